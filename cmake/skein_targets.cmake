@@ -1,0 +1,71 @@
+# One library per folder: folder = namespace = target.
+#
+#   skein_library(comm
+#     SOURCES group.cpp          # compiled into the folder's archive
+#     FORMAT_SOURCES header.cpp  # torch-free part, target <folder>_format (parsers of outside bytes)
+#     TESTS group_test.cpp       # one program per folder, <folder>_test
+#     FORMAT_TESTS header_test.cpp
+#     DEPENDS core tensor        # the folders of tools/layers.txt, plus outside libraries
+#     TORCH)                     # links LibTorch
+function(skein_library name)
+  cmake_parse_arguments(A "TORCH" "" "SOURCES;FORMAT_SOURCES;TESTS;FORMAT_TESTS;DEPENDS;FORMAT_DEPENDS" ${ARGN})
+  if(A_FORMAT_SOURCES)
+    skein_add_library(skein_${name}_format SOURCES ${A_FORMAT_SOURCES} DEPENDS ${A_FORMAT_DEPENDS})
+    skein_add_test(${name}_format SOURCES ${A_FORMAT_TESTS})
+    list(APPEND A_DEPENDS ${name}_format)
+  endif()
+  if(A_TORCH AND NOT SKEIN_TORCH)
+    return()
+  endif()
+  if(A_SOURCES)
+    if(A_TORCH)
+      list(APPEND A_DEPENDS skein::torch)
+    endif()
+    skein_add_library(skein_${name} SOURCES ${A_SOURCES} DEPENDS ${A_DEPENDS})
+    skein_add_test(${name} SOURCES ${A_TESTS})
+    if(A_TORCH AND A_TESTS)
+      set_target_properties(${name}_test PROPERTIES BUILD_RPATH "${SKEIN_TORCH_RPATH}")
+    endif()
+  endif()
+endfunction()
+
+function(skein_add_library target)
+  cmake_parse_arguments(A "" "" "SOURCES;DEPENDS" ${ARGN})
+  add_library(${target} STATIC ${A_SOURCES})
+  target_include_directories(${target} PUBLIC "${CMAKE_SOURCE_DIR}")
+  skein_link(${target} PUBLIC ${A_DEPENDS})
+endfunction()
+
+# `core` means our folder, `skein::yaml` an outside library.
+function(skein_link target visibility)
+  foreach(dependency ${ARGN})
+    if(dependency MATCHES "::")
+      target_link_libraries(${target} ${visibility} ${dependency})
+    else()
+      target_link_libraries(${target} ${visibility} skein_${dependency})
+    endif()
+  endforeach()
+endfunction()
+
+# Test files are batched into unity sources: a LibTorch header costs seconds per file.
+function(skein_add_test name)
+  cmake_parse_arguments(A "" "" "SOURCES" ${ARGN})
+  if(NOT A_SOURCES)
+    return()
+  endif()
+  add_executable(${name}_test ${A_SOURCES})
+  set_target_properties(${name}_test PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 4
+    RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests"
+    BUILD_RPATH_USE_ORIGIN ON SKIP_BUILD_RPATH OFF)
+  target_link_libraries(${name}_test PRIVATE skein_${name} GTest::gtest GTest::gtest_main)
+  add_test(NAME ${name} COMMAND ${name}_test)
+endfunction()
+
+function(skein_program name)
+  cmake_parse_arguments(A "TORCH" "" "SOURCES;DEPENDS" ${ARGN})
+  add_executable(${name} ${A_SOURCES})
+  skein_link(${name} PRIVATE ${A_DEPENDS})
+  if(A_TORCH)
+    set_target_properties(${name} PROPERTIES BUILD_RPATH "${SKEIN_TORCH_RPATH}" BUILD_RPATH_USE_ORIGIN ON)
+  endif()
+endfunction()

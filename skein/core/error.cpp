@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/core/error.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace skein {
+
+void throw_errno(const std::string& what) {
+  const int code = errno;
+  throw IoError(fmt::format("{}: {}", what, std::strerror(code)));
+}
+
+void check_failed(const char* file, int line, const char* condition, const std::string& message) {
+  throw InternalError(fmt::format("{}:{}: {} does not hold: {}", file, line, condition, message));
+}
+
+}  // namespace skein

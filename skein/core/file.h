@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#pragma once
+
+// Files and folders, with errors that name them.
+//
+// Everything that must survive a crash goes through here, so that one place knows about fsync.
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace skein {
+
+namespace fs = std::filesystem;
+
+// Owns a file descriptor.
+class File {
+ public:
+  File() = default;
+  explicit File(int descriptor) : descriptor_(descriptor) {}
+  File(File&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
+  File& operator=(File&& other) noexcept;
+  ~File();
+
+  static File open_to_read(const fs::path& path);
+  static File create(const fs::path& path);       // truncates
+  static File open_to_write(const fs::path& path);  // creates, keeps the content
+
+  int descriptor() const { return descriptor_; }
+  explicit operator bool() const { return descriptor_ >= 0; }
+  int release() { return std::exchange(descriptor_, -1); }
+
+  uint64_t size() const;
+  // Whole transfers or IoError; a file shorter than asked for is an IoError too.
+  void read_at(uint64_t offset, std::span<std::byte> out) const;
+  void write_at(uint64_t offset, std::span<const std::byte> bytes) const;
+  void resize(uint64_t size) const;
+  void sync() const;
+
+ private:
+  int descriptor_ = -1;
+};
+
+// Throws IoError when the file is larger than `limit`: no caller reads what it cannot hold.
+std::string read_file(const fs::path& path, uint64_t limit = uint64_t{1} << 30);
+// Temporary sibling, fsync, rename, fsync of the folder: readers see the old file or the new one.
+void write_file_atomically(const fs::path& path, std::string_view content);
+void sync_directory(const fs::path& path);
+void make_directories(const fs::path& path);
+// Points `link` at `target` atomically.
+void replace_symlink(const fs::path& link, const fs::path& target);
+
+}  // namespace skein
