@@ -14,6 +14,7 @@ elseif(LLD)
 endif()
 
 add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wall> $<$<COMPILE_LANGUAGE:CXX>:-Wextra>
+                    $<$<COMPILE_LANGUAGE:CXX>:-Wno-missing-field-initializers>  # designated initialisers leave defaults
                     $<$<COMPILE_LANGUAGE:CXX>:-fstack-protector-strong>)
 add_link_options(-Wl,-z,relro,-z,now)
 

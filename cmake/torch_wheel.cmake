@@ -9,8 +9,8 @@ add_library(skein_torch INTERFACE)
 add_library(skein::torch ALIAS skein_torch)
 # -idirafter: the wheel carries a newer fmt, and mixing the two neither compiles nor links.
 target_compile_options(skein_torch INTERFACE
-  $<$<COMPILE_LANGUAGE:CXX>:SHELL:-idirafter ${T}/include>
-  $<$<COMPILE_LANGUAGE:CXX>:SHELL:-idirafter ${T}/include/torch/csrc/api/include>)
+  $<$<COMPILE_LANGUAGE:CXX>:-idirafter${T}/include>
+  $<$<COMPILE_LANGUAGE:CXX>:-idirafter${T}/include/torch/csrc/api/include>)
 target_compile_definitions(skein_torch INTERFACE
   AT_PER_OPERATOR_HEADERS USE_DISTRIBUTED USE_C10D_GLOO USE_RPC USE_TENSORPIPE)
 target_link_directories(skein_torch INTERFACE "${T}/lib")
@@ -25,8 +25,8 @@ if(SKEIN_CUDA)
   enable_language(CUDA)
   find_package(CUDAToolkit REQUIRED)
   target_compile_options(skein_torch INTERFACE
-    $<$<COMPILE_LANGUAGE:CXX>:SHELL:-idirafter ${SKEIN_WHEELS}/nvidia/nccl/include>
-    $<$<COMPILE_LANGUAGE:CXX>:SHELL:-idirafter ${CUDAToolkit_INCLUDE_DIRS}>)
+    $<$<COMPILE_LANGUAGE:CXX>:-idirafter${SKEIN_WHEELS}/nvidia/nccl/include>
+    $<$<COMPILE_LANGUAGE:CXX>:-idirafter${CUDAToolkit_INCLUDE_DIRS}>)
   target_compile_definitions(skein_torch INTERFACE USE_C10D_NCCL)
   target_link_libraries(skein_torch INTERFACE torch_cuda c10_cuda torch ${SKEIN_WHEELS}/nvidia/cu13/lib/libcudart.so.13)
 endif()

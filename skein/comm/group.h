@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#pragma once
+
+// A set of ranks that act together, and what they can do together.
+//
+// `Group` is a value (a handle); size one is not special to callers. One thread at a time issues
+// collectives, and every rank issues the same ones in the same order. Tensors are contiguous flat
+// memory; collectives take aliases of it, so no version counter of a parameter ever moves.
+//
+// Sums are formed in rank order, 16-bit values in fp32 and rounded once: on CPU the result does not
+// depend on how a buffer is cut into shards.
+//
+// A failure or a missed deadline is a CommError that names rank, operation and bytes. After one,
+// nothing is repaired in the process: report and end with exit code 3.
+
+#include <ATen/core/Tensor.h>
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "skein/core/store.h"
+
+namespace skein::comm {
+
+class Backend;  // backend.h
+
+// A collective under way. Waiting orders: on CPU the data is there afterwards; on CUDA the current
+// stream runs after it. Must be waited for exactly once (a default-made Work is already done).
+class Work {
+ public:
+  Work() = default;
+  explicit Work(std::function<void()> wait) : wait_(std::move(wait)) {}
+  void wait();
+  bool pending() const { return static_cast<bool>(wait_); }
+
+ private:
+  std::function<void()> wait_;
+};
+
+struct GroupOptions {
+  int rank = 0;
+  int size = 1;
+  std::string backend = "gloo";            // gloo or nccl
+  std::string address = "127.0.0.1";       // Gloo binds here
+  int device_index = -1;                   // CUDA device, -1: CPU
+  std::chrono::milliseconds timeout{1'800'000};  // per collective, then CommError
+};
+
+class Group {
+ public:
+  Group();  // size one
+  explicit Group(std::shared_ptr<Backend> backend);
+
+  int rank() const;
+  int size() const;
+
+  // `whole` has size() * shard.numel() elements; `shard` may be this rank's part of it.
+  Work all_gather(const at::Tensor& whole, const at::Tensor& shard);
+  // shard = this rank's part of the sum of every rank's `whole`. `shard` may alias `whole`.
+  Work reduce_scatter(const at::Tensor& shard, const at::Tensor& whole);
+  // reduce_scatter + all_gather in place; numel must be a multiple of size().
+  Work all_reduce(const at::Tensor& whole);
+  Work broadcast(const at::Tensor& tensor, int root);
+
+  // Host side, blocking, small: summed in rank order.
+  int64_t sum(int64_t value);
+  double sum(double value);
+  std::vector<int64_t> sum(const std::vector<int64_t>& values);
+  std::vector<double> sum(const std::vector<double>& values);
+  void barrier();
+
+  // Blocks the host until the collective has ended (CUDA included).
+  void finish(Work& work);
+
+  // Payload bytes this rank has handed to peers; for tests and metrics.
+  int64_t bytes_sent() const;
+
+  // Ends the group in order; without it a lost peer may block the destructor.
+  void shutdown();
+
+ private:
+  std::shared_ptr<Backend> backend_;
+};
+
+// Joins the other ranks through the store. Collective.
+Group connect(const GroupOptions& options, Store& store);
+
+// Runs `body` once per rank on threads of this process and rethrows the first failure. For tests:
+// a distributed mistake shows up in a second on a laptop.
+void run_ranks(int size, const std::function<void(Group&)>& body);
+
+}  // namespace skein::comm

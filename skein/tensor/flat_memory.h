@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#pragma once
+
+// Flat buffers, and how many bytes of them a rank holds.
+//
+// Parameters, gradients and optimizer states live in a few long one-dimensional tensors. They are
+// all allocated here, so that "peak memory of the sharding" is a counted figure and not an estimate.
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+
+namespace skein::tensor {
+
+class FlatMemory;
+
+// Owns one buffer; freed and uncounted with it.
+class FlatBuffer {
+ public:
+  FlatBuffer() = default;
+  FlatBuffer(FlatBuffer&& other) noexcept { *this = std::move(other); }
+  FlatBuffer& operator=(FlatBuffer&& other) noexcept;
+  ~FlatBuffer() { reset(); }
+
+  const at::Tensor& tensor() const { return tensor_; }
+  explicit operator bool() const { return tensor_.defined(); }
+  void reset();
+
+ private:
+  friend class FlatMemory;
+  std::shared_ptr<FlatMemory> memory_;
+  at::Tensor tensor_;
+};
+
+// One per rank. Not thread-safe.
+class FlatMemory : public std::enable_shared_from_this<FlatMemory> {
+ public:
+  static std::shared_ptr<FlatMemory> create(at::Device device);
+
+  // Zeroed: padding must stay zero, for it takes part in sums and norms.
+  FlatBuffer allocate(int64_t numel, at::ScalarType dtype);
+
+  at::Device device() const { return device_; }
+  int64_t bytes() const { return bytes_; }
+  int64_t peak_bytes() const { return peak_bytes_; }
+
+ private:
+  friend class FlatBuffer;
+  explicit FlatMemory(at::Device device) : device_(device) {}
+
+  at::Device device_;
+  int64_t bytes_ = 0;
+  int64_t peak_bytes_ = 0;
+};
+
+}  // namespace skein::tensor

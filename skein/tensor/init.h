@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#pragma once
+
+// First values of parameters, keyed by (seed, name, element): a shard initialises alone, and every
+// split over ranks starts from the same weights.
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string>
+
+#include "skein/tensor/parameter_table.h"
+
+namespace skein::tensor {
+
+uint64_t init_key(uint64_t seed, const std::string& name);
+
+// Fills `data` (1-D, any floating dtype, any device) with the elements [begin, begin + numel) of
+// the parameter.
+void initialise(const at::Tensor& data, int64_t begin, const Init& init, uint64_t key);
+
+}  // namespace skein::tensor

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/tensor/parameter_table.h"
+
+#include "skein/core/error.h"
+
+namespace skein::tensor {
+
+int64_t Parameter::numel() const {
+  int64_t count = 1;
+  for (const int64_t extent : shape) count *= extent;
+  return count;
+}
+
+int ParameterTable::add_unit(std::string name, bool root) {
+  units.push_back({std::move(name), root});
+  return static_cast<int>(units.size()) - 1;
+}
+
+void ParameterTable::add(Parameter parameter) {
+  SKEIN_CHECK(parameter.slot != nullptr, parameter.name);
+  SKEIN_CHECK(parameter.unit >= 0 && parameter.unit < static_cast<int>(units.size()), parameter.name);
+  SKEIN_CHECK(find(parameter.name) == nullptr, "registered twice: " + parameter.name);
+  parameters.push_back(std::move(parameter));
+}
+
+const Parameter* ParameterTable::find(const std::string& name) const {
+  for (const auto& parameter : parameters) {
+    if (parameter.name == name) return &parameter;
+  }
+  return nullptr;
+}
+
+int64_t ParameterTable::num_elements() const {
+  int64_t count = 0;
+  for (const auto& parameter : parameters) count += parameter.numel();
+  return count;
+}
+
+}  // namespace skein::tensor

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/tensor/shard_layout.h"
+
+#include <algorithm>
+#include <map>
+
+namespace skein::tensor {
+namespace {
+
+int64_t round_up(int64_t value, int64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+void place(SegmentLayout& segment, int num_ranks) {
+  std::stable_partition(segment.placements.begin(), segment.placements.end(),
+                        [](const Placement& p) { return p.parameter->decay; });
+  int64_t offset = 0;
+  for (auto& [parameter, range] : segment.placements) {
+    range = {offset, offset + parameter->numel()};
+    offset = round_up(range.end, kFlatAlignment);
+    if (parameter->decay) segment.decay_end = offset;
+  }
+  segment.shard_size = round_up(offset, kFlatAlignment * num_ranks) / num_ranks;
+  segment.whole_size = segment.shard_size * num_ranks;
+}
+
+}  // namespace
+
+Range intersect(Range a, Range b) { return {std::max(a.begin, b.begin), std::min(a.end, b.end)}; }
+
+std::vector<SegmentLayout> lay_out(const ParameterTable& table, int num_ranks) {
+  std::vector<SegmentLayout> segments;
+  for (int unit = 0; unit < static_cast<int>(table.units.size()); ++unit) {
+    std::map<std::pair<bool, at::ScalarType>, SegmentLayout> of_unit;  // trainable ones last
+    for (const auto& parameter : table.parameters) {
+      if (parameter.unit != unit) continue;
+      auto& segment = of_unit[{parameter.trainable, parameter.dtype}];
+      segment.placements.push_back({&parameter, {}});
+    }
+    for (auto& [kind, segment] : of_unit) {
+      segment.unit = unit;
+      segment.trainable = kind.first;
+      segment.dtype = kind.second;
+      place(segment, num_ranks);
+      segments.push_back(std::move(segment));
+    }
+  }
+  return segments;
+}
+
+}  // namespace skein::tensor

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/tensor/shard_layout.h"
+
+#include <gtest/gtest.h>
+
+namespace skein::tensor {
+namespace {
+
+ParameterTable three_units(at::Tensor* slot) {
+  ParameterTable table;
+  const int root = table.add_unit("root", true);
+  const int block = table.add_unit("block");
+  table.add({.name = "embed", .shape = {7, 5}, .unit = root, .slot = slot});
+  table.add({.name = "norm", .shape = {5}, .unit = block, .decay = false, .slot = slot});
+  table.add({.name = "weight", .shape = {130}, .unit = block, .slot = slot});
+  table.add({.name = "frozen", .shape = {3}, .unit = block, .trainable = false, .slot = slot});
+  return table;
+}
+
+TEST(ShardLayout, EverythingIsAlignedAndNothingOverlaps) {
+  at::Tensor slot;
+  const auto table = three_units(&slot);
+  for (const int ranks : {1, 2, 3, 7}) {
+    const auto segments = lay_out(table, ranks);
+    ASSERT_EQ(segments.size(), 3U);
+    for (const auto& segment : segments) {
+      EXPECT_EQ(segment.shard_size % kFlatAlignment, 0);
+      EXPECT_EQ(segment.decay_end % kFlatAlignment, 0);
+      EXPECT_EQ(segment.whole_size, segment.shard_size * ranks);
+      int64_t end = 0;
+      for (const auto& [parameter, range] : segment.placements) {
+        EXPECT_GE(range.begin, end);
+        EXPECT_EQ(range.begin % kFlatAlignment, 0);
+        EXPECT_EQ(range.size(), parameter->numel());
+        end = range.end;
+      }
+      EXPECT_LE(end, segment.whole_size);
+    }
+  }
+}
+
+TEST(ShardLayout, DecayingParametersComeFirst) {
+  at::Tensor slot;
+  const auto table = three_units(&slot);
+  const auto segments = lay_out(table, 2);
+  const auto& trainable = segments[2];
+  ASSERT_TRUE(trainable.trainable);
+  EXPECT_EQ(trainable.placements[0].parameter->name, "weight");
+  EXPECT_EQ(trainable.placements[1].parameter->name, "norm");
+  EXPECT_EQ(trainable.decay_end, 256);
+  EXPECT_EQ(trainable.placements[1].range.begin, 256);
+}
+
+}  // namespace
+}  // namespace skein::tensor

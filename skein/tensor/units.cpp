@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/tensor/units.h"
+
+#include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/utils.h>
+
+#include <algorithm>
+
+namespace skein::tensor {
+namespace {
+
+namespace autograd = torch::autograd;
+
+// One call of a unit's block, as backward needs it.
+struct Call {
+  Units& units;
+  int unit;
+  Block block;
+  Tensors inputs;   // detached from the outer graph, requires_grad as there
+  Tensors outputs;  // roots of the inner graph; empty when it was dropped
+};
+
+bool requires_grad(const at::Tensor& tensor) { return tensor.defined() && tensor.requires_grad(); }
+
+Tensors detach_inputs(const Tensors& inputs) {
+  Tensors detached;
+  detached.reserve(inputs.size());
+  for (const auto& input : inputs) {
+    detached.push_back(input.detach().set_requires_grad(input.requires_grad()));
+  }
+  return detached;
+}
+
+Tensors run_block(const Call& call, bool keep_graph) {
+  const at::AutoGradMode mode(keep_graph);
+  return call.block(call.inputs);
+}
+
+// The node of the outer graph that stands for a whole unit.
+class UnitNode final : public autograd::Node {
+ public:
+  UnitNode(Call call, autograd::edge_list&& input_edges)
+      : Node(std::move(input_edges)), call_(std::move(call)) {}
+
+  autograd::variable_list apply(autograd::variable_list&& output_gradients) override {
+    auto& units = call_.units;
+    units.acquire(call_.unit, Units::Pass::kBackward);
+    const auto outputs = call_.outputs.empty() ? run_block(call_, /*keep_graph=*/true)
+                                               : std::exchange(call_.outputs, {});
+    auto gradients = differentiate(outputs, output_gradients);
+    release_variables();
+    units.release(call_.unit, Units::Pass::kBackward);
+    return gradients;
+  }
+
+  void release_variables() override {
+    call_.inputs.clear();
+    call_.outputs.clear();
+    call_.block = nullptr;
+  }
+
+ private:
+  // Gives the leaves' gradients to the units and returns the inputs'.
+  autograd::variable_list differentiate(const Tensors& outputs,
+                                        const autograd::variable_list& output_gradients) {
+    autograd::variable_list roots, seeds, wanted;
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      if (!output_gradients[i].defined() || !requires_grad(outputs[i])) continue;
+      roots.push_back(outputs[i]);
+      seeds.push_back(output_gradients[i]);
+    }
+    std::copy_if(call_.inputs.begin(), call_.inputs.end(), std::back_inserter(wanted), requires_grad);
+    const size_t num_inputs = wanted.size();
+    const auto leaves = call_.units.leaves(call_.unit);
+    wanted.insert(wanted.end(), leaves.begin(), leaves.end());
+    if (roots.empty() || wanted.empty()) return autograd::variable_list(call_.inputs.size());
+
+    const auto found = autograd::grad(roots, wanted, seeds, /*retain_graph=*/false,
+                                      /*create_graph=*/false, /*allow_unused=*/true);
+    call_.units.add_gradients(call_.unit, Tensors(found.begin() + num_inputs, found.end()));
+
+    autograd::variable_list gradients;
+    auto next = found.begin();
+    for (const auto& input : call_.inputs) {
+      gradients.push_back(requires_grad(input) ? *next++ : at::Tensor());
+    }
+    return gradients;
+  }
+
+  Call call_;
+};
+
+}  // namespace
+
+Tensors Units::run(int unit, const Block& block, const Tensors& inputs) {
+  acquire(unit, Pass::kForward);
+  const bool differentiable =
+      at::GradMode::is_enabled() && (std::ranges::any_of(inputs, requires_grad) || !leaves(unit).empty());
+  Tensors outputs;
+  if (!differentiable) {
+    outputs = block(inputs);
+  } else {
+    Call call{*this, unit, block, detach_inputs(inputs), {}};
+    const bool keep_graph = !recompute(unit);
+    outputs = run_block(call, keep_graph);
+    if (keep_graph) call.outputs = outputs;
+    for (auto& output : outputs) output = output.detach();
+    const std::shared_ptr<UnitNode> node(
+        new UnitNode(std::move(call), autograd::collect_next_edges(inputs)), autograd::deleteNode);
+    for (auto& output : outputs) autograd::set_history(output, node);
+  }
+  release(unit, Pass::kForward);
+  return outputs;
+}
+
+}  // namespace skein::tensor

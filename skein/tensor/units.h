@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#pragma once
+
+// The boundary between a model and whoever owns its parameters.
+//
+// A model runs each of its units through `run`. Everything that sharding does (gather before use,
+// release after, reduce gradients) and activation checkpointing hang on this one call; model files
+// know neither.
+//
+// It is one autograd Function for all stages. Its inputs are `inputs` plus the unit's trainable
+// leaves. Forward runs the block on detached inputs with grad on and keeps the inner graph, or
+// drops it (recompute). Backward acquires the unit, recomputes if dropped, runs autograd::grad over
+// the inner graph and hands the leaves' gradients to `add_gradients`; no `.grad` is ever set and no
+// parameter hook exists. What the block captures is constant to autograd: every differentiable
+// tensor must come in through `inputs` or be a leaf of the unit.
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <span>
+#include <vector>
+
+namespace skein::tensor {
+
+using Tensors = std::vector<at::Tensor>;
+// Must give the same outputs when called again with equal inputs (recompute).
+using Block = std::function<Tensors(const Tensors& inputs)>;
+
+class Units {
+ public:
+  enum class Pass { kForward, kBackward };
+
+  virtual ~Units() = default;
+
+  virtual Tensors run(int unit, const Block& block, const Tensors& inputs);
+
+  // Called around each use of a unit's parameters; whole and valid in between.
+  virtual void acquire(int unit, Pass pass) = 0;
+  virtual void release(int unit, Pass pass) = 0;
+  // The unit's trainable tensors, always in the same order.
+  virtual std::span<const at::Tensor> leaves(int unit) = 0;
+  // One gradient per leaf, undefined where the loss does not depend on it. Before release().
+  virtual void add_gradients(int unit, const Tensors& gradients) = 0;
+  // Drop the inner graph after forward and run the block again in backward?
+  virtual bool recompute(int unit) const = 0;
+};
+
+// Calls blocks directly: parameters are whole, gradients are plain autograd's. For evaluation of a
+// model that nobody shards, and as the reference in tests.
+class PlainUnits final : public Units {
+ public:
+  Tensors run(int, const Block& block, const Tensors& inputs) override { return block(inputs); }
+  void acquire(int, Pass) override {}
+  void release(int, Pass) override {}
+  std::span<const at::Tensor> leaves(int) override { return {}; }
+  void add_gradients(int, const Tensors&) override {}
+  bool recompute(int) const override { return false; }
+};
+
+}  // namespace skein::tensor
