@@ -1,0 +1,50 @@
+# Entry points only: the build itself is CMakeLists.txt, the presets are in CMakePresets.json.
+.DEFAULT_GOAL := build
+.PHONY: help build setup test parity tidy format check cuda gpu-test clean
+
+# CMake does not look for nvcc where the toolkit's installer puts it.
+NVCC := $(or $(shell command -v nvcc),$(wildcard /usr/local/cuda/bin/nvcc))
+
+help:      ## this list
+	@sed -n 's/^\([a-z-]*\): .*## \(.*\)/make \1\t\2/p' Makefile | expand -t 16
+
+build: setup  ## set up and build build/release/bin/skein (CPU, no nvcc needed)
+	@test -f build/release/build.ninja || cmake --preset release
+	@cmake --build build/release
+
+setup:     ## install what tools/packages.txt lists and this machine lacks
+	@tools/setup.sh
+
+test: build  ## set up, build, run all tests
+	@python3 tools/run_tests.py
+
+parity: build  ## compare with transformers, peft, datasets, … in an environment of its own (5 GB)
+	@tests/parity/run.sh
+
+check:     ## format, layers, lengths, document paths
+	@tools/setup.sh --check
+	@tools/format.sh --check
+	@python3 tools/check_layers.py
+	@python3 tools/check_lengths.py
+	@python3 tools/check_docs.py
+
+tidy: build  ## clang-tidy on the files that tools/tidy_clean.txt does not list as clean
+	@tools/setup.sh --check
+	@python3 tools/tidy.py
+
+format:    ## clang-format all C++ and CUDA files in place
+	@tools/setup.sh --check
+	@tools/format.sh
+
+cuda:      ## build with CUDA kernels and NCCL; build/cuda/dist is a stripped copy to take along
+	@test -n "$(NVCC)" || { echo "make cuda: no nvcc; install the CUDA toolkit 13.0 or put nvcc on PATH" >&2; exit 2; }
+	@tools/setup.sh --cuda
+	@test -f build/cuda/build.ninja || CUDACXX=$(NVCC) cmake --preset cuda
+	@cmake --build build/cuda
+	@python3 tools/make_dist.py build/cuda
+
+gpu-test:  ## run the GPU tests of build/cuda/dist; needs a GPU
+	@tests/gpu/run.sh
+
+clean:     ## remove build/; .deps/ stays
+	@rm -rf build

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright the skein authors.
+"""Fixtures of the parity tests: the program under test, and tiny random checkpoints."""
+import os
+import subprocess
+from pathlib import Path
+
+# Before the packages are imported: nothing here may reach for the network.
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["TRANSFORMERS_OFFLINE"] = "1"
+os.environ["HF_DATASETS_OFFLINE"] = "1"
+os.environ["WANDB_MODE"] = "offline"
+
+import pytest
+import torch
+import transformers
+
+transformers.utils.logging.disable_progress_bar()
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = Path(os.environ.get("SKEIN_BUILD", ROOT / "build/release"))
+
+
+@pytest.fixture(scope="session")
+def skein():
+    """The path of the program under test."""
+    program = BUILD / "bin/skein"
+    assert program.exists(), f"{program} is not built: run `make`, or set SKEIN_BUILD"
+    return program
+
+
+@pytest.fixture(scope="session")
+def run_skein(skein):
+    """run_skein(["train", "c.yaml"], cwd) → CompletedProcess with text output.
+
+    Fails the test, with both outputs, when the exit code is not `code` (None: any).
+    """
+
+    def run(arguments, cwd, code=0, timeout=300):
+        result = subprocess.run([skein, *map(str, arguments)], cwd=cwd, stdin=subprocess.DEVNULL,
+                                capture_output=True, text=True, timeout=timeout)
+        assert code is None or result.returncode == code, (
+            f"skein {' '.join(map(str, arguments))}: exit code {result.returncode}, not {code}\n"
+            f"stdout:\n{result.stdout}\nstderr:\n{result.stderr}")
+        return result
+
+    return run
+
+
+def gpt2_config(**changes):
+    values = dict(vocab_size=257, n_positions=64, n_embd=32, n_layer=2, n_head=4,
+                  bos_token_id=256, eos_token_id=256,
+                  resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)
+    return transformers.GPT2Config(**(values | changes))
+
+
+def llama_config(**changes):
+    # Two key heads for four query heads: grouped-query attention is the common case.
+    values = dict(vocab_size=257, max_position_embeddings=64, hidden_size=32, intermediate_size=88,
+                  num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+                  bos_token_id=256, eos_token_id=256, tie_word_embeddings=False)
+    return transformers.LlamaConfig(**(values | changes))
+
+
+def save_random_model(config, folder, seed=0):
+    """Writes a checkpoint with random weights, the same for the same seed; returns its folder.
+
+    The scale is well above the packages' 0.02, and norms and biases are random too: a swapped or
+    forgotten tensor must show in the logits.
+    """
+    model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            is_norm = parameter.ndim == 1 and name.endswith("weight")
+            noise = torch.randn(parameter.shape, generator=generator)
+            parameter.copy_(1 + 0.1 * noise if is_norm else 0.1 * noise)
+    model.save_pretrained(folder)
+    return Path(folder)
+
+
+@pytest.fixture(scope="session")
+def tiny_gpt2(tmp_path_factory):
+    """A folder with config.json and model.safetensors; 257 tokens: bytes, then end of document."""
+    return save_random_model(gpt2_config(), tmp_path_factory.mktemp("gpt2"))
+
+
+@pytest.fixture(scope="session")
+def tiny_llama(tmp_path_factory):
+    return save_random_model(llama_config(), tmp_path_factory.mktemp("llama"))
+
+
+@pytest.fixture(scope="session", params=["gpt2", "llama", "llama_tied"])
+def tiny_model(request, tmp_path_factory):
+    """Each family in turn, tied and untied."""
+    config = {"gpt2": gpt2_config, "llama": llama_config,
+              "llama_tied": lambda: llama_config(tie_word_embeddings=True)}[request.param]()
+    return save_random_model(config, tmp_path_factory.mktemp(request.param))

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright the skein authors.
+"""Shows that each check passes on good files and fails on a violation."""
+import shutil
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+import check_docs
+import check_layers
+import check_lengths
+
+TOOLS = Path(__file__).resolve().parent
+LAYERS = "core:\ntensor: core\ndata: core tensor\ncli: *\ntorch_free: core\n"
+
+
+class Tree(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = Path(folder.name)
+        self.write("tools/layers.txt", LAYERS)
+        self.write("Makefile", "build: setup\nsetup:\n")
+
+    def write(self, path, text):
+        (self.root / path).parent.mkdir(parents=True, exist_ok=True)
+        (self.root / path).write_text(text)
+
+
+class Layers(Tree):
+    def check(self):
+        return list(check_layers.main(self.root))
+
+    def test_downward_includes_pass(self):
+        self.write("skein/core/error.h", "#include <string>\n")
+        self.write("skein/tensor/flat.h", '#include <ATen/core/Tensor.h>\n#include "skein/core/error.h"\n')
+        self.write("skein/cli/main.cpp", '#include "skein/tensor/flat.h"\n')
+        self.assertEqual(self.check(), [])
+
+    def test_an_upward_include_names_both_files(self):
+        self.write("skein/core/error.cpp", '#include "skein/tensor/flat.h"\n')
+        [error] = self.check()
+        self.assertIn("skein/core/error.cpp includes skein/tensor/flat.h", error)
+
+    def test_a_folder_without_a_line_is_refused(self):
+        self.write("skein/misc/a.h", "")
+        self.assertIn("'misc' has no line", self.check()[0])
+
+    def test_torch_in_a_torch_free_folder(self):
+        self.write("skein/core/error.h", "#include <c10/util/Exception.h>\n")
+        self.assertIn("skein/core/error.h includes c10/util/Exception.h", self.check()[0])
+
+    def test_torch_reached_by_a_format_target(self):
+        self.write("skein/tensor/flat.h", "#include <ATen/core/Tensor.h>\n")
+        self.write("skein/data/header.cpp", '#include "skein/tensor/flat.h"\n')
+        self.write("skein/data/CMakeLists.txt", "skein_library(data\n  SOURCES a.cpp\n")
+        self.assertEqual(self.check(), [])
+        self.write("skein/data/CMakeLists.txt", "skein_library(data\n  FORMAT_SOURCES header.cpp\n  TORCH)\n")
+        self.assertIn("reached from skein/data/header.cpp", self.check()[0])
+
+    def test_torch_in_a_cuda_file(self):
+        self.write("skein/tensor/a.cu", "#include <ATen/core/Tensor.h>\n")
+        self.assertIn("skein/tensor/a.cu includes ATen", self.check()[0])
+
+
+class Lengths(Tree):
+    def check(self):
+        subprocess.run(["git", "init", "-q"], cwd=self.root, check=True)
+        return list(check_lengths.main(self.root))
+
+    def test_lengths_at_the_limit_pass(self):
+        self.write("skein/core/a.cpp", "x\n" * 800)
+        self.write("skein/train/offline.cpp", "x\n" * 150)
+        self.assertEqual(self.check(), [])
+
+    def test_one_line_more_fails(self):
+        self.write("skein/core/a.cpp", "x\n" * 801)
+        self.write("skein/train/offline.cpp", "x\n" * 151)
+        self.assertEqual(len(self.check()), 2)
+
+
+class Docs(Tree):
+    def check(self, text):
+        self.write("README.md", text)
+        return list(check_docs.main(self.root))
+
+    def test_what_exists_passes(self):
+        self.write("skein/core/error.h", "")
+        self.write("docs/a.md", "[up](../README.md)")
+        self.assertEqual(self.check("`skein/core/error.h:12`, `core/error.h`, `skein/*/error.h`, `make setup`, "
+                                    "`a/b`, `skein train`, [page](docs/a.md#top), [out](https://x.org/y)"), [])
+
+    def test_missing_paths_links_and_targets_fail(self):
+        self.write("skein/core/error.h", "")
+        for text in ("`skein/core/gone.h`", "`core/gone.h`", "see `python3 tools/gone.py --x`", "[p](docs/gone.md)",
+                     "```\ncat tests/gone.txt\n```\n", "`make gone`"):
+            self.assertEqual(len(self.check(text)), 1, text)
+
+    def test_only_marked_blocks_are_commands(self):
+        self.write("README.md", "```bash run\nmake\n```\ntext\n```bash\nrm x\n```\n```bash run\nls\n```\n")
+        self.assertEqual(check_docs.commands(self.root / "README.md").split(), ["make", "ls"])
+
+
+class Format(Tree):
+    @unittest.skipUnless(shutil.which("clang-format-19"), "no clang-format-19: tools/setup.sh --check")
+    def test_only_formatted_files_pass(self):
+        for text, code in (("int a = 1;\n", 0), ("int   a=1;\n", 1)):
+            self.write("a.cpp", text)
+            result = subprocess.run([TOOLS / "format.sh", "--check", self.root / "a.cpp"], capture_output=True)
+            self.assertEqual(result.returncode, code, result.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
