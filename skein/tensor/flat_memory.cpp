@@ -2,6 +2,7 @@
 // Copyright the skein authors.
 #include "skein/tensor/flat_memory.h"
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
@@ -30,8 +31,16 @@ std::shared_ptr<FlatMemory> FlatMemory::create(at::Device device) {
 }
 
 FlatBuffer FlatMemory::allocate(int64_t numel, at::ScalarType dtype) {
+  return count(at::zeros({numel}, at::TensorOptions().dtype(dtype).device(device_)));
+}
+
+FlatBuffer FlatMemory::allocate_unset(int64_t numel, at::ScalarType dtype) {
+  return count(at::empty({numel}, at::TensorOptions().dtype(dtype).device(device_)));
+}
+
+FlatBuffer FlatMemory::count(at::Tensor tensor) {
   FlatBuffer buffer;
-  buffer.tensor_ = at::zeros({numel}, at::TensorOptions().dtype(dtype).device(device_));
+  buffer.tensor_ = std::move(tensor);
   buffer.memory_ = shared_from_this();
   bytes_ += static_cast<int64_t>(buffer.tensor_.nbytes());
   peak_bytes_ = std::max(peak_bytes_, bytes_);

@@ -41,6 +41,8 @@ class FlatMemory : public std::enable_shared_from_this<FlatMemory> {
 
   // Zeroed: padding must stay zero, for it takes part in sums and norms.
   FlatBuffer allocate(int64_t numel, at::ScalarType dtype);
+  // For what is overwritten as a whole, padding included.
+  FlatBuffer allocate_unset(int64_t numel, at::ScalarType dtype);
 
   at::Device device() const { return device_; }
   int64_t bytes() const { return bytes_; }
@@ -49,6 +51,7 @@ class FlatMemory : public std::enable_shared_from_this<FlatMemory> {
  private:
   friend class FlatBuffer;
   explicit FlatMemory(at::Device device) : device_(device) {}
+  FlatBuffer count(at::Tensor tensor);
 
   at::Device device_;
   int64_t bytes_ = 0;

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/optim/adamw.h"
+
+#include <ATen/ops/_fused_adamw.h>
+#include <ATen/ops/zeros.h>
+#include <c10/core/ScalarType.h>
+
+#include <algorithm>
+
+namespace skein::optim {
+namespace {
+
+// 16-bit gradients are widened chunk by chunk, so that no fp32 copy of all of them ever exists.
+constexpr int64_t kChunk = int64_t{1} << 24;
+
+bool is_16_bit(const at::Tensor& tensor) { return tensor.element_size() == 2; }
+
+}  // namespace
+
+AdamW::AdamW(std::vector<OwnedRange> ranges, const config::OptimizerConfig& options,
+             tensor::FlatMemory& memory)
+    : ranges_(std::move(ranges)), options_(options) {
+  for (const auto& range : ranges_) {
+    const int64_t count = range.parameters.numel();
+    const auto dtype = is_16_bit(range.parameters) ? at::kFloat : range.parameters.scalar_type();
+    AdamState state{.master = range.parameters};
+    if (is_16_bit(range.parameters)) {
+      masters_.push_back(memory.allocate(count, dtype));
+      state.master = masters_.back().tensor();
+    }
+    state.exp_avg = moments_.emplace_back(memory.allocate(count, dtype)).tensor();
+    state.exp_avg_sq = moments_.emplace_back(memory.allocate(count, dtype)).tensor();
+    states_.push_back(std::move(state));
+  }
+  num_updates_ = at::zeros({}, at::TensorOptions().dtype(at::kFloat).device(memory.device()));
+  refresh_masters();
+}
+
+void AdamW::refresh_masters() {
+  if (!has_master()) return;
+  for (size_t i = 0; i < ranges_.size(); ++i) states_[i].master.copy_(ranges_[i].parameters);
+}
+
+void AdamW::step(double learning_rate, const at::Tensor& skip) {
+  num_updates_.add_(1);
+  for (size_t i = 0; i < ranges_.size(); ++i) update(ranges_[i], states_[i], learning_rate, skip);
+  num_updates_.sub_(skip);
+}
+
+void AdamW::update(const OwnedRange& range, const AdamState& state, double learning_rate,
+                   const at::Tensor& skip) {
+  const int64_t count = range.parameters.numel();
+  int64_t begin = 0;
+  while (begin < count) {
+    // A chunk never crosses the decay boundary: one weight decay per call.
+    const bool decays = begin < range.decay_end;
+    const int64_t end = std::min(begin + kChunk, decays ? range.decay_end : count);
+    const auto part = [&](const at::Tensor& whole) { return whole.slice(0, begin, end); };
+    const auto gradient = part(range.gradients).to(state.master.scalar_type());
+    at::_fused_adamw_({part(state.master)}, {gradient}, {part(state.exp_avg)},
+                      {part(state.exp_avg_sq)}, {}, {num_updates_}, learning_rate,
+                      options_.adam_beta1, options_.adam_beta2, decays ? options_.weight_decay : 0.0,
+                      options_.adam_epsilon, /*amsgrad=*/false, /*maximize=*/false,
+                      /*grad_scale=*/{}, /*found_inf=*/skip);
+    if (is_16_bit(range.parameters)) part(range.parameters).copy_(part(state.master));
+    begin = end;
+  }
+}
+
+int64_t AdamW::num_updates() const { return static_cast<int64_t>(num_updates_.item<float>()); }
+void AdamW::set_num_updates(int64_t count) { num_updates_.fill_(static_cast<double>(count)); }
+
+}  // namespace skein::optim

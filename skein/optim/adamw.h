@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#pragma once
+
+// AdamW on flat ranges.
+//
+// Sees no parameter, only ranges of elements that are updated alike. Under 16-bit weights it keeps
+// an fp32 master of each range; under fp32 and fp64 the weights are the master.
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "skein/config/run_config.h"
+#include "skein/tensor/flat_memory.h"
+
+namespace skein::optim {
+
+// The elements of one flat segment that this rank updates.
+struct OwnedRange {
+  at::Tensor parameters;  // working weights
+  at::Tensor gradients;   // of the same elements, in the weights' dtype or fp32
+  int64_t decay_end = 0;  // elements [0, decay_end) decay; a multiple of 128
+};
+
+struct AdamState {
+  at::Tensor master;  // aliases the weights where they are not 16-bit
+  at::Tensor exp_avg;
+  at::Tensor exp_avg_sq;
+};
+
+class AdamW {
+ public:
+  AdamW(std::vector<OwnedRange> ranges, const config::OptimizerConfig& options,
+        tensor::FlatMemory& memory);
+
+  // `skip` is a float32 scalar on the ranges' device: 1 leaves everything as it is. The decision
+  // stays on the device, so that no step waits for the host.
+  void step(double learning_rate, const at::Tensor& skip);
+
+  // One per range.
+  const std::vector<AdamState>& states() const { return states_; }
+  bool has_master() const { return !masters_.empty(); }
+  // Call when the weights were set from outside.
+  void refresh_masters();
+
+  // Updates made so far, skipped ones not counted: the bias correction's exponent.
+  int64_t num_updates() const;
+  void set_num_updates(int64_t count);
+
+ private:
+  void update(const OwnedRange& range, const AdamState& state, double learning_rate,
+              const at::Tensor& skip);
+
+  std::vector<OwnedRange> ranges_;
+  config::OptimizerConfig options_;
+  std::vector<tensor::FlatBuffer> masters_, moments_;
+  std::vector<AdamState> states_;
+  at::Tensor num_updates_;  // float32 scalar on the device
+};
+
+}  // namespace skein::optim
