@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+// How is a sharded gradient's norm taken and clipped?
+//
+// Every rank squares its own shard in fp64; the ranks' sums are gathered and added in rank order.
+// The cut is the same at every stage, so the norm is bit-equal over stages at one world size.
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/isfinite.h>
+#include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/zeros.h>
+
+#include "skein/parallel/sharded.h"
+
+namespace skein::parallel {
+
+at::Tensor Sharded::clip_gradients(double max_norm) {
+  const auto options = at::TensorOptions().dtype(at::kDouble).device(options_.device);
+  auto own_square = at::zeros({1}, options);
+  for (const auto* segment : trainable_segments()) {
+    const auto norm = at::linalg_vector_norm(segment->shard_gradient(), 2, {}, false, at::kDouble);
+    own_square.add_(norm * norm);
+  }
+  auto squares = at::zeros({group_.size()}, options);
+  group_.all_gather(squares, own_square).wait();
+  const auto norm = squares.sum().sqrt();
+  if (max_norm > 0) {
+    const auto factor = (max_norm / (norm + 1e-6)).clamp_max(1.0);
+    for (const auto* segment : trainable_segments()) {
+      auto gradients = segment->owned().gradients;
+      gradients.mul_(factor.to(gradients.scalar_type()));
+    }
+  }
+  return norm;
+}
+
+std::vector<std::string> Sharded::non_finite_units() {
+  std::vector<int64_t> found(table_.units.size(), 0);
+  for (const auto* segment : trainable_segments()) {
+    const bool finite = segment->shard_gradient().isfinite().all().item<bool>();
+    if (!finite) found[segment->layout().unit] = 1;
+  }
+  found = group_.sum(found);
+  std::vector<std::string> names;
+  for (size_t unit = 0; unit < found.size(); ++unit) {
+    if (found[unit] != 0) names.push_back(table_.units[unit].name);
+  }
+  return names;
+}
+
+}  // namespace skein::parallel

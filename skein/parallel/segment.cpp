@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/parallel/segment.h"
+
+#include <ATen/ops/empty.h>
+#include <c10/core/StorageImpl.h>
+
+#include <algorithm>
+
+#include "skein/core/error.h"
+
+namespace skein::parallel {
+namespace {
+
+using tensor::Range;
+
+at::Tensor part(const at::Tensor& flat, Range range) {
+  return flat.narrow(0, range.begin, range.size());
+}
+
+// A tensor with sizes but no memory: leaves alias its storage, and gathering points the storage at
+// memory. One assignment re-points every leaf and every tensor that autograd saved.
+at::Tensor make_window(int64_t numel, at::ScalarType dtype, at::Device device) {
+  const auto bytes = static_cast<size_t>(numel) * c10::elementSize(dtype);
+  const c10::Storage storage(c10::Storage::use_byte_size_t(), bytes, at::DataPtr(nullptr, device));
+  auto window = at::empty({0}, at::TensorOptions().dtype(dtype).device(device));
+  window.set_(storage, 0, {numel}, {1});
+  return window;
+}
+
+void point(const at::Tensor& window, void* memory) {
+  window.storage().unsafeGetStorageImpl()->set_data_ptr_noswap(at::DataPtr(memory, window.device()));
+}
+
+}  // namespace
+
+Segment::Segment(tensor::SegmentLayout layout, SegmentOptions options,
+                 std::shared_ptr<tensor::FlatMemory> memory)
+    : layout_(std::move(layout)), options_(options), memory_(std::move(memory)) {
+  parameters_ = memory_->allocate(kept_range().size(), layout_.dtype);
+  window_ = options_.stage.shards_parameters()
+                ? make_window(layout_.whole_size, layout_.dtype, memory_->device())
+                : parameters_.tensor();
+  make_leaves();
+  if (!layout_.trainable) return;
+  touched_.assign(leaves_.size(), false);
+  if (options_.stage.shards_gradients()) {
+    gradient_shard_ = memory_->allocate(layout_.shard_size, options_.gradient_dtype);
+  } else {
+    gradient_ = memory_->allocate(layout_.whole_size, options_.gradient_dtype);
+  }
+}
+
+void Segment::make_leaves() {
+  for (const auto& [parameter, range] : layout_.placements) {
+    // variable_data(): an alias with its own version counter, never an autograd view.
+    auto leaf = part(window_, range).view(parameter->shape).variable_data();
+    leaf.set_requires_grad(layout_.trainable);
+    leaves_.push_back(leaf);
+    *parameter->slot = leaf;
+  }
+}
+
+Range Segment::kept_range() const {
+  return options_.stage.shards_parameters() ? own_shard() : whole_range();
+}
+
+Range Segment::owned_range() const {
+  return options_.stage.shards_states() ? own_shard() : whole_range();
+}
+
+void Segment::start_gather(comm::Group& group) {
+  gathered_ = memory_->allocate_unset(layout_.whole_size, layout_.dtype);
+  parameters_work_ = group.all_gather(gathered_.tensor(), parameters_.tensor());
+  point(window_, gathered_.tensor().mutable_data_ptr());
+}
+
+void Segment::drop_gathered() {
+  point(window_, nullptr);
+  gathered_.reset();
+}
+
+void Segment::start_publish(comm::Group& group) {
+  parameters_work_ = group.all_gather(parameters_.tensor(), part(parameters_.tensor(), own_shard()));
+}
+
+void Segment::begin_accumulation() { std::fill(touched_.begin(), touched_.end(), false); }
+
+at::Tensor Segment::leaf_gradient(size_t leaf) const {
+  const auto& [parameter, range] = layout_.placements[leaf];
+  return part(gradient_.tensor(), range).view(parameter->shape);
+}
+
+void Segment::add_gradient(size_t leaf, const at::Tensor& gradient) {
+  if (!gradient_) gradient_ = memory_->allocate(layout_.whole_size, options_.gradient_dtype);
+  auto sum = leaf_gradient(leaf);
+  if (touched_[leaf]) {
+    sum.add_(gradient);
+  } else {
+    sum.copy_(gradient);
+    touched_[leaf] = true;
+  }
+}
+
+void Segment::zero_untouched() {
+  for (size_t leaf = 0; leaf < leaves_.size(); ++leaf) {
+    if (!touched_[leaf]) leaf_gradient(leaf).zero_();
+  }
+}
+
+void Segment::start_reduce(comm::Group& group, bool add) {
+  if (!gradient_) gradient_ = memory_->allocate(layout_.whole_size, options_.gradient_dtype);
+  zero_untouched();
+  add_to_shard_ = add;
+  const auto& whole = gradient_.tensor();
+  if (!options_.stage.shards_states()) {
+    gradient_work_ = group.all_reduce(whole);
+  } else if (options_.stage.shards_gradients() && !add) {
+    gradient_work_ = group.reduce_scatter(gradient_shard_.tensor(), whole);
+  } else {
+    gradient_work_ = group.reduce_scatter(part(whole, own_shard()), whole);
+  }
+}
+
+void Segment::finish_reduce() {
+  gradient_work_.wait();
+  if (!options_.stage.shards_gradients()) return;
+  if (add_to_shard_) gradient_shard_.tensor().add_(part(gradient_.tensor(), own_shard()));
+  gradient_.reset();
+  begin_accumulation();
+}
+
+at::Tensor Segment::shard_gradient() const {
+  return options_.stage.shards_gradients() ? gradient_shard_.tensor()
+                                           : part(gradient_.tensor(), own_shard());
+}
+
+optim::OwnedRange Segment::owned() const {
+  const Range owned = owned_range();
+  const auto gradients = options_.stage.shards_gradients() ? gradient_shard_.tensor()
+                                                           : part(gradient_.tensor(), owned);
+  const auto parameters = options_.stage.shards_parameters() ? parameters_.tensor()
+                                                             : part(parameters_.tensor(), owned);
+  return {parameters, gradients, std::clamp<int64_t>(layout_.decay_end - owned.begin, 0, owned.size())};
+}
+
+void cut_slices(const tensor::SegmentLayout& layout, const at::Tensor& data, Range have, Range want,
+                const std::string& suffix, std::vector<tensor::TensorSlice>& out) {
+  for (const auto& [parameter, range] : layout.placements) {
+    const Range cut = intersect(range, intersect(have, want));
+    if (cut.empty()) continue;
+    out.push_back({.name = parameter->name + suffix,
+                   .shape = parameter->shape,
+                   .dtype = data.scalar_type(),
+                   .begin = cut.begin - range.begin,
+                   .end = cut.end - range.begin,
+                   .data = data.narrow(0, cut.begin - have.begin, cut.size())});
+  }
+}
+
+}  // namespace skein::parallel

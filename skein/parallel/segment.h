@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#pragma once
+
+// The memory of one segment under a stage.
+//
+// A stage says which of parameters, gradients and optimizer states are whole on every rank and
+// which are this rank's shard: 0 (DDP) none sharded, 1 states, 2 states and gradients, 3 all.
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <vector>
+
+#include "skein/comm/group.h"
+#include "skein/optim/adamw.h"
+#include "skein/tensor/flat_memory.h"
+#include "skein/tensor/shard_layout.h"
+#include "skein/tensor/tensor_slice.h"
+
+namespace skein::parallel {
+
+struct Stage {
+  int number = 0;
+  bool shards_states() const { return number >= 1; }
+  bool shards_gradients() const { return number >= 2; }
+  bool shards_parameters() const { return number >= 3; }
+};
+
+struct SegmentOptions {
+  Stage stage;
+  int rank = 0;
+  bool root = false;
+  at::ScalarType gradient_dtype = at::kFloat;
+};
+
+class Segment {
+ public:
+  Segment(tensor::SegmentLayout layout, SegmentOptions options,
+          std::shared_ptr<tensor::FlatMemory> memory);
+
+  const tensor::SegmentLayout& layout() const { return layout_; }
+  // Aliases of the parameter memory with version counters of their own, one per placement.
+  const std::vector<at::Tensor>& leaves() const { return leaves_; }
+
+  // Stage 3: makes the parameters whole, and lets them go again.
+  void start_gather(comm::Group& group);
+  void drop_gathered();
+  // Stages 1 and 2: the optimizer has updated this rank's shard; the others' follow.
+  void start_publish(comm::Group& group);
+  // Waits for either of the two.
+  void wait_parameters() { parameters_work_.wait(); }
+
+  // The first gradient of a leaf since begin_accumulation() is copied, the next are added.
+  void begin_accumulation();
+  void add_gradient(size_t leaf, const at::Tensor& gradient);
+  // Sums over ranks; the result lies in the owned gradients after finish_reduce(). `add` keeps what
+  // earlier micro-batches left there.
+  void start_reduce(comm::Group& group, bool add);
+  void finish_reduce();
+
+  // What norms are computed over: this rank's shard, at every stage.
+  at::Tensor shard_gradient() const;
+  // What the optimizer works on: the whole at stage 0, this rank's shard otherwise.
+  optim::OwnedRange owned() const;
+  tensor::Range owned_range() const;
+  tensor::Range own_shard() const { return layout_.shard(options_.rank); }
+  // What lies in memory between steps.
+  tensor::Range kept_range() const;
+  at::Tensor kept_parameters() const { return parameters_.tensor(); }
+
+ private:
+  tensor::Range whole_range() const { return {0, layout_.whole_size}; }
+  at::Tensor leaf_gradient(size_t leaf) const;
+  void make_leaves();
+  void zero_untouched();
+
+  tensor::SegmentLayout layout_;
+  SegmentOptions options_;
+  std::shared_ptr<tensor::FlatMemory> memory_;
+
+  tensor::FlatBuffer parameters_;      // whole, or (stage 3) this rank's shard
+  tensor::FlatBuffer gathered_;        // stage 3: whole, while in use
+  tensor::FlatBuffer gradient_;        // whole; at stages 2 and 3 only from first use to reduction
+  tensor::FlatBuffer gradient_shard_;  // stages 2 and 3
+  at::Tensor window_;                  // the whole segment as the leaves see it
+  std::vector<at::Tensor> leaves_;
+  std::vector<bool> touched_;
+  bool add_to_shard_ = false;
+  comm::Work parameters_work_, gradient_work_;
+};
+
+// Elements `want` of a segment, of which `data` holds `have`, as slices of named tensors.
+void cut_slices(const tensor::SegmentLayout& layout, const at::Tensor& data, tensor::Range have,
+                tensor::Range want, const std::string& suffix,
+                std::vector<tensor::TensorSlice>& out);
+
+}  // namespace skein::parallel

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#pragma once
+
+// DDP and ZeRO 1-3: one mechanism.
+//
+// Owns the flat memory of a parameter table, puts leaves into the model's slots, and sits behind
+// the unit boundary: it knows when a unit's parameters must be whole and when its gradient is
+// complete, and moves both between ranks. It knows no model.
+//
+// The life of a step, with K micro-batches:
+//   for each: begin_micro_batch(i, K); forward and backward through run(); end_micro_batch()
+//   clip_gradients(); optimizer.step(); publish()
+// Every rank makes the same calls. Gradients are sums over ranks, never means.
+
+#include <memory>
+#include <vector>
+
+#include "skein/comm/group.h"
+#include "skein/optim/adamw.h"
+#include "skein/parallel/gather_schedule.h"
+#include "skein/parallel/reduce_schedule.h"
+#include "skein/parallel/segment.h"
+#include "skein/tensor/parameter_table.h"
+#include "skein/tensor/units.h"
+
+namespace skein::parallel {
+
+struct ShardOptions {
+  Stage stage;
+  bool recompute = false;       // activation checkpointing of every block
+  bool fp32_gradients = false;  // else the weights' dtype; needed when micro-batches accumulate
+  at::Device device = at::kCPU;
+};
+
+class Sharded final : public tensor::Units {
+ public:
+  // Collective. The table and what its slots point at must outlive this.
+  Sharded(const tensor::ParameterTable& table, const ShardOptions& options, comm::Group group);
+  Sharded(const Sharded&) = delete;
+  Sharded& operator=(const Sharded&) = delete;
+
+  void begin_micro_batch(int64_t index, int64_t count);
+  void end_micro_batch();
+
+  // The global norm before clipping, as a float64 scalar on the device; gradients are scaled by
+  // min(1, max_norm / (norm + 1e-6)). max_norm 0: not scaled.
+  at::Tensor clip_gradients(double max_norm);
+  // Units whose gradient holds a NaN or an infinity, in forward order. Collective; slow.
+  std::vector<std::string> non_finite_units();
+
+  // The optimizer has updated the owned ranges: make the new weights known.
+  void publish();
+
+  // What an optimizer is built over: one range per trainable segment.
+  std::vector<optim::OwnedRange> owned_ranges() const;
+
+  // What this rank writes into a checkpoint (its shard, at every stage) …
+  std::vector<tensor::TensorSlice> slices_to_save();
+  std::vector<tensor::TensorSlice> slices_to_save(const optim::AdamW& optimizer) const;
+  // … and all that it keeps in memory and must read from one.
+  std::vector<tensor::TensorSlice> slices_to_load();
+  std::vector<tensor::TensorSlice> slices_to_load(const optim::AdamW& optimizer) const;
+
+  // Keyed first values for every parameter; any split over ranks gives the same.
+  void initialise(uint64_t seed);
+
+  tensor::FlatMemory& memory() { return *memory_; }
+  comm::Group& group() { return group_; }
+
+  // tensor::Units
+  void acquire(int unit, Pass pass) override;
+  void release(int unit, Pass pass) override;
+  std::span<const at::Tensor> leaves(int unit) override { return unit_leaves_[unit]; }
+  void add_gradients(int unit, const tensor::Tensors& gradients) override;
+  bool recompute(int unit) const override;
+
+ private:
+  using StateSelector = std::function<tensor::Range(const Segment&)>;
+
+  template <typename Action>
+  void for_segments(int unit, Action action);
+  std::vector<Segment*> trainable_segments();
+  std::vector<const Segment*> trainable_segments() const;
+  std::vector<tensor::TensorSlice> state_slices(const optim::AdamW& optimizer,
+                                                const StateSelector& want) const;
+  GatherActions gather_actions();
+  ReduceActions reduce_actions();
+  bool gathers(int unit) const;
+  // Does this unit's gradient travel in this micro-batch?
+  bool reduces_now(int unit) const;
+  void start_reduce(int unit);
+  std::vector<int> blocks() const;
+  std::vector<int> reduce_order() const;
+
+  tensor::ParameterTable table_;
+  ShardOptions options_;
+  comm::Group group_;
+  std::shared_ptr<tensor::FlatMemory> memory_;
+  std::vector<Segment> segments_;
+  std::vector<tensor::Tensors> unit_leaves_;  // trainable, by unit
+  GatherSchedule gather_;
+  ReduceSchedule reduce_;
+  int64_t micro_batch_ = 0;
+  int64_t num_micro_batches_ = 1;
+  bool root_whole_ = false;
+};
+
+}  // namespace skein::parallel
