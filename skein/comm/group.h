@@ -9,7 +9,7 @@
 // memory; collectives take aliases of it, so no version counter of a parameter ever moves.
 //
 // Sums are formed in rank order, 16-bit values in fp32 and rounded once: on CPU the result does not
-// depend on how a buffer is cut into shards.
+// depend on how a buffer is cut into shards. (NCCL sums fp32 in an order of its own.)
 //
 // A failure or a missed deadline is a CommError that names rank, operation and bytes. After one,
 // nothing is repaired in the process: report and end with exit code 3.
@@ -39,15 +39,17 @@ class Work {
   bool pending() const { return static_cast<bool>(wait_); }
 
  private:
+  friend class Group;
   std::function<void()> wait_;
+  at::Device device_{at::kCPU};  // where the result lies: what Group::finish() blocks on
 };
 
 struct GroupOptions {
   int rank = 0;
   int size = 1;
-  std::string backend = "gloo";            // gloo or nccl
-  std::string address = "127.0.0.1";       // Gloo binds here
-  int device_index = -1;                   // CUDA device, -1: CPU
+  std::string backend = "gloo";                  // gloo or nccl
+  std::string address = "127.0.0.1";             // Gloo binds here
+  int device_index = -1;                         // CUDA device, -1: CPU
   std::chrono::milliseconds timeout{1'800'000};  // per collective, then CommError
 };
 
@@ -77,21 +79,26 @@ class Group {
   // Blocks the host until the collective has ended (CUDA included).
   void finish(Work& work);
 
-  // Payload bytes this rank has handed to peers; for tests and metrics.
+  // Payload bytes of tensors that this rank has handed to peers; for tests and metrics. Host sums
+  // and barriers are control traffic and are not counted.
   int64_t bytes_sent() const;
 
-  // Ends the group in order; without it a lost peer may block the destructor.
+  // Ends the group in order, once all works were waited for. Not a barrier. Without it a lost peer
+  // may block the destructor. Only rank() and size() may be called afterwards.
   void shutdown();
 
  private:
   std::shared_ptr<Backend> backend_;
 };
 
-// Joins the other ranks through the store. Collective.
+// Joins the other ranks through the store, which must outlive the group. Collective.
 Group connect(const GroupOptions& options, Store& store);
 
-// Runs `body` once per rank on threads of this process and rethrows the first failure. For tests:
-// a distributed mistake shows up in a second on a laptop.
-void run_ranks(int size, const std::function<void(Group&)>& body);
+// Runs `body` once per rank on threads of this process. For tests: a distributed mistake shows up
+// in a second on a laptop. Rethrows the first failure that is not a CommError, else the first: a
+// rank that throws or returns early makes the others fail, and its own reason is the one to read.
+// Unlike Gloo, it also reports ranks whose collectives differ.
+void run_ranks(int size, const std::function<void(Group&)>& body,
+               std::chrono::milliseconds timeout = std::chrono::minutes(5));
 
 }  // namespace skein::comm

@@ -8,6 +8,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/isfinite.h>
 #include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 
 #include "skein/parallel/sharded.h"
@@ -25,7 +26,8 @@ at::Tensor Sharded::clip_gradients(double max_norm) {
   group_.all_gather(squares, own_square).wait();
   const auto norm = squares.sum().sqrt();
   if (max_norm > 0) {
-    const auto factor = (max_norm / (norm + 1e-6)).clamp_max(1.0);
+    // A norm that is not finite must not spread to the units whose gradients are.
+    const auto factor = at::where(norm.isfinite(), (max_norm / (norm + 1e-6)).clamp_max(1.0), 1.0);
     for (const auto* segment : trainable_segments()) {
       auto gradients = segment->owned().gradients;
       gradients.mul_(factor.to(gradients.scalar_type()));

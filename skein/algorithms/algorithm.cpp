@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/algorithms/algorithm.h"
+
+#include "skein/algorithms/pretrain.h"
+#include "skein/core/error.h"
+
+namespace skein::algorithms {
+
+std::unique_ptr<Algorithm> build(config::Stage stage, const model::Model& model) {
+  switch (stage) {
+    case config::Stage::kPretrain: return std::make_unique<Pretrain>(model);
+  }
+  throw InternalError("a stage without an algorithm");
+}
+
+}  // namespace skein::algorithms

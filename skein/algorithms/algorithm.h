@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#pragma once
+
+// Turns a batch into a loss. One file pair per algorithm.
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+
+#include "skein/config/run_config.h"
+#include "skein/model/model.h"
+#include "skein/tensor/batch.h"
+#include "skein/tensor/units.h"
+
+namespace skein::algorithms {
+
+class Algorithm {
+ public:
+  virtual ~Algorithm() = default;
+  // A float64 scalar: the sum over the batch's targets. The caller divides it by the number of
+  // targets of the whole step, over all micro-batches and ranks.
+  virtual at::Tensor loss_sum(const tensor::Batch& batch, const tensor::StepKey& key,
+                              tensor::Units& units) const = 0;
+};
+
+// `model` must outlive the algorithm.
+std::unique_ptr<Algorithm> build(config::Stage stage, const model::Model& model);
+
+}  // namespace skein::algorithms

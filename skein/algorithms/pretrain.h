@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#pragma once
+
+// Next-token prediction over whole blocks.
+
+#include "skein/algorithms/algorithm.h"
+
+namespace skein::algorithms {
+
+class Pretrain final : public Algorithm {
+ public:
+  explicit Pretrain(const model::Model& model) : model_(model) {}
+  at::Tensor loss_sum(const tensor::Batch& batch, const tensor::StepKey& key,
+                      tensor::Units& units) const override;
+
+ private:
+  const model::Model& model_;
+};
+
+}  // namespace skein::algorithms

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#pragma once
+
+// Which checkpoints does a run folder hold, and which of them may go?
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "skein/checkpoint/manifest.h"
+#include "skein/core/file.h"
+
+namespace skein::checkpoint {
+
+struct ListedCheckpoint {
+  int64_t step = 0;
+  fs::path path;
+};
+
+struct FoundCheckpoint {
+  fs::path path;
+  Manifest manifest;
+};
+
+std::string checkpoint_name(int64_t step);
+
+// The folders checkpoint-STEP, newest first, whole or not. An absent folder holds none.
+std::vector<ListedCheckpoint> list_checkpoints(const fs::path& output);
+
+// The newest that verifies; a warning for each newer one that does not. Reads every byte of what it
+// looks at: one rank asks, the others are told. `latest` is not looked at.
+std::optional<FoundCheckpoint> find_latest(const fs::path& output);
+
+// Removes what an interrupted run left under temporary names. For rank 0, at start, when no other
+// run writes into the folder.
+void sweep_temporaries(const fs::path& output);
+
+// Removes the oldest checkpoints until `limit` are left (0: no limit), never the one of
+// `keep_step`.
+void remove_old_checkpoints(const fs::path& output, int64_t limit, int64_t keep_step);
+
+// Renames to a temporary name, then deletes: no half of a folder ever looks like a whole one.
+void remove_folder(const fs::path& folder);
+
+}  // namespace skein::checkpoint

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#pragma once
+
+// Fills slices of tensors from the files of a model folder.
+//
+// Each slice is read with pread, exactly its range: how the files were written, or by how many
+// ranks, does not matter.
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "skein/checkpoint/model_files.h"
+#include "skein/tensor/tensor_slice.h"
+
+namespace skein::checkpoint {
+
+struct LoadOptions {
+  // Names of all tensors of the model, when the slices of this rank do not name them all.
+  std::vector<std::string> names;
+  // The head shares the embedding's weights: lm_head.weight may be in the files and is not read.
+  bool tied_head = false;
+  // Weights of others: base prefixes (transformer., model.) may be added or absent, and GPT-2's
+  // mask buffers are passed over. Off: names are exact.
+  bool foreign = true;
+};
+
+class Reader {
+ public:
+  // `stem` is "model" or "optimizer".
+  explicit Reader(const fs::path& folder, const std::string& stem = "model");
+
+  // Fills `data` of every slice, converting between floating types; `dtype` is not looked at.
+  // Names that are missing, unexpected or of another shape come as one UserError, before anything
+  // is read; a broken file is an IoError.
+  void load(std::span<tensor::TensorSlice> slices, const LoadOptions& options = {}) const;
+
+  const ModelFiles& files() const { return files_; }
+
+ private:
+  ModelFiles files_;
+};
+
+// Fills slices of both file sets of a checkpoint. `model_names` and `optimizer_names` are the whole
+// lists (see LoadOptions::names).
+struct CheckpointSlices {
+  std::span<tensor::TensorSlice> model;
+  std::span<tensor::TensorSlice> optimizer;
+  std::vector<std::string> model_names;
+  std::vector<std::string> optimizer_names;
+};
+void read_checkpoint(const fs::path& folder, const CheckpointSlices& wanted);
+
+}  // namespace skein::checkpoint

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/checkpoint/store.h"
+
+#include <fmt/format.h>
+
+#include <exception>
+
+#include "skein/core/error.h"
+
+namespace skein::checkpoint {
+
+CheckpointStore::CheckpointStore(StoreOptions options, skein::Store& store)
+    : options_(std::move(options)), store_(store) {
+  SKEIN_CHECK(!options_.token.empty(), "a run has a token");
+}
+
+CheckpointStore::~CheckpointStore() {
+  if (std::uncaught_exceptions() > 0) stop_ = true;
+  if (thread_.joinable()) thread_.join();
+}
+
+void CheckpointStore::save(int64_t step, const Contents& contents) {
+  finish();
+  job_ = take_snapshot(contents, options_.max_shard_bytes, buffer_);
+  step_ = step;
+  exchanges_.push_back(make_exchange(step));
+  thread_ = std::thread([this, exchange = exchanges_.back().get()] {
+    failure_ = write_checkpoint(job_, commit_options(step_), *exchange);
+    if (failure_.empty()) forget_older_keys();
+  });
+}
+
+bool CheckpointStore::finish() {
+  if (thread_.joinable()) {
+    thread_.join();
+    if (failure_.empty()) last_committed_ = step_;
+  }
+  return failure_.empty();
+}
+
+void CheckpointStore::save_model(const Contents& contents) {
+  finish();
+  Contents model = contents;
+  model.optimizer.clear();
+  model.optimizer_slices.clear();
+  job_ = take_snapshot(model, options_.max_shard_bytes, buffer_);
+  exchanges_.push_back(make_exchange(-1));
+  const auto failure = write_model(job_, commit_options(-1), *exchanges_.back());
+  if (!failure.empty()) {
+    throw IoError(
+        fmt::format("the model was not written to {}: {}", options_.output.string(), failure));
+  }
+  forget_older_keys();
+}
+
+std::unique_ptr<Exchange> CheckpointStore::make_exchange(int64_t step) {
+  const auto what = step < 0 ? "model" : std::to_string(step);
+  return std::make_unique<Exchange>(
+      store_,
+      ExchangeOptions{
+          .prefix = fmt::format("checkpoint/{}/{}-{}", options_.token, ++num_saves_, what),
+          .rank = options_.rank,
+          .size = options_.size,
+          .deadline = options_.deadline},
+      stop_);
+}
+
+CommitOptions CheckpointStore::commit_options(int64_t step) const {
+  return {.output = options_.output,
+          .step = step,
+          .token = options_.token,
+          .save_total_limit = options_.save_total_limit,
+          .conditions = options_.conditions};
+}
+
+// Every rank has reported for the newest save, so none still waits for an older one.
+void CheckpointStore::forget_older_keys() {
+  auto newest = std::move(exchanges_.back());
+  exchanges_.pop_back();
+  try {
+    if (options_.rank == 0) {
+      for (const auto& exchange : exchanges_) exchange->erase_keys();
+    }
+  } catch (const CommError&) {
+    // Without the store the run is about to end; the keys end with it.
+  }
+  exchanges_.clear();
+  exchanges_.push_back(std::move(newest));
+}
+
+}  // namespace skein::checkpoint

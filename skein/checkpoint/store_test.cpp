@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/checkpoint/store.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <thread>
+
+#include "skein/checkpoint/catalog.h"
+#include "skein/checkpoint/reader.h"
+#include "skein/checkpoint/temporary_folder.h"
+#include "skein/core/error.h"
+
+namespace skein::checkpoint {
+namespace {
+
+using tensor::TensorSlice;
+
+struct Whole {
+  std::string name;
+  std::vector<int64_t> shape;
+  at::ScalarType dtype;
+};
+
+const std::vector<Whole> kModelTensors = {{"wte.weight", {17, 8}, at::kBFloat16},
+                                          {"h.0.weight", {5, 5, 2}, at::kFloat},
+                                          {"ln.weight", {3}, at::kDouble}};
+const std::vector<Whole> kOptimizerTensors = {{"wte.weight.master", {17, 8}, at::kFloat},
+                                              {"wte.weight.exp_avg", {17, 8}, at::kFloat}};
+
+int64_t count(const Whole& tensor) {
+  int64_t product = 1;
+  for (const int64_t dimension : tensor.shape) product *= dimension;
+  return product;
+}
+
+// Values that tell tensor, element and step apart, also in bf16.
+at::Tensor values(const Whole& tensor, int64_t step) {
+  return (at::arange(count(tensor), at::TensorOptions(at::kFloat)) + static_cast<double>(step))
+      .to(tensor.dtype);
+}
+
+std::vector<TensorEntry> entries(const std::vector<Whole>& tensors) {
+  std::vector<TensorEntry> list;
+  for (const auto& tensor : tensors) {
+    list.push_back(
+        {tensor.name, dtype_of(tensor.dtype), {tensor.shape.begin(), tensor.shape.end()}});
+  }
+  return list;
+}
+
+// Rank's part of one buffer in which all tensors lie one after the other: parts cross tensors, and
+// some ranks own nothing of some tensors. `fill` gives a slice its memory.
+std::vector<TensorSlice> slices_of(
+    const std::vector<Whole>& tensors, int rank, int size,
+    const std::function<at::Tensor(const Whole&, int64_t, int64_t)>& fill) {
+  int64_t total = 0;
+  for (const auto& tensor : tensors) total += count(tensor);
+  const int64_t first = total * rank / size, last = total * (rank + 1) / size;
+  std::vector<TensorSlice> slices;
+  int64_t offset = 0;
+  for (const auto& tensor : tensors) {
+    const int64_t begin = std::clamp(first - offset, int64_t{0}, count(tensor));
+    const int64_t end = std::clamp(last - offset, int64_t{0}, count(tensor));
+    offset += count(tensor);
+    if (begin == end) continue;
+    slices.push_back(
+        {tensor.name, tensor.shape, tensor.dtype, begin, end, fill(tensor, begin, end)});
+  }
+  return slices;
+}
+
+std::vector<TensorSlice> filled(const std::vector<Whole>& tensors, int rank, int size,
+                                int64_t step) {
+  return slices_of(tensors, rank, size, [step](const auto& tensor, int64_t begin, int64_t end) {
+    return values(tensor, step).narrow(0, begin, end - begin);
+  });
+}
+
+std::vector<TensorSlice> empty(const std::vector<Whole>& tensors, int rank, int size) {
+  return slices_of(tensors, rank, size, [](const auto& tensor, int64_t begin, int64_t end) {
+    return at::full({end - begin}, -1, at::TensorOptions(tensor.dtype));
+  });
+}
+
+Contents contents_of(int rank, int size, int64_t step) {
+  return {.model = entries(kModelTensors),
+          .optimizer = entries(kOptimizerTensors),
+          .model_slices = filled(kModelTensors, rank, size, step),
+          .optimizer_slices = filled(kOptimizerTensors, rank, size, step),
+          .texts = {{"config.json", "{}"},
+                    {"trainer_state.json", fmt::format("{{\"step\": {}}}", step)}}};
+}
+
+std::vector<std::string> names(const std::vector<Whole>& tensors) {
+  std::vector<std::string> list;
+  for (const auto& tensor : tensors) list.push_back(tensor.name);
+  return list;
+}
+
+class StoreTest : public TemporaryFolder {
+ protected:
+  // Runs `body` as every rank, each with a store of its own.
+  void run(int size, const std::function<void(CheckpointStore&, int rank)>& body) {
+    const auto token = fmt::format("token{}", ++runs_);
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < size; ++rank) {
+      threads.emplace_back([&, rank] {
+        CheckpointStore store({.output = folder_,
+                               .rank = rank,
+                               .size = size,
+                               .token = token,
+                               .deadline = deadline_,
+                               .max_shard_bytes = max_shard_bytes_},
+                              memory_);
+        body(store, rank);
+      });
+    }
+    for (auto& thread : threads) thread.join();
+  }
+
+  void save(int size, int64_t step) {
+    run(size, [&](CheckpointStore& store, int rank) {
+      store.save(step, contents_of(rank, size, step));
+      EXPECT_TRUE(store.finish());
+      EXPECT_EQ(store.last_committed(), step);
+    });
+  }
+
+  void expect_loads(int size, int64_t step) {
+    for (int rank = 0; rank < size; ++rank) {
+      auto model = empty(kModelTensors, rank, size);
+      auto optimizer = empty(kOptimizerTensors, rank, size);
+      read_checkpoint(folder_ / checkpoint_name(step),
+                      {model, optimizer, names(kModelTensors), names(kOptimizerTensors)});
+      const auto wanted = contents_of(rank, size, step);
+      for (size_t i = 0; i < model.size(); ++i) {
+        EXPECT_TRUE(at::equal(model[i].data, wanted.model_slices[i].data)) << model[i].name;
+      }
+      for (size_t i = 0; i < optimizer.size(); ++i) {
+        EXPECT_TRUE(at::equal(optimizer[i].data, wanted.optimizer_slices[i].data))
+            << optimizer[i].name;
+      }
+    }
+  }
+
+  MemoryStore memory_;
+  std::chrono::milliseconds deadline_{20'000};
+  uint64_t max_shard_bytes_ = kDefaultShardBytes;
+  int runs_ = 0;
+};
+
+TEST_F(StoreTest, WrittenByAnyNumberOfRanksReadByAnyOther) {
+  for (const int writers : {1, 2, 3, 7}) {
+    save(writers, writers);
+    for (const int readers : {1, 2, 5}) expect_loads(readers, writers);
+  }
+  for (const auto name : {"model.safetensors", "optimizer.safetensors"}) {
+    save(1, 40);
+    const auto one = read_file(folder_ / "checkpoint-40" / name);
+    save(3, 40);
+    EXPECT_EQ(read_file(folder_ / "checkpoint-40" / name), one);
+  }
+}
+
+TEST_F(StoreTest, LargeSetsAreSplit) {
+  max_shard_bytes_ = 300;
+  save(3, 1);
+  EXPECT_TRUE(fs::exists(folder_ / "checkpoint-1/model.safetensors.index.json"));
+  EXPECT_TRUE(fs::exists(folder_ / "checkpoint-1/optimizer-00002-of-00002.safetensors"));
+  EXPECT_TRUE(verify(folder_ / "checkpoint-1").empty());
+  expect_loads(2, 1);
+}
+
+TEST_F(StoreTest, SavedStateIsThatOfTheCall) {
+  run(2, [&](CheckpointStore& store, int rank) {
+    for (int64_t step = 1; step <= 3; ++step) {
+      const auto contents = contents_of(rank, 2, step);
+      store.save(step, contents);
+      for (const auto& slice : contents.model_slices) slice.data.fill_(-7);  // training goes on
+    }
+    EXPECT_TRUE(store.finish());
+  });
+  for (int64_t step = 1; step <= 3; ++step) expect_loads(1, step);
+}
+
+TEST_F(StoreTest, FailedSaveIsReportedOnAllRanksAndTheNextOneWorks) {
+  save(2, 1);
+  write_file_atomically(folder_ / "checkpoint-2.tmp-token2", "in the way");
+  run(2, [&](CheckpointStore& store, int rank) {
+    store.save(2, contents_of(rank, 2, 2));
+    EXPECT_FALSE(store.finish());
+    EXPECT_FALSE(store.last_committed().has_value());
+    store.save(3, contents_of(rank, 2, 3));
+    EXPECT_TRUE(store.finish());
+  });
+  EXPECT_FALSE(fs::exists(folder_ / "checkpoint-2"));
+  expect_loads(1, 1);
+  expect_loads(1, 3);
+}
+
+TEST_F(StoreTest, KeysDoNotPileUp) {
+  run(2, [&](CheckpointStore& store, int rank) {
+    for (int64_t step = 1; step <= 4; ++step) store.save(step, contents_of(rank, 2, step));
+    store.finish();
+  });
+  for (int save = 1; save <= 4; ++save) {
+    for (const auto what : {"ready", "result", "done/1", "ranges/1/0"}) {
+      const bool last = save == 4 && std::string_view(what).starts_with("r") && what[1] == 'e';
+      EXPECT_EQ(
+          memory_.try_get(fmt::format("checkpoint/token1/{}-{}/{}", save, save, what)).has_value(),
+          last)
+          << save << what;
+    }
+  }
+}
+
+TEST_F(StoreTest, ModelIsExportedInPlaceOfTheOldOne) {
+  max_shard_bytes_ = 300;
+  const auto export_model = [&](CheckpointStore& store, int rank) {
+    store.save_model(contents_of(rank, 2, 5));
+  };
+  run(2, export_model);
+  EXPECT_TRUE(fs::exists(folder_ / "model.safetensors.index.json"));
+  EXPECT_EQ(Reader(folder_).files().tensors.size(), 3U);
+  max_shard_bytes_ = kDefaultShardBytes;
+  run(2, export_model);
+  std::vector<std::string> left;
+  for (const auto& entry : fs::directory_iterator(folder_)) left.push_back(entry.path().filename());
+  std::sort(left.begin(), left.end());
+  EXPECT_EQ(left,
+            (std::vector<std::string>{"config.json", "model.safetensors", "trainer_state.json"}));
+  auto model = empty(kModelTensors, 0, 1);
+  Reader(folder_).load(model);
+  EXPECT_TRUE(at::equal(model[0].data, values(kModelTensors[0], 5)));
+}
+
+TEST_F(StoreTest, FailedExportThrowsOnEveryRank) {
+  make_directories(folder_ / "model.safetensors.tmp-token1");
+  run(2, [&](CheckpointStore& store, int rank) {
+    EXPECT_THROW(store.save_model(contents_of(rank, 2, 5)), IoError);
+  });
+}
+
+}  // namespace
+}  // namespace skein::checkpoint

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "skein/checkpoint/folder.h"
+#include "skein/checkpoint/manifest.h"
+#include "skein/checkpoint/plan.h"
+#include "skein/checkpoint/safetensors.h"
+#include "skein/core/error.h"
+#include "skein/core/hash.h"
+
+namespace skein::checkpoint {
+namespace {
+
+constexpr uint64_t kMaxManifestBytes = uint64_t{256} << 20;
+
+// Read with the size that the file should have: a truncated file still has its header.
+std::optional<Header> header_of(const File& file, const FileRecord& record) {
+  if (!record.name.ends_with(".safetensors") || record.size < 8) return std::nullopt;
+  try {
+    uint64_t length = 0;
+    file.read_at(0, std::as_writable_bytes(std::span(&length, 1)));
+    if (length > std::min(kMaxHeaderBytes, record.size - 8)) return std::nullopt;
+    std::string json(length, '\0');
+    file.read_at(8, std::as_writable_bytes(std::span(json)));
+    return parse_header(json, record.size - 8 - length, record.name);
+  } catch (const IoError&) {
+    return std::nullopt;  // the header's own range is reported
+  }
+}
+
+// The tensors that have bytes in [begin, end) of the file.
+std::string tensors_in(const File& file, const FileRecord& record, uint64_t begin, uint64_t end) {
+  const auto header = header_of(file, record);
+  if (!header) return "";
+  std::vector<std::string> names;
+  for (const auto& tensor : header->tensors) {
+    const uint64_t first = header->data_begin + tensor.begin,
+                   last = header->data_begin + tensor.end;
+    if (first < end && begin < last) names.push_back(tensor.name);
+  }
+  const size_t more = names.size() > 3 ? names.size() - 3 : 0;
+  names.resize(names.size() - more);
+  return fmt::format("{}{}", fmt::join(names, ", "),
+                     more > 0 ? fmt::format(" and {} more", more) : "");
+}
+
+void verify_file(const fs::path& folder, const FileRecord& record, std::vector<Problem>& problems) {
+  const auto file = open_beneath(folder, record.name);
+  const uint64_t size = file.size();
+  if (size != record.size) {
+    problems.push_back({record.name,
+                        tensors_in(file, record, std::min(size, record.size), record.size),
+                        fmt::format("it has {} bytes, {} were written", size, record.size)});
+    return;
+  }
+  std::vector<std::byte> buffer;
+  for (const auto& range : record.ranges) {
+    buffer.resize(range.end - range.begin);
+    file.read_at(range.begin, buffer);
+    if (digest(std::span<const std::byte>(buffer)) == range.digest) continue;
+    problems.push_back(
+        {record.name, tensors_in(file, record, range.begin, range.end),
+         fmt::format("bytes {} to {} are not those that were written", range.begin, range.end)});
+  }
+}
+
+// A tensor file that the manifest does not know could be read in place of one that it does.
+void find_strangers(const fs::path& folder, const Manifest& manifest,
+                    std::vector<Problem>& problems) {
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const auto name = entry.path().filename().string();
+    if (!is_planned_name(name, "model") && !is_planned_name(name, "optimizer")) continue;
+    const bool known = std::any_of(manifest.files.begin(), manifest.files.end(),
+                                   [&](const auto& file) { return file.name == name; });
+    if (!known) problems.push_back({name, "", "the manifest does not name it"});
+  }
+}
+
+}  // namespace
+
+std::vector<Problem> verify(const fs::path& folder, Manifest* manifest) {
+  std::vector<Problem> problems;
+  Manifest accepted;
+  try {
+    const auto file = open_beneath(folder, kManifestName);
+    if (file.size() > kMaxManifestBytes) throw IoError("it is too large");
+    std::string text(file.size(), '\0');
+    file.read_at(0, std::as_writable_bytes(std::span(text)));
+    accepted = parse_manifest(text, "its text");
+    find_strangers(folder, accepted, problems);
+  } catch (const std::exception& error) {
+    return {{std::string(kManifestName), "", error.what()}};
+  }
+  for (const auto& record : accepted.files) {
+    try {
+      verify_file(folder, record, problems);
+    } catch (const std::exception& error) {
+      problems.push_back({record.name, "", error.what()});
+    }
+  }
+  if (manifest != nullptr) *manifest = std::move(accepted);
+  return problems;
+}
+
+}  // namespace skein::checkpoint

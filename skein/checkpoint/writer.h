@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#pragma once
+
+// One save, from bytes in host memory to a committed checkpoint (or an exported model).
+//
+// Runs on every rank, on any thread, and speaks to the other ranks only through the exchange. Rank
+// 0 creates, commits and announces; the order of steps is docs/checkpoint_format.md.
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "skein/checkpoint/exchange.h"
+#include "skein/checkpoint/manifest.h"
+#include "skein/checkpoint/plan.h"
+#include "skein/core/file.h"
+
+namespace skein::checkpoint {
+
+// Bytes of one tensor file that this rank owns.
+struct Piece {
+  uint64_t file = 0;    // index into Job::files
+  uint64_t offset = 0;  // in the file
+  std::span<const std::byte> bytes;
+};
+
+struct Job {
+  std::vector<FilePlan> files;               // alike on all ranks
+  std::vector<Piece> pieces;                 // of this rank; together the ranks' pieces cover all
+  std::map<std::string, std::string> texts;  // whole files; rank 0's count
+};
+
+struct CommitOptions {
+  fs::path output;
+  int64_t step = 0;
+  std::string token;
+  int64_t save_total_limit = 0;  // 0: keep all
+  RunConditions conditions;
+};
+
+// Writes checkpoint-STEP. Returns why it failed, empty when it was committed: the same on every
+// rank that can reach the store. Rank 0 warns. Never throws.
+std::string write_checkpoint(const Job& job, const CommitOptions& options, Exchange& exchange);
+
+// Replaces the model files of `output` itself, one by one, and the texts. Returns as above.
+std::string write_model(const Job& job, const CommitOptions& options, Exchange& exchange);
+
+}  // namespace skein::checkpoint

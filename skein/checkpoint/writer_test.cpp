@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/checkpoint/writer.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <mutex>
+#include <thread>
+
+#include "skein/checkpoint/catalog.h"
+#include "skein/checkpoint/temporary_folder.h"
+#include "skein/core/error.h"
+
+namespace skein::checkpoint {
+namespace {
+
+const std::vector<TensorEntry> kModel = {{"a.weight", Dtype::kU8, {100}},
+                                         {"b.weight", Dtype::kU8, {37}}};
+const std::vector<TensorEntry> kOptimizer = {{"a.weight.exp_avg", Dtype::kF32, {30}}};
+
+// Records what is set, in order, and calls `on_set` before it.
+class WatchedStore final : public Store {
+ public:
+  std::function<void(const std::string& key)> on_set = [](const auto&) {};
+
+  void set(const std::string& key, const std::string& value) override {
+    on_set(key);
+    inner_.set(key, value);
+    const std::lock_guard lock(mutex_);
+    keys_.insert(key);
+  }
+  std::optional<std::string> try_get(const std::string& key) override {
+    return inner_.try_get(key);
+  }
+  std::string get(const std::string& key, Duration timeout) override {
+    return inner_.get(key, timeout);
+  }
+  int64_t add(const std::string& key, int64_t amount) override { return inner_.add(key, amount); }
+  bool erase(const std::string& key) override {
+    const std::lock_guard lock(mutex_);
+    keys_.erase(key);
+    return inner_.erase(key);
+  }
+  size_t num_keys() {
+    const std::lock_guard lock(mutex_);
+    return keys_.size();
+  }
+
+ private:
+  MemoryStore inner_;
+  std::mutex mutex_;
+  std::set<std::string> keys_;
+};
+
+class WriterTest : public TemporaryFolder {
+ protected:
+  // Each rank owns an equal part of every tensor.
+  Job job_of(int rank, int size, char fill) {
+    Job job;
+    for (const auto& plan : {plan_files("model", kModel), plan_files("optimizer", kOptimizer)}) {
+      job.files.push_back(plan.files.at(0));
+    }
+    for (uint64_t i = 0; i < job.files.size(); ++i) {
+      for (const auto& tensor : job.files[i].tensors) {
+        const uint64_t first = job.files[i].header.size() + tensor.begin;
+        const uint64_t bytes = tensor.end - tensor.begin;
+        const uint64_t begin = bytes * rank / size, end = bytes * (rank + 1) / size;
+        auto& memory = memory_[fmt::format("{} {}", rank, tensor.name)];
+        memory.assign(end - begin, fill);
+        job.pieces.push_back({i, first + begin, std::as_bytes(std::span(memory))});
+      }
+    }
+    if (rank == 0) job.texts = {{"config.json", "{}"}, {"trainer_state.json", "{\"a\": 1}"}};
+    return job;
+  }
+
+  ExchangeOptions exchange_options(int rank, int size) {
+    return {.prefix = fmt::format("checkpoint/t/{}", save_),
+            .rank = rank,
+            .size = size,
+            .deadline = deadline_};
+  }
+
+  // Saves with `size` ranks, of which `absent` never does anything. Returns rank 0's failure.
+  std::string save(int64_t step, int size, int absent = -1, bool holed = false) {
+    ++save_;
+    std::vector<std::string> failures(size);
+    std::vector<std::thread> ranks;
+    std::vector<Job> jobs;
+    for (int rank = 0; rank < size; ++rank)
+      jobs.push_back(job_of(rank, size, static_cast<char>(step)));
+    if (holed) jobs.back().pieces.pop_back();
+    for (int rank = 0; rank < size; ++rank) {
+      if (rank == absent) continue;
+      ranks.emplace_back([&, rank] {
+        Exchange exchange(store_, exchange_options(rank, size), stop_);
+        failures[rank] = write_checkpoint(jobs[rank], options(step), exchange);
+      });
+    }
+    for (auto& rank : ranks) rank.join();
+    for (int rank = 1; rank < size; ++rank) {
+      if (rank == absent) continue;
+      EXPECT_EQ(failures[rank].empty(), failures[0].empty()) << failures[rank];
+    }
+    return failures[0];
+  }
+
+  CommitOptions options(int64_t step) {
+    return {.output = folder_, .step = step, .token = "t", .save_total_limit = limit_};
+  }
+
+  std::vector<std::string> listing() {
+    std::vector<std::string> names;
+    for (const auto& entry : fs::directory_iterator(folder_))
+      names.push_back(entry.path().filename());
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+
+  WatchedStore store_;
+  std::atomic<bool> stop_ = false;
+  std::chrono::milliseconds deadline_{10'000};
+  int64_t limit_ = 0;
+  int save_ = 0;
+  std::map<std::string, std::string> memory_;
+};
+
+using Names = std::vector<std::string>;
+
+TEST_F(WriterTest, CommittedCheckpointVerifies) {
+  for (const int size : {1, 2, 3}) {
+    EXPECT_EQ(save(size, size), "");
+    EXPECT_TRUE(verify(folder_ / checkpoint_name(size)).empty());
+  }
+  EXPECT_EQ(fs::read_symlink(folder_ / "latest"), "checkpoint-3");
+  EXPECT_EQ(listing(), (Names{"checkpoint-1", "checkpoint-2", "checkpoint-3", "latest"}));
+  const auto found = find_latest(folder_);
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(found->manifest.step, 3U);
+}
+
+TEST_F(WriterTest, FilesDoNotDependOnTheNumberOfRanks) {
+  save(1, 1);
+  fs::rename(folder_ / "checkpoint-1", folder_ / "one");
+  save(1, 3);
+  for (const auto name : {"model.safetensors", "optimizer.safetensors", "trainer_state.json"}) {
+    EXPECT_EQ(read_file(folder_ / "one" / name), read_file(folder_ / "checkpoint-1" / name));
+  }
+}
+
+TEST_F(WriterTest, CommitComesAfterEveryReportAndBeforeTheAnnouncement) {
+  std::atomic<int> reports = 0;
+  store_.on_set = [&](const std::string& key) {
+    const bool committed = fs::exists(folder_ / "checkpoint-1");
+    if (key.find("/done/") != std::string::npos) {
+      EXPECT_FALSE(committed) << key;
+      EXPECT_FALSE(fs::exists(folder_ / "checkpoint-1.tmp-t/manifest.json"));
+      ++reports;
+    }
+    if (key.ends_with("/ready")) {
+      EXPECT_TRUE(fs::exists(folder_ / "checkpoint-1.tmp-t/model.safetensors"));
+    }
+    if (key.ends_with("/result")) {
+      EXPECT_TRUE(committed);
+      EXPECT_EQ(reports, 2);
+    }
+  };
+  EXPECT_EQ(save(1, 3), "");
+}
+
+TEST_F(WriterTest, EveryFlippedBitIsFoundAndNamed) {
+  save(1, 2);
+  save(2, 2);
+  const auto broken = folder_ / "checkpoint-2";
+  for (const auto& entry : fs::directory_iterator(broken)) {
+    const auto name = entry.path().filename().string();
+    const auto whole = read_file(entry.path());
+    for (size_t byte = 0; byte < whole.size(); byte += 3) {
+      auto flipped = whole;
+      flipped[byte] = static_cast<char>(flipped[byte] ^ (1 << (byte % 8)));
+      File::open_to_write(entry.path()).write_at(0, std::as_bytes(std::span(flipped)));
+      const auto problems = verify(broken);
+      ASSERT_EQ(problems.size(), 1U) << name << " byte " << byte;
+      EXPECT_EQ(problems[0].file, name);
+      if (name == "model.safetensors" && byte > whole.size() - 30) {
+        EXPECT_EQ(problems[0].tensor, "b.weight");
+      }
+    }
+    File::open_to_write(entry.path()).write_at(0, std::as_bytes(std::span(whole)));
+  }
+  EXPECT_TRUE(verify(broken).empty());
+}
+
+TEST_F(WriterTest, TruncatedAbsentAndForeignFilesAreFound) {
+  save(1, 2);
+  save(2, 2);
+  const auto broken = folder_ / "checkpoint-2";
+  for (const auto& entry : fs::directory_iterator(broken)) {
+    const auto whole = read_file(entry.path());
+    fs::resize_file(entry.path(), whole.size() - 1);
+    const auto problems = verify(broken);
+    ASSERT_EQ(problems.size(), 1U);
+    EXPECT_EQ(problems[0].file, entry.path().filename());
+    if (problems[0].file == "model.safetensors") {
+      EXPECT_EQ(problems[0].tensor, "b.weight");
+    }
+    EXPECT_EQ(find_latest(folder_)->path.filename(), "checkpoint-1");
+    fs::remove(entry.path());
+    EXPECT_EQ(verify(broken).size(), 1U);
+    write_file_atomically(entry.path(), whole + "x");
+    EXPECT_EQ(verify(broken).size(), 1U);
+    write_file_atomically(entry.path(), whole);
+  }
+  EXPECT_EQ(find_latest(folder_)->path.filename(), "checkpoint-2");
+  write_file_atomically(broken / "model.safetensors.index.json", "{}");
+  EXPECT_EQ(find_latest(folder_)->path.filename(), "checkpoint-1");
+  fs::copy_file(folder_ / "checkpoint-1/model.safetensors", broken / "model.safetensors",
+                fs::copy_options::overwrite_existing);
+  EXPECT_EQ(verify(broken).size(), 5U);  // both ranks' parts of both tensors, and the index
+}
+
+TEST_F(WriterTest, CheckpointUnderAnotherStepsNameIsSkipped) {
+  save(1, 1);
+  fs::copy(folder_ / "checkpoint-1", folder_ / "checkpoint-9");
+  EXPECT_EQ(find_latest(folder_)->path.filename(), "checkpoint-1");
+}
+
+TEST_F(WriterTest, LateRankAbandonsTheSave) {
+  save(1, 2);
+  deadline_ = std::chrono::milliseconds(50);
+  const auto failure = save(2, 3, /*absent=*/2);
+  EXPECT_NE(failure.find("rank 2"), std::string::npos) << failure;
+  EXPECT_EQ(listing(), (Names{"checkpoint-1", "latest"}));
+  EXPECT_EQ(fs::read_symlink(folder_ / "latest"), "checkpoint-1");
+}
+
+TEST_F(WriterTest, BytesThatNobodyWroteAreNotCommitted) {
+  const auto failure = save(1, 2, -1, /*holed=*/true);
+  EXPECT_NE(failure.find("optimizer.safetensors"), std::string::npos) << failure;
+  EXPECT_TRUE(listing().empty());
+}
+
+TEST_F(WriterTest, UnwritableFolderAbandonsTheSave) {
+  save(1, 2);
+  // A file in the way: unlike permissions it stops root too.
+  write_file_atomically(folder_ / "checkpoint-2.tmp-t", "in the way");
+  EXPECT_NE(save(2, 2), "");
+  EXPECT_TRUE(find_latest(folder_).has_value());
+  EXPECT_EQ(listing(), (Names{"checkpoint-1", "latest"}));
+  EXPECT_EQ(save(2, 2), "");
+}
+
+TEST_F(WriterTest, LimitKeepsTheNewestAndTheOneJustWritten) {
+  limit_ = 2;
+  for (const int step : {1, 2, 3}) save(step, 1);
+  EXPECT_EQ(listing(), (Names{"checkpoint-2", "checkpoint-3", "latest"}));
+  limit_ = 1;
+  save(1, 1);  // continued from an older one: newer folders do not push it out
+  EXPECT_EQ(listing(), (Names{"checkpoint-1", "latest"}));
+}
+
+TEST_F(WriterTest, SameStepIsReplaced) {
+  save(1, 1);
+  write_file_atomically(folder_ / "checkpoint-1/model.safetensors", "broken");
+  save(1, 2);
+  EXPECT_TRUE(verify(folder_ / "checkpoint-1").empty());
+  EXPECT_EQ(listing(), (Names{"checkpoint-1", "latest"}));
+}
+
+TEST_F(WriterTest, SweepRemovesOnlyWhatIsTemporary) {
+  save(1, 1);
+  make_directories(folder_ / "checkpoint-2.tmp-old/x");
+  make_directories(folder_ / "mine.tmp-x");
+  fs::create_symlink("checkpoint-1", folder_ / "latest.tmp-12");
+  write_file_atomically(folder_ / "model.safetensors", "x");
+  write_file_atomically(folder_ / "model.safetensors.tmp-old", "x");
+  write_file_atomically(folder_ / "notes.tmp-1", "x");
+  sweep_temporaries(folder_);
+  EXPECT_EQ(listing(),
+            (Names{"checkpoint-1", "latest", "mine.tmp-x", "model.safetensors", "notes.tmp-1"}));
+  EXPECT_TRUE(verify(folder_ / "checkpoint-1").empty());
+}
+
+TEST_F(WriterTest, ManyRangesTravelInSeveralParts) {
+  std::vector<WrittenRange> ranges;
+  for (uint64_t i = 0; i < 30'000; ++i) ranges.push_back({1, i, i + 1, std::string(32, 'a')});
+  Exchange sender(store_, exchange_options(1, 2), stop_);
+  Exchange receiver(store_, exchange_options(0, 2), stop_);
+  sender.report(ranges);
+  EXPECT_GT(store_.num_keys(), 2U);
+  const auto received = receiver.collect();
+  ASSERT_EQ(received.size(), ranges.size());
+  EXPECT_EQ(received.back().end, ranges.back().end);
+  EXPECT_EQ(store_.num_keys(), 0U);
+}
+
+}  // namespace
+}  // namespace skein::checkpoint

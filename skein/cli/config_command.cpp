@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/cli/config_command.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <vector>
+
+#include "skein/config/help.h"
+#include "skein/config/load.h"
+#include "skein/core/error.h"
+
+namespace skein::cli {
+namespace {
+
+constexpr const char* kUsage =
+    "skein config show [--origin] CONFIG.yaml [key=value …]   the resolved configuration\n"
+    "skein config check CONFIG.yaml [key=value …]             'ok', or what is wrong with it";
+
+void print_notes(const config::Resolved& resolved) {
+  for (const auto& note : resolved.notes) fmt::print(stderr, "note: {}\n", note);
+}
+
+int show(std::vector<std::string> words) {
+  const bool with_origins = std::erase(words, "--origin") > 0;
+  const auto resolved = config::load(words);
+  print_notes(resolved);
+  fmt::print("{}", config::to_yaml(resolved, with_origins));
+  return 0;
+}
+
+void note_missing(const config::Resolved& resolved) {
+  const auto& config = resolved.config;
+  const auto note = [](const char* key) {
+    fmt::print(stderr, "note: '{}' is not given; skein train needs it\n", key);
+  };
+  if (config.model.model_name_or_path.empty()) note("model_name_or_path");
+  if (config.data.train_file.empty()) note("train_file");
+  if (config.checkpoint.output_dir.empty() && config.checkpoint.experiment_name.empty())
+    note("output_dir");
+}
+
+int check(const std::vector<std::string>& words) {
+  const auto resolved = config::load(words);
+  print_notes(resolved);
+  note_missing(resolved);
+  fmt::print("ok\n");
+  return 0;
+}
+
+}  // namespace
+
+int run_config_command(std::span<const std::string> arguments) {
+  if (arguments.empty()) throw UserError(fmt::format("skein config needs a word:\n{}", kUsage));
+  const auto& verb = arguments[0];
+  const std::vector<std::string> words(arguments.begin() + 1, arguments.end());
+  if (verb == "--help" || verb == "-h") {
+    fmt::print("{}\n\nkeys and their defaults:\n{}", kUsage, config::key_list());
+    return 0;
+  }
+  if (verb == "show") return show(words);
+  if (verb == "check") return check(words);
+  throw UserError(fmt::format("skein config has no '{}':\n{}", verb, kUsage));
+}
+
+}  // namespace skein::cli

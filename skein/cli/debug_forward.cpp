@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/cli/debug_forward.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full_like.h>
+#include <fmt/format.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "skein/checkpoint/reader.h"
+#include "skein/checkpoint/safetensors.h"
+#include "skein/core/error.h"
+#include "skein/core/file.h"
+#include "skein/model/model.h"
+#include "skein/tensor/batch.h"
+#include "skein/tensor/units.h"
+
+namespace skein::cli {
+namespace {
+
+using NamedTensors = std::map<std::string, at::Tensor>;
+
+std::span<std::byte> bytes_of(const at::Tensor& tensor) {
+  return {static_cast<std::byte*>(tensor.mutable_data_ptr()), tensor.nbytes()};
+}
+
+at::Tensor read_tokens(const fs::path& path) {
+  const auto file = File::open_to_read(path);
+  const auto header = checkpoint::read_header(file, path.string());
+  for (const auto& entry : header.tensors) {
+    if (entry.name != "tokens") continue;
+    if (entry.dtype != checkpoint::Dtype::kI64 || entry.shape.size() != 2) break;
+    auto tokens = at::empty(
+        {static_cast<int64_t>(entry.shape[0]), static_cast<int64_t>(entry.shape[1])}, at::kLong);
+    file.read_at(header.data_begin + entry.begin, bytes_of(tokens));
+    return tokens;
+  }
+  throw UserError(
+      fmt::format("{}: holds no int64 tensor `tokens` of two dimensions", path.string()));
+}
+
+tensor::Batch next_token_batch(const at::Tensor& tokens) {
+  const int64_t rows = tokens.size(0), length = tokens.size(1);
+  const auto last = at::full_like(tokens.narrow(1, 0, 1), tensor::kIgnore);
+  tensor::Batch batch;
+  batch.tokens = tokens;
+  batch.targets = at::cat({tokens.narrow(1, 1, length - 1), last}, 1);
+  batch.num_targets = rows * (length - 1);
+  return batch;
+}
+
+void load_weights(const model::HfConfig& config, const fs::path& folder,
+                  const tensor::ParameterTable& table) {
+  model::materialise(table, at::kCPU, /*seed=*/0);
+  std::vector<tensor::TensorSlice> slices;
+  for (const auto& parameter : table.parameters) {
+    slices.push_back({.name = parameter.name,
+                      .shape = parameter.shape,
+                      .dtype = parameter.dtype,
+                      .begin = 0,
+                      .end = parameter.numel(),
+                      .data = parameter.slot->detach().view(-1)});
+  }
+  checkpoint::LoadOptions options;
+  options.tied_head = model::has_tied_head(config);
+  checkpoint::Reader(folder).load(slices, options);
+}
+
+NamedTensors compute(const model::Model& model, const tensor::Batch& batch) {
+  tensor::PlainUnits units;
+  const auto hidden = model.forward(batch, {.training = false}, units);
+  const auto loss = model.head_loss_sum(hidden, batch.targets, {}, units);
+  std::vector<at::Tensor> leaves;
+  for (const auto& parameter : model.table().parameters) leaves.push_back(*parameter.slot);
+  const auto gradients = torch::autograd::grad({loss / batch.num_targets}, leaves);
+
+  NamedTensors found{{"logits", model.head_logits(hidden, units).detach()},
+                     {"loss_sum", loss.detach().view({1})}};
+  for (size_t i = 0; i < leaves.size(); ++i) {
+    found["grad." + model.table().parameters[i].name] = gradients[i];
+  }
+  return found;
+}
+
+checkpoint::Dtype stored_dtype(at::ScalarType dtype) {
+  if (dtype == at::kDouble) return checkpoint::Dtype::kF64;
+  if (dtype == at::kBFloat16) return checkpoint::Dtype::kBF16;
+  SKEIN_CHECK(dtype == at::kFloat, "models are float32, float64 or bfloat16");
+  return checkpoint::Dtype::kF32;
+}
+
+void write_tensors(const fs::path& path, const NamedTensors& tensors) {
+  std::vector<checkpoint::TensorEntry> entries;
+  for (const auto& [name, tensor] : tensors) {
+    const auto sizes = tensor.sizes();
+    entries.push_back({name, stored_dtype(tensor.scalar_type()), {sizes.begin(), sizes.end()}});
+  }
+  std::vector<checkpoint::PlacedTensor> placed;
+  const auto header = checkpoint::build_header(std::move(entries), placed);
+  const auto file = File::create(path);
+  file.write_at(0, std::as_bytes(std::span(header)));
+  for (const auto& entry : placed) {
+    file.write_at(header.size() + entry.begin, bytes_of(tensors.at(entry.name).contiguous()));
+  }
+}
+
+at::ScalarType parse_dtype(const std::string& name) {
+  if (name == "float32") return at::kFloat;
+  if (name == "float64") return at::kDouble;
+  if (name == "bfloat16") return at::kBFloat16;
+  throw UserError(fmt::format("dtype {} is none of float32, float64, bfloat16", name));
+}
+
+}  // namespace
+
+int run_debug_forward(std::span<const std::string> arguments) {
+  if (arguments.size() < 3 || arguments.size() > 4) {
+    throw UserError("usage: debug-forward MODEL TOKENS.safetensors OUT.safetensors [DTYPE]");
+  }
+  const auto dtype = arguments.size() == 4 ? parse_dtype(arguments[3]) : at::kFloat;
+  const fs::path folder = arguments[0];
+  const auto config = model::read_hf_config(folder);
+  const auto model = model::build(config, {.dtype = dtype});
+  load_weights(config, folder, model->table());
+  write_tensors(arguments[2], compute(*model, next_token_batch(read_tokens(arguments[1]))));
+  return static_cast<int>(ExitCode::kDone);
+}
+
+}  // namespace skein::cli

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/cli/guard.h"
+
+#include <exception>
+
+#include "skein/core/error.h"
+#include "skein/core/log.h"
+
+namespace skein::cli {
+namespace {
+
+struct Failure {
+  ExitCode code;
+  std::string message;
+};
+
+Failure describe(const std::exception_ptr& failure) try {
+  std::rethrow_exception(failure);
+} catch (const UserError& error) {
+  return {ExitCode::kUser, error.what()};
+} catch (const CommError& error) {
+  return {ExitCode::kComm, error.what()};
+} catch (const IoError& error) {
+  return {ExitCode::kIo, error.what()};
+} catch (const std::exception& error) {
+  return {ExitCode::kInternal, fmt::format("internal: {}", error.what())};
+} catch (...) {
+  return {ExitCode::kInternal, "internal: an exception of unknown type"};
+}
+
+bool ask(const std::function<bool()>& may_speak) try {
+  return may_speak();
+} catch (const std::exception&) {
+  return true;  // who cannot ask, speaks
+}
+
+}  // namespace
+
+int run_guarded(const std::function<int()>& body, const std::function<bool()>& may_speak) try {
+  return body();
+} catch (...) {
+  const auto failure = describe(std::current_exception());
+  if (ask(may_speak)) log_error("{}", failure.message);
+  return static_cast<int>(failure.code);
+}
+
+}  // namespace skein::cli

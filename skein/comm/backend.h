@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#pragma once
+
+// What carries a group's collectives: the boundary between Group and gloo/, nccl/, local/.
+//
+// Group checks the arguments, counts the bytes, and hands in flat aliases: contiguous, one
+// dimension, not empty, with version counters of their own, holding on to the caller's memory. A
+// backend may keep them until its work has been waited for, and nothing longer.
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "skein/comm/group.h"
+
+namespace skein::comm {
+
+class Backend {
+ public:
+  Backend(int rank, int size) : rank_(rank), size_(size) {}
+  Backend(const Backend&) = delete;
+  Backend& operator=(const Backend&) = delete;
+  virtual ~Backend() = default;
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+
+  // As in Group. Works may be waited for in any order, on each rank another one.
+  virtual Work all_gather(const at::Tensor& whole, const at::Tensor& shard) = 0;
+  virtual Work reduce_scatter(const at::Tensor& shard, const at::Tensor& whole) = 0;
+  virtual Work all_reduce(const at::Tensor& whole) = 0;
+  virtual Work broadcast(const at::Tensor& tensor, int root) = 0;
+
+  // Blocking, host memory: every rank's `mine`, of one length, in rank order. Host sums and
+  // barriers are made of it.
+  virtual void gather_host(std::span<const std::byte> mine, std::span<std::byte> all) = 0;
+
+  virtual void shutdown() = 0;
+
+  void count_sent(int64_t bytes) { bytes_sent_ += bytes; }
+  int64_t bytes_sent() const { return bytes_sent_; }
+
+ private:
+  int rank_;
+  int size_;
+  int64_t bytes_sent_ = 0;
+};
+
+// Size one: collectives copy or do nothing, on the tensor's own device.
+std::shared_ptr<Backend> make_single();
+// Gloo over TCP, CPU tensors. Collective.
+std::shared_ptr<Backend> make_gloo(const GroupOptions& options, Store& store);
+// NCCL, CUDA tensors, and a Gloo group inside for the host's sums. Collective.
+std::shared_ptr<Backend> make_nccl(const GroupOptions& options, Store& store);
+// Carries CUDA tensors through pinned host memory over a backend that only knows CPU tensors, so
+// that two ranks can share one GPU and sums keep their order. CPU tensors pass straight through.
+std::shared_ptr<Backend> stage_cuda(std::shared_ptr<Backend> inner);
+
+}  // namespace skein::comm

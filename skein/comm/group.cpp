@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/comm/group.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+#include <c10/core/Stream.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "skein/comm/backend.h"
+#include "skein/core/error.h"
+
+namespace skein::comm {
+namespace {
+
+// c10d raises version counters, on threads of its own, and autograd would take that for a change
+// of a parameter. The alias has its own counter, and keeps the memory while a work is under way.
+at::Tensor alias_of(const at::Tensor& tensor) {
+  SKEIN_CHECK(tensor.is_contiguous(), "a collective takes contiguous memory");
+  return at::from_blob(
+      tensor.data_ptr(), {tensor.numel()}, [keep = tensor.storage()](void*) {},
+      at::TensorOptions(tensor.scalar_type()).device(tensor.device()), tensor.device());
+}
+
+void check_pair(const at::Tensor& whole, const at::Tensor& shard, const Backend& backend,
+                const char* operation) {
+  SKEIN_CHECK(whole.numel() == shard.numel() * backend.size() &&
+                  whole.scalar_type() == shard.scalar_type() && whole.device() == shard.device(),
+              fmt::format("{} on rank {} of {}: whole has {} elements of {} on {}, shard {} of {} "
+                          "on {}",
+                          operation, backend.rank(), backend.size(), whole.numel(),
+                          c10::toString(whole.scalar_type()), whole.device().str(), shard.numel(),
+                          c10::toString(shard.scalar_type()), shard.device().str()));
+}
+
+template <typename T>
+std::vector<T> sum_in_rank_order(Backend& backend, const std::vector<T>& values) {
+  if (values.empty()) return {};
+  std::vector<T> all(values.size() * static_cast<size_t>(backend.size()));
+  backend.gather_host(std::as_bytes(std::span(values)), std::as_writable_bytes(std::span(all)));
+  std::vector<T> sums(all.begin(), all.begin() + static_cast<ptrdiff_t>(values.size()));
+  for (size_t i = values.size(); i < all.size(); ++i) sums[i % values.size()] += all[i];
+  return sums;
+}
+
+class StagingBackend final : public Backend {
+ public:
+  explicit StagingBackend(std::shared_ptr<Backend> inner)
+      : Backend(inner->rank(), inner->size()), inner_(std::move(inner)) {}
+
+  Work all_gather(const at::Tensor& whole, const at::Tensor& shard) override {
+    if (whole.is_cpu()) return inner_->all_gather(whole, shard);
+    const auto host = host_memory(whole);
+    return bring_back(inner_->all_gather(host, host_copy(shard)), host, whole);
+  }
+
+  Work reduce_scatter(const at::Tensor& shard, const at::Tensor& whole) override {
+    if (whole.is_cpu()) return inner_->reduce_scatter(shard, whole);
+    const auto host = host_memory(shard);
+    return bring_back(inner_->reduce_scatter(host, host_copy(whole)), host, shard);
+  }
+
+  Work all_reduce(const at::Tensor& whole) override {
+    if (whole.is_cpu()) return inner_->all_reduce(whole);
+    const auto host = host_copy(whole);
+    return bring_back(inner_->all_reduce(host), host, whole);
+  }
+
+  Work broadcast(const at::Tensor& tensor, int root) override {
+    if (tensor.is_cpu()) return inner_->broadcast(tensor, root);
+    const auto host = host_copy(tensor);
+    return bring_back(inner_->broadcast(host, root), host, tensor);
+  }
+
+  void gather_host(std::span<const std::byte> mine, std::span<std::byte> all) override {
+    inner_->gather_host(mine, all);
+  }
+
+  void shutdown() override { inner_->shutdown(); }
+
+ private:
+  static at::Tensor host_memory(const at::Tensor& tensor) {
+    return at::empty({tensor.numel()}, at::TensorOptions(tensor.scalar_type()).pinned_memory(true));
+  }
+
+  // Blocks until the current stream has produced the values: the carrier reads them at once.
+  static at::Tensor host_copy(const at::Tensor& tensor) {
+    auto host = host_memory(tensor);
+    host.copy_(tensor);
+    return host;
+  }
+
+  static Work bring_back(Work work, at::Tensor host, at::Tensor destination) {
+    return Work([work = std::move(work), host = std::move(host),
+                 destination = std::move(destination)]() mutable {
+      work.wait();
+      destination.copy_(host);
+    });
+  }
+
+  std::shared_ptr<Backend> inner_;
+};
+
+}  // namespace
+
+std::shared_ptr<Backend> stage_cuda(std::shared_ptr<Backend> inner) {
+  return std::make_shared<StagingBackend>(std::move(inner));
+}
+
+void Work::wait() {
+  if (auto wait = std::exchange(wait_, nullptr)) wait();
+}
+
+Group::Group() : backend_(make_single()) {}
+Group::Group(std::shared_ptr<Backend> backend) : backend_(std::move(backend)) {}
+
+int Group::rank() const { return backend_->rank(); }
+int Group::size() const { return backend_->size(); }
+
+Work Group::all_gather(const at::Tensor& whole, const at::Tensor& shard) {
+  check_pair(whole, shard, *backend_, "all_gather");
+  if (whole.numel() == 0) return {};
+  backend_->count_sent(static_cast<int64_t>(shard.nbytes()) * (size() - 1));
+  auto work = backend_->all_gather(alias_of(whole), alias_of(shard));
+  work.device_ = whole.device();
+  return work;
+}
+
+Work Group::reduce_scatter(const at::Tensor& shard, const at::Tensor& whole) {
+  check_pair(whole, shard, *backend_, "reduce_scatter");
+  if (whole.numel() == 0) return {};
+  backend_->count_sent(static_cast<int64_t>(shard.nbytes()) * (size() - 1));
+  auto work = backend_->reduce_scatter(alias_of(shard), alias_of(whole));
+  work.device_ = whole.device();
+  return work;
+}
+
+Work Group::all_reduce(const at::Tensor& whole) {
+  SKEIN_CHECK(whole.numel() % size() == 0,
+              fmt::format("all_reduce of {} elements is not a multiple of {} ranks", whole.numel(),
+                          size()));
+  if (whole.numel() == 0) return {};
+  backend_->count_sent(2 * (static_cast<int64_t>(whole.nbytes()) / size()) * (size() - 1));
+  auto work = backend_->all_reduce(alias_of(whole));
+  work.device_ = whole.device();
+  return work;
+}
+
+Work Group::broadcast(const at::Tensor& tensor, int root) {
+  SKEIN_CHECK(root >= 0 && root < size(), fmt::format("no rank {} among {}", root, size()));
+  if (tensor.numel() == 0) return {};
+  if (rank() == root) backend_->count_sent(static_cast<int64_t>(tensor.nbytes()) * (size() - 1));
+  auto work = backend_->broadcast(alias_of(tensor), root);
+  work.device_ = tensor.device();
+  return work;
+}
+
+int64_t Group::sum(int64_t value) { return sum(std::vector<int64_t>{value}).front(); }
+double Group::sum(double value) { return sum(std::vector<double>{value}).front(); }
+
+std::vector<int64_t> Group::sum(const std::vector<int64_t>& values) {
+  return sum_in_rank_order(*backend_, values);
+}
+
+std::vector<double> Group::sum(const std::vector<double>& values) {
+  return sum_in_rank_order(*backend_, values);
+}
+
+void Group::barrier() { sum(int64_t{0}); }
+
+void Group::finish(Work& work) {
+  work.wait();
+  if (work.device_.is_cpu()) return;
+  c10::impl::VirtualGuardImpl(work.device_.type()).getStream(work.device_).synchronize();
+}
+
+int64_t Group::bytes_sent() const { return backend_->bytes_sent(); }
+
+void Group::shutdown() { backend_->shutdown(); }
+
+Group connect(const GroupOptions& options, Store& store) {
+  SKEIN_CHECK(options.rank >= 0 && options.rank < options.size,
+              fmt::format("rank {} of {}", options.rank, options.size));
+  if (options.backend == "nccl") return Group(make_nccl(options, store));
+  if (options.backend == "gloo") {
+    return Group(options.size == 1 ? make_single() : stage_cuda(make_gloo(options, store)));
+  }
+  throw UserError(
+      fmt::format("unknown backend '{}' for the ranks' group: use gloo or nccl", options.backend));
+}
+
+}  // namespace skein::comm

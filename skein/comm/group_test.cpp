@@ -1,0 +1,413 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+
+// Every collective over every backend against one reference.
+//
+// With SKEIN_TEST_CUDA=1, in a CUDA build on a machine with a GPU, the same cases also run on CUDA
+// tensors: ranks that share the GPU over Gloo and over threads, and NCCL at size one.
+#include "skein/comm/group.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/sin.h>
+#include <ATen/ops/zeros.h>
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <exception>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "skein/core/error.h"
+
+namespace skein::comm {
+namespace {
+
+struct Setting {
+  std::string carrier;  // threads, gloo or nccl
+  int size;
+  at::DeviceType device = at::kCPU;
+};
+
+std::string name_of(const Setting& setting) {
+  return fmt::format("{}_{}{}", setting.carrier, setting.size,
+                     setting.device == at::kCPU ? "" : "_cuda");
+}
+
+void PrintTo(const Setting& setting, std::ostream* out) { *out << name_of(setting); }
+
+std::vector<Setting> settings() {
+  std::vector<Setting> all{{"threads", 1}, {"threads", 2}, {"threads", 3},
+                           {"gloo", 1},    {"gloo", 2},    {"gloo", 3}};
+  const char* cuda = std::getenv("SKEIN_TEST_CUDA");
+  if (cuda != nullptr && std::string(cuda) == "1") {
+    all.insert(all.end(), {{"threads", 2, at::kCUDA},
+                           {"gloo", 1, at::kCUDA},
+                           {"gloo", 2, at::kCUDA},
+                           {"nccl", 1, at::kCUDA}});
+  }
+  return all;
+}
+
+// Connects the ranks over one store, as processes would be.
+void run_connected(GroupOptions options, const std::function<void(Group&)>& body) {
+  MemoryStore store;
+  std::exception_ptr failure;
+  std::mutex mutex;
+  std::vector<std::jthread> threads;
+  for (options.rank = 0; options.rank < options.size; ++options.rank) {
+    threads.emplace_back([&, options] {
+      try {
+        auto group = connect(options, store);
+        body(group);
+        group.shutdown();
+      } catch (...) {
+        const std::lock_guard lock(mutex);
+        if (!failure) failure = std::current_exception();
+      }
+    });
+  }
+  threads.clear();
+  if (failure) std::rethrow_exception(failure);
+}
+
+void run(const Setting& setting, const std::function<void(Group&)>& body) {
+  if (setting.carrier == "threads") return run_ranks(setting.size, body, std::chrono::minutes(1));
+  run_connected({.size = setting.size,
+                 .backend = setting.carrier,
+                 .device_index = setting.device == at::kCPU ? -1 : 0,
+                 .timeout = std::chrono::minutes(1)},
+                body);
+}
+
+at::TensorOptions options_of(const Setting& setting, at::ScalarType type) {
+  return at::TensorOptions(type).device(setting.device);
+}
+
+// Values whose sums round: different on every rank and for every seed.
+at::Tensor values_of(const Setting& setting, int rank, at::ScalarType type, int64_t count,
+                     int seed = 0) {
+  const auto index = at::arange(count, at::TensorOptions(at::kDouble));
+  return (at::sin(index * 0.37 + rank * 1.7 + seed * 0.11) * 100.0).to(options_of(setting, type));
+}
+
+bool is_short(at::ScalarType type) { return type == at::kBFloat16 || type == at::kHalf; }
+
+at::Tensor expected_sum(const Setting& setting, at::ScalarType type, int64_t count, int seed = 0) {
+  const auto wide = is_short(type) ? at::kFloat : type;
+  auto total = values_of(setting, 0, type, count, seed).to(wide);
+  for (int rank = 1; rank < setting.size; ++rank) {
+    total = total + values_of(setting, rank, type, count, seed).to(wide);
+  }
+  return total.to(type);
+}
+
+class GroupTest : public testing::TestWithParam<Setting> {
+ protected:
+  const std::vector<at::ScalarType> kTypes{at::kFloat, at::kDouble, at::kBFloat16, at::kHalf};
+  static constexpr int64_t kShard = 2500;  // not a multiple of ordered_sum's block
+};
+
+TEST_P(GroupTest, ReduceScatterSumsInRankOrder) {
+  run(GetParam(), [&](Group& group) {
+    for (const auto type : kTypes) {
+      const auto whole = values_of(GetParam(), group.rank(), type, kShard * group.size());
+      const auto before = whole.clone();
+      const auto shard = at::zeros({kShard}, options_of(GetParam(), type));
+      group.reduce_scatter(shard, whole).wait();
+      const auto expected = expected_sum(GetParam(), type, whole.numel());
+      EXPECT_TRUE(at::equal(shard, expected.narrow(0, group.rank() * kShard, kShard))) << type;
+      EXPECT_TRUE(at::equal(whole, before)) << type;
+    }
+  });
+}
+
+TEST_P(GroupTest, ReduceScatterMayWriteIntoItsInput) {
+  run(GetParam(), [&](Group& group) {
+    const auto whole = values_of(GetParam(), group.rank(), at::kFloat, kShard * group.size());
+    const auto shard = whole.narrow(0, group.rank() * kShard, kShard);
+    group.reduce_scatter(shard, whole).wait();
+    const auto expected = expected_sum(GetParam(), at::kFloat, whole.numel());
+    EXPECT_TRUE(at::equal(shard, expected.narrow(0, group.rank() * kShard, kShard)));
+  });
+}
+
+TEST_P(GroupTest, AllGatherPutsShardsInRankOrder) {
+  run(GetParam(), [&](Group& group) {
+    for (const auto type : kTypes) {
+      std::vector<at::Tensor> shards;
+      for (int rank = 0; rank < group.size(); ++rank) {
+        shards.push_back(values_of(GetParam(), rank, type, kShard));
+      }
+      const auto apart = at::zeros({kShard * group.size()}, options_of(GetParam(), type));
+      group.all_gather(apart, shards[group.rank()]).wait();
+      EXPECT_TRUE(at::equal(apart, at::cat(shards))) << type;
+
+      const auto in_place = at::zeros({apart.numel()}, apart.options());
+      const auto shard = in_place.narrow(0, group.rank() * kShard, kShard);
+      shard.copy_(shards[group.rank()]);
+      group.all_gather(in_place, shard).wait();
+      EXPECT_TRUE(at::equal(in_place, at::cat(shards))) << type;
+    }
+  });
+}
+
+TEST_P(GroupTest, AllReduceSumsInRankOrder) {
+  run(GetParam(), [&](Group& group) {
+    for (const auto type : kTypes) {
+      const auto whole = values_of(GetParam(), group.rank(), type, kShard * group.size());
+      group.all_reduce(whole).wait();
+      EXPECT_TRUE(at::equal(whole, expected_sum(GetParam(), type, whole.numel()))) << type;
+    }
+  });
+}
+
+TEST_P(GroupTest, BroadcastCopiesTheRoot) {
+  run(GetParam(), [&](Group& group) {
+    for (int root = 0; root < group.size(); ++root) {
+      const auto tensor = values_of(GetParam(), group.rank(), at::kBFloat16, kShard);
+      group.broadcast(tensor, root).wait();
+      EXPECT_TRUE(at::equal(tensor, values_of(GetParam(), root, at::kBFloat16, kShard)));
+    }
+  });
+}
+
+TEST_P(GroupTest, SumsOnTheHost) {
+  const int size = GetParam().size;
+  run(GetParam(), [&](Group& group) {
+    group.barrier();
+    EXPECT_EQ(group.sum(int64_t{group.rank() + 1}), size * (size + 1) / 2);
+    // (1e16 + 1) - 1e16 is 0 in rank order and 1 in another.
+    const std::vector<double> parts{1e16, 1.0, -1e16};
+    const std::vector<double> expected{1e16, 1e16, 0.0};
+    EXPECT_EQ(group.sum(parts[group.rank()]), expected[size - 1]);
+    EXPECT_EQ(group.sum(std::vector<int64_t>{1, group.rank()}),
+              (std::vector<int64_t>{size, size * (size - 1) / 2}));
+    EXPECT_TRUE(group.sum(std::vector<double>{}).empty());
+    group.barrier();
+  });
+}
+
+// Reductions have several steps on the wire: these must pair up although each rank waits in an
+// order of its own.
+TEST_P(GroupTest, WorksMayBeWaitedForInAnyOrder) {
+  constexpr int kRounds = 8;
+  run(GetParam(), [&](Group& group) {
+    std::vector<at::Tensor> reduced, gathered;
+    std::vector<Work> works;
+    for (int round = 0; round < kRounds; ++round) {
+      reduced.push_back(
+          values_of(GetParam(), group.rank(), at::kFloat, kShard * group.size(), round));
+      gathered.push_back(at::zeros({group.size()}, options_of(GetParam(), at::kLong)));
+      works.push_back(group.all_reduce(reduced.back()));
+      works.push_back(group.all_gather(
+          gathered.back(), at::full({1}, 10 * round + group.rank(), gathered.back().options())));
+    }
+    EXPECT_EQ(group.sum(int64_t{1}), group.size());
+    if (group.rank() != 1) std::reverse(works.begin(), works.end());
+    for (auto& work : works) work.wait();
+    for (int round = 0; round < kRounds; ++round) {
+      EXPECT_TRUE(at::equal(reduced[round],
+                            expected_sum(GetParam(), at::kFloat, reduced[round].numel(), round)));
+      const auto ranks = at::arange(group.size(), gathered[round].options());
+      EXPECT_TRUE(at::equal(gathered[round], ranks + 10 * round));
+    }
+  });
+}
+
+TEST_P(GroupTest, VersionsOfTheCallersTensorsStay) {
+  run(GetParam(), [&](Group& group) {
+    const auto whole = at::zeros({4 * group.size()}, options_of(GetParam(), at::kFloat));
+    const auto shard = at::zeros({4}, whole.options());
+    const auto whole_version = whole._version(), shard_version = shard._version();
+    for (int round = 0; round < 3; ++round) {
+      group.all_gather(whole, shard).wait();
+      group.reduce_scatter(shard, whole).wait();
+      group.all_reduce(whole).wait();
+      group.broadcast(whole, 0).wait();
+    }
+    EXPECT_EQ(whole._version(), whole_version);
+    EXPECT_EQ(shard._version(), shard_version);
+  });
+}
+
+TEST_P(GroupTest, CountsThePayloadSent) {
+  run(GetParam(), [&](Group& group) {
+    const auto whole = at::zeros({6 * group.size()}, options_of(GetParam(), at::kBFloat16));
+    const auto shard = at::zeros({6}, whole.options());
+    const int64_t one_way = 6 * 2 * (group.size() - 1);  // (N-1)/N of the whole, in bytes
+    group.all_gather(whole, shard).wait();
+    EXPECT_EQ(group.bytes_sent(), one_way);
+    group.reduce_scatter(shard, whole).wait();
+    EXPECT_EQ(group.bytes_sent(), 2 * one_way);
+    group.all_reduce(whole).wait();
+    EXPECT_EQ(group.bytes_sent(), 4 * one_way);
+    group.sum(1.0);
+    EXPECT_EQ(group.bytes_sent(), 4 * one_way);
+    group.broadcast(shard, 0).wait();
+    EXPECT_EQ(group.bytes_sent(), (group.rank() == 0 ? 5 : 4) * one_way);
+  });
+}
+
+TEST_P(GroupTest, FinishLeavesNothingPending) {
+  run(GetParam(), [&](Group& group) {
+    const auto whole = at::full({group.size()}, 1.0F, options_of(GetParam(), at::kFloat));
+    auto work = group.all_reduce(whole);
+    group.finish(work);
+    EXPECT_FALSE(work.pending());
+    EXPECT_EQ(whole.sum().item<float>(), static_cast<float>(group.size() * group.size()));
+    auto nothing = group.all_reduce(whole.narrow(0, 0, 0));
+    group.finish(nothing);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Carriers, GroupTest, testing::ValuesIn(settings()),
+                         [](const auto& info) { return name_of(info.param); });
+
+// 256 + 1 is 256 in bfloat16, so a sum rounded at every step would stay there.
+TEST(Group, ShortSumsAreRoundedOnce) {
+  for (const std::string carrier : {"threads", "gloo"}) {
+    run({carrier, 3}, [](Group& group) {
+      const auto whole =
+          at::full({3}, group.rank() == 0 ? 256 : 1, at::TensorOptions(at::kBFloat16));
+      group.all_reduce(whole).wait();
+      EXPECT_EQ(whole[0].item<float>(), 258.0F);
+    });
+  }
+}
+
+TEST(Group, AloneNeedsNoOneElse) {
+  Group group;
+  EXPECT_EQ(group.size(), 1);
+  const auto whole = at::zeros({3}), shard = at::full({3}, 2.0F);
+  group.all_gather(whole, shard).wait();
+  EXPECT_TRUE(at::equal(whole, shard));
+  EXPECT_EQ(group.sum(int64_t{7}), 7);
+  EXPECT_EQ(group.bytes_sent(), 0);
+  group.shutdown();
+}
+
+TEST(Group, WrongSizesAreRefused) {
+  Group group;
+  EXPECT_THROW(group.all_gather(at::zeros({4}), at::zeros({3})), InternalError);
+  EXPECT_THROW(group.reduce_scatter(at::zeros({4}), at::zeros({4}, at::kDouble)), InternalError);
+  EXPECT_THROW(group.broadcast(at::zeros({4}), 1), InternalError);
+}
+
+TEST(Group, UnknownBackendIsTheUsersMistake) {
+  MemoryStore store;
+  EXPECT_THROW(connect({.backend = "mpi"}, store), UserError);
+}
+
+template <typename Error>
+std::string message_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error of this kind";
+}
+
+TEST(RunRanks, RethrowsTheCauseAndNotItsConsequences) {
+  const auto message = message_of<UserError>([] {
+    run_ranks(3, [](Group& group) {
+      if (group.rank() == 2) throw UserError("no such file");
+      group.barrier();
+    });
+  });
+  EXPECT_EQ(message, "no such file");
+}
+
+TEST(RunRanks, ARankThatReturnsEarlyIsNamed) {
+  const auto message = message_of<CommError>([] {
+    run_ranks(2, [](Group& group) {
+      if (group.rank() == 0) group.all_reduce(at::zeros({4})).wait();
+    });
+  });
+  EXPECT_EQ(message,
+            "all_reduce of 16 bytes (Float) (collective 0) on rank 0 of 2 cannot end: rank 1 has "
+            "returned");
+}
+
+TEST(RunRanks, DifferentCallsAreReported) {
+  const auto message = message_of<CommError>([] {
+    run_ranks(2, [](Group& group) {
+      const auto whole = at::zeros({4});
+      (group.rank() == 0 ? group.all_reduce(whole) : group.broadcast(whole, 1)).wait();
+    });
+  });
+  EXPECT_NE(message.find("all_reduce of 16 bytes"), std::string::npos) << message;
+  EXPECT_NE(message.find("broadcast from rank 1 of 16 bytes"), std::string::npos) << message;
+}
+
+// The late rank waits for the store's word, so that it is alive while the other gives up.
+TEST(RunRanks, ALateRankIsNamed) {
+  MemoryStore store;
+  std::string message;
+  run_ranks(
+      2,
+      [&](Group& group) {
+        if (group.rank() == 1) return void(store.get("done", std::chrono::minutes(1)));
+        message = message_of<CommError>([&] { group.all_reduce(at::zeros({4})).wait(); });
+        store.set("done", "");
+      },
+      std::chrono::milliseconds(100));
+  EXPECT_NE(message.find("rank 0 of 2 timed out after 0.1 s: waiting for rank 1"),
+            std::string::npos)
+      << message;
+}
+
+TEST(Gloo, ALatePeerIsACommErrorForThisAndEveryLaterCall) {
+  MemoryStore store;
+  std::string first, second;
+  run_connected({.size = 2, .timeout = std::chrono::milliseconds(500)}, [&](Group& group) {
+    if (group.rank() == 1) return void(store.get("done", std::chrono::minutes(1)));
+    first = message_of<CommError>([&] { group.all_reduce(at::zeros({4})).wait(); });
+    second = message_of<CommError>([&] { group.barrier(); });
+    store.set("done", "");
+  });
+  EXPECT_NE(first.find("all_reduce of 16 bytes on rank 0 of 2 failed after"), std::string::npos)
+      << first;
+  EXPECT_NE(second.find("was not begun: all_reduce of 16 bytes"), std::string::npos) << second;
+}
+
+TEST(Gloo, APeerThatLeftIsACommError) {
+  std::string message;
+  run_connected({.size = 2, .timeout = std::chrono::minutes(1)}, [&](Group& group) {
+    if (group.rank() == 1) return;
+    message = message_of<CommError>([&] { group.all_reduce(at::zeros({4})).wait(); });
+  });
+  EXPECT_NE(message.find("all_reduce of 16 bytes on rank 0 of 2"), std::string::npos) << message;
+}
+
+TEST(Gloo, AMissingRankIsACommErrorAtTheStart) {
+  MemoryStore store;
+  const auto message = message_of<CommError>(
+      [&] { connect({.size = 2, .timeout = std::chrono::milliseconds(200)}, store); });
+  EXPECT_NE(message.find("rank 0 of 2 could not join the others on 127.0.0.1"), std::string::npos)
+      << message;
+}
+
+TEST(Gloo, OneStoreServesSeveralGroups) {
+  MemoryStore store;
+  std::vector<std::jthread> threads;
+  for (int rank = 0; rank < 2; ++rank) {
+    threads.emplace_back([&store, rank] {
+      for (int round = 0; round < 3; ++round) {
+        auto group = connect({.rank = rank, .size = 2, .timeout = std::chrono::minutes(1)}, store);
+        EXPECT_EQ(group.sum(int64_t{round}), 2 * round);
+        group.shutdown();
+      }
+    });
+  }
+}
+
+}  // namespace
+}  // namespace skein::comm

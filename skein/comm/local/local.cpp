@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+
+// Ranks of one process: a lone rank, and ranks that are threads.
+//
+// A collective is a mailbox with one slot per rank, found by its number in program order. Issuing
+// copies the rank's contribution into its slot; waiting blocks until all slots are full and then
+// reads them. So works can be waited for in any order, and the caller's memory is its own again as
+// soon as the call has returned.
+#include <ATen/core/Tensor.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstring>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "skein/comm/backend.h"
+#include "skein/comm/ordered_sum.h"
+#include "skein/core/error.h"
+
+namespace skein::comm {
+namespace {
+
+class SingleBackend final : public Backend {
+ public:
+  SingleBackend() : Backend(0, 1) {}
+
+  Work all_gather(const at::Tensor& whole, const at::Tensor& shard) override {
+    return copy(whole, shard);
+  }
+  Work reduce_scatter(const at::Tensor& shard, const at::Tensor& whole) override {
+    return copy(shard, whole);
+  }
+  Work all_reduce(const at::Tensor&) override { return {}; }
+  Work broadcast(const at::Tensor&, int) override { return {}; }
+  void gather_host(std::span<const std::byte> mine, std::span<std::byte> all) override {
+    std::ranges::copy(mine, all.begin());
+  }
+  void shutdown() override {}
+
+ private:
+  static Work copy(const at::Tensor& to, const at::Tensor& from) {
+    if (to.data_ptr() != from.data_ptr()) to.copy_(from);
+    return {};
+  }
+};
+
+using Bytes = std::vector<std::byte>;
+
+struct Mailbox {
+  std::string call;  // what the first rank to arrive asked for
+  int first_rank = 0;
+  int arrived = 0;
+  std::vector<std::optional<Bytes>> slots;  // read-only, without the lock, once all are full
+};
+
+// What the ranks of one run_ranks() share.
+class Hall {
+ public:
+  Hall(int size, std::chrono::milliseconds timeout) : endings_(size), timeout_(timeout) {}
+
+  int size() const { return static_cast<int>(endings_.size()); }
+
+  std::shared_ptr<Mailbox> deposit(int rank, int64_t number, const std::string& call, Bytes bytes) {
+    const std::lock_guard lock(mutex_);
+    auto& box = boxes_[number];
+    if (!box) {
+      box = std::make_shared<Mailbox>();
+      box->call = call;
+      box->first_rank = rank;
+      box->slots.resize(endings_.size());
+    }
+    if (box->call != call) {
+      throw CommError(fmt::format("collective {}: rank {} calls {}, but rank {} calls {}", number,
+                                  rank, call, box->first_rank, box->call));
+    }
+    box->slots[rank] = std::move(bytes);
+    auto result = box;
+    // Every rank holds the full box by its own pointer.
+    if (++box->arrived == size()) {
+      boxes_.erase(number);
+      changed_.notify_all();
+    }
+    return result;
+  }
+
+  void wait_until_full(int rank, int64_t number, const Mailbox& box) {
+    std::unique_lock lock(mutex_);
+    const auto full_or_lost = [&] { return box.arrived == size() || lost_rank(box).has_value(); };
+    const bool in_time = changed_.wait_for(lock, timeout_, full_or_lost);
+    if (box.arrived == size()) return;
+    const auto call =
+        fmt::format("{} (collective {}) on rank {} of {}", box.call, number, rank, size());
+    if (in_time) {
+      const int lost = *lost_rank(box);
+      throw CommError(fmt::format("{} cannot end: rank {} {}", call, lost, *endings_[lost]));
+    }
+    throw CommError(fmt::format("{} timed out after {:.1f} s: waiting for rank {}", call,
+                                static_cast<double>(timeout_.count()) / 1e3, first_missing(box)));
+  }
+
+  // `how` completes "rank 1 …".
+  void leave(int rank, std::string how) {
+    const std::lock_guard lock(mutex_);
+    endings_[rank] = std::move(how);
+    changed_.notify_all();
+  }
+
+ private:
+  std::optional<int> lost_rank(const Mailbox& box) const {
+    for (int rank = 0; rank < size(); ++rank) {
+      if (!box.slots[rank] && endings_[rank]) return rank;
+    }
+    return std::nullopt;
+  }
+
+  static ptrdiff_t first_missing(const Mailbox& box) {
+    const auto missing = [](const auto& slot) { return !slot.has_value(); };
+    return std::ranges::find_if(box.slots, missing) - box.slots.begin();
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<int64_t, std::shared_ptr<Mailbox>> boxes_;  // those some rank has yet to reach
+  std::vector<std::optional<std::string>> endings_;
+  std::chrono::milliseconds timeout_;
+};
+
+class ThreadBackend final : public Backend {
+ public:
+  ThreadBackend(int rank, std::shared_ptr<Hall> hall)
+      : Backend(rank, hall->size()), hall_(std::move(hall)) {}
+
+  Work all_gather(const at::Tensor& whole, const at::Tensor& shard) override {
+    return exchange("all_gather", whole, shard, [whole](const Mailbox& box) {
+      auto* out = static_cast<std::byte*>(whole.data_ptr());
+      for (const auto& slot : box.slots) out = std::ranges::copy(*slot, out).out;
+    });
+  }
+
+  Work reduce_scatter(const at::Tensor& shard, const at::Tensor& whole) override {
+    return exchange("reduce_scatter", whole, whole, [shard, rank = rank()](const Mailbox& box) {
+      sum_slots(box, shard, rank * shard.nbytes());
+    });
+  }
+
+  Work all_reduce(const at::Tensor& whole) override {
+    return exchange("all_reduce", whole, whole,
+                    [whole](const Mailbox& box) { sum_slots(box, whole, 0); });
+  }
+
+  Work broadcast(const at::Tensor& tensor, int root) override {
+    const auto sent = rank() == root ? tensor : at::Tensor();
+    return exchange(fmt::format("broadcast from rank {}", root), tensor, sent,
+                    [tensor, root](const Mailbox& box) {
+                      std::memcpy(tensor.data_ptr(), box.slots[root]->data(), tensor.nbytes());
+                    });
+  }
+
+  void gather_host(std::span<const std::byte> mine, std::span<std::byte> all) override {
+    const int64_t number = next_++;
+    const auto box =
+        hall_->deposit(rank(), number, fmt::format("host sum of {} bytes", mine.size()),
+                       Bytes(mine.begin(), mine.end()));
+    hall_->wait_until_full(rank(), number, *box);
+    auto out = all.begin();
+    for (const auto& slot : box->slots) out = std::ranges::copy(*slot, out).out;
+  }
+
+  void shutdown() override {}
+
+ private:
+  // `measure` is the tensor that names the call's size; `sent` is what this rank contributes.
+  Work exchange(const std::string& operation, const at::Tensor& measure, const at::Tensor& sent,
+                std::function<void(const Mailbox&)> read) {
+    SKEIN_CHECK(measure.is_cpu(), "ranks as threads exchange CPU tensors");
+    const auto call = fmt::format("{} of {} bytes ({})", operation, measure.nbytes(),
+                                  c10::toString(measure.scalar_type()));
+    Bytes bytes;
+    if (sent.defined()) {
+      const auto* data = static_cast<const std::byte*>(sent.const_data_ptr());
+      bytes.assign(data, data + sent.nbytes());
+    }
+    const int64_t number = next_++;
+    auto box = hall_->deposit(rank(), number, call, std::move(bytes));
+    return Work(
+        [hall = hall_, rank = rank(), number, box = std::move(box), read = std::move(read)] {
+          hall->wait_until_full(rank, number, *box);
+          read(*box);
+        });
+  }
+
+  static void sum_slots(const Mailbox& box, const at::Tensor& out, size_t byte_offset) {
+    std::vector<const void*> pieces;
+    for (const auto& slot : box.slots) pieces.push_back(slot->data() + byte_offset);
+    ordered_sum(out.scalar_type(), out.data_ptr(), pieces, out.numel());
+  }
+
+  std::shared_ptr<Hall> hall_;
+  int64_t next_ = 0;
+};
+
+// The first failure that is not a CommError, else the first.
+class Failures {
+ public:
+  void add(std::exception_ptr failure, bool is_consequence) {
+    const std::lock_guard lock(mutex_);
+    auto& kept = is_consequence ? comm_error_ : cause_;
+    if (!kept) kept = std::move(failure);
+  }
+
+  void rethrow() const {
+    if (cause_) std::rethrow_exception(cause_);
+    if (comm_error_) std::rethrow_exception(comm_error_);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::exception_ptr cause_, comm_error_;
+};
+
+void run_rank(int rank, Hall& hall, Group group, const std::function<void(Group&)>& body,
+              Failures& failures) {
+  std::string how = "has returned";
+  try {
+    body(group);
+  } catch (const CommError& error) {
+    failures.add(std::current_exception(), true);
+    how = fmt::format("has failed: {}", error.what());
+  } catch (const std::exception& error) {
+    failures.add(std::current_exception(), false);
+    how = fmt::format("has failed: {}", error.what());
+  } catch (...) {
+    failures.add(std::current_exception(), false);
+    how = "has failed";
+  }
+  hall.leave(rank, std::move(how));
+}
+
+}  // namespace
+
+std::shared_ptr<Backend> make_single() { return std::make_shared<SingleBackend>(); }
+
+void run_ranks(int size, const std::function<void(Group&)>& body,
+               std::chrono::milliseconds timeout) {
+  SKEIN_CHECK(size >= 1, fmt::format("run_ranks over {} ranks", size));
+  const auto hall = std::make_shared<Hall>(size, timeout);
+  Failures failures;
+  {
+    std::vector<std::jthread> threads;
+    for (int rank = 0; rank < size; ++rank) {
+      auto group = Group(stage_cuda(std::make_shared<ThreadBackend>(rank, hall)));
+      threads.emplace_back([=, &body, &failures] { run_rank(rank, *hall, group, body, failures); });
+    }
+  }
+  failures.rethrow();
+}
+
+}  // namespace skein::comm

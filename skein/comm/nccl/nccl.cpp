@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+
+// NCCL ranks, one GPU each: built when CUDA is on.
+//
+// All steps of a collective run on one side stream, in program order; waiting makes the current
+// stream run after them. NCCL's own sums round 16-bit values at every hop, so those travel as an
+// all-to-all, the same bytes, and are summed here in fp32. The order of the other sums is NCCL's.
+#include <ATen/cuda/CUDAEvent.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/sum.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
+#include <utility>
+
+#include "skein/comm/backend.h"
+#include "skein/comm/c10d_error.h"
+#include "skein/comm/store_adapter.h"
+#include "skein/core/error.h"
+
+namespace skein::comm {
+namespace {
+
+bool is_short_float(at::ScalarType type) { return type == at::kBFloat16 || type == at::kHalf; }
+
+class NcclBackend final : public Backend {
+ public:
+  NcclBackend(const GroupOptions& options, c10::intrusive_ptr<c10d::ProcessGroupNCCL> nccl,
+              std::shared_ptr<Backend> host)
+      : Backend(options.rank, options.size),
+        nccl_(std::move(nccl)),
+        host_(std::move(host)),
+        side_(c10::cuda::getStreamFromPool(/*isHighPriority=*/true,
+                                           static_cast<c10::DeviceIndex>(options.device_index))) {}
+
+  Work all_gather(const at::Tensor& whole, const at::Tensor& shard) override {
+    return launch("all_gather", {whole, shard}, [&] { gather(whole, shard); });
+  }
+
+  Work reduce_scatter(const at::Tensor& shard, const at::Tensor& whole) override {
+    return launch("reduce_scatter", {whole, shard}, [&] { scatter(shard, whole); });
+  }
+
+  Work all_reduce(const at::Tensor& whole) override {
+    return launch("all_reduce", {whole}, [&] {
+      const auto shard = whole.narrow(0, rank() * (whole.numel() / size()), whole.numel() / size());
+      scatter(shard, whole);
+      gather(whole, shard);
+    });
+  }
+
+  Work broadcast(const at::Tensor& tensor, int root) override {
+    return launch("broadcast", {tensor}, [&] {
+      std::vector<at::Tensor> tensors{tensor};
+      c10d::BroadcastOptions options;
+      options.rootRank = root;
+      options.asyncOp = false;
+      nccl_->broadcast(tensors, options);
+    });
+  }
+
+  void gather_host(std::span<const std::byte> mine, std::span<std::byte> all) override {
+    host_->gather_host(mine, all);
+  }
+
+  void shutdown() override {
+    // Left to its destructor, the group would abort its communicators.
+    nccl_->shutdown();
+    nccl_.reset();
+    host_->shutdown();
+  }
+
+ private:
+  // asyncOp = false below: c10d then issues on the current stream, which is ours.
+  void gather(const at::Tensor& whole, const at::Tensor& shard) {
+    auto out = whole, in = shard;
+    c10d::AllgatherOptions options;
+    options.asyncOp = false;
+    nccl_->_allgather_base(out, in, options);
+  }
+
+  void scatter(const at::Tensor& shard, const at::Tensor& whole) {
+    auto out = shard, in = whole;
+    if (is_short_float(whole.scalar_type())) return scatter_short(out, in);
+    c10d::ReduceScatterOptions options;
+    options.reduceOp = c10d::ReduceOp::SUM;
+    options.asyncOp = false;
+    nccl_->_reduce_scatter_base(out, in, options);
+  }
+
+  void scatter_short(at::Tensor& shard, at::Tensor& whole) {
+    auto received = at::empty({whole.numel()}, whole.options());
+    std::vector<int64_t> equal_parts;
+    c10d::AllToAllOptions options;
+    options.asyncOp = false;
+    nccl_->alltoall_base(received, whole, equal_parts, equal_parts, options);
+    at::sum_out(shard, received.view({size(), shard.numel()}), at::IntArrayRef{0});
+  }
+
+  // `tensors` stay alive until the work has been waited for: only then is the caller's stream
+  // behind their last use.
+  Work launch(const char* operation, std::vector<at::Tensor> tensors,
+              const std::function<void()>& steps) {
+    try {
+      at::cuda::CUDAEvent ready;
+      ready.record(c10::cuda::getCurrentCUDAStream(side_.device_index()));
+      ready.block(side_);
+      const c10::cuda::CUDAStreamGuard guard(side_);
+      steps();
+      auto done = std::make_shared<at::cuda::CUDAEvent>();
+      done->record(side_);
+      return Work([done, tensors = std::move(tensors), device = side_.device_index()] {
+        done->block(c10::cuda::getCurrentCUDAStream(device));
+      });
+    } catch (const std::exception& error) {
+      throw CommError(fmt::format("{} of {} bytes on rank {} of {} could not be issued: {}",
+                                  operation, tensors.front().nbytes(), rank(), size(),
+                                  reason_of(error)));
+    }
+  }
+
+  c10::intrusive_ptr<c10d::ProcessGroupNCCL> nccl_;
+  std::shared_ptr<Backend> host_;
+  c10::cuda::CUDAStream side_;
+};
+
+// Defaults that the user's environment overrides.
+void set_nccl_environment() {
+  // A failed or late collective ends the process: nothing is repaired, results may be garbage.
+  setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "3", 0);
+  // c10d would wait a minute for its own dump before it ends the process.
+  setenv("TORCH_NCCL_DUMP_ON_TIMEOUT", "0", 0);
+  // It polls the store, and the launcher watches the ranks anyway.
+  setenv("TORCH_NCCL_ENABLE_MONITORING", "0", 0);
+}
+
+}  // namespace
+
+std::shared_ptr<Backend> make_nccl(const GroupOptions& options, Store& store) {
+  if (options.device_index < 0) {
+    throw UserError("the nccl backend needs a GPU for every rank: use the gloo backend on CPU");
+  }
+  set_nccl_environment();
+  auto host = options.size == 1 ? make_single() : make_gloo(options, store);
+  try {
+    const at::Device device(at::kCUDA, static_cast<c10::DeviceIndex>(options.device_index));
+    const c10::cuda::CUDAGuard guard(device);
+    auto nccl_options = c10d::ProcessGroupNCCL::Options::create(/*is_high_priority_stream=*/true);
+    nccl_options->timeout = options.timeout;
+    auto adapter = c10::make_intrusive<StoreAdapter>(
+        store, group_prefix(store, "nccl", options.size), options.timeout);
+    auto nccl = c10::make_intrusive<c10d::ProcessGroupNCCL>(adapter, options.rank, options.size,
+                                                            nccl_options);
+    nccl->setBoundDeviceId(device);
+    nccl->eagerConnectSingleDevice(device);
+    return std::make_shared<NcclBackend>(options, std::move(nccl), std::move(host));
+  } catch (const std::exception& error) {
+    throw CommError(fmt::format("rank {} of {} could not join the others over NCCL on cuda:{}: {}",
+                                options.rank, options.size, options.device_index,
+                                reason_of(error)));
+  }
+}
+
+}  // namespace skein::comm

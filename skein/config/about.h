@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#pragma once
+
+// What a component's field list says about one key besides its name and its member.
+
+#include <limits>
+#include <string_view>
+#include <vector>
+
+namespace skein::config {
+
+struct About {
+  std::string_view help;
+  std::vector<std::string_view> aliases = {};  // other spellings; dots where they are nested
+  double min = -std::numeric_limits<double>::infinity();
+  double max = std::numeric_limits<double>::infinity();
+  bool min_is_allowed = true, max_is_allowed = true;
+  std::vector<std::string_view> choices = {};  // strings only; empty: any
+  // False for what belongs to one start rather than to the run: not written by to_yaml().
+  bool saved = true;
+};
+
+}  // namespace skein::config

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/config/arguments.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "skein/config/field_index.h"
+#include "skein/config/known_keys.h"
+#include "skein/config/standins.h"
+#include "skein/config/values.h"
+#include "skein/core/error.h"
+
+namespace skein::config {
+namespace {
+
+const Origin kHere{.kind = Origin::Kind::kCommandLine};
+
+std::string key_of(std::string text) {
+  std::replace(text.begin(), text.end(), '-', '_');
+  constexpr std::string_view kSection = "training.";
+  return text.starts_with(kSection) ? text.substr(kSection.size()) : text;
+}
+
+// `--fresh recipe.yaml` must not read the file as the flag's value.
+bool takes_only_booleans(const std::string& key) {
+  const auto& index = field_index();
+  if (const auto found = index.canonical.find(key); found != index.canonical.end()) {
+    return index.booleans.contains(found->second);
+  }
+  if (is_standin(key)) return is_standin_flag(key);
+  const auto* known = find_known_key(key);
+  return known && is_flag(*known);
+}
+
+bool is_value_of(const std::string& key, const std::string& word) {
+  if (word.starts_with("--")) return false;
+  if (takes_only_booleans(key)) return parse_bool(word).has_value();
+  return true;
+}
+
+void set_config(Arguments& arguments, const std::string& file) {
+  if (arguments.config) {
+    throw UserError(
+        fmt::format("command line: two configuration files, '{}' and '{}'; "
+                    "write overrides as key=value or --key value",
+                    *arguments.config, file));
+  }
+  arguments.config = file;
+}
+
+void add(Arguments& arguments, const std::string& key, const std::string& value) {
+  if (key.empty()) throw UserError("command line: '=' without a key before it");
+  if (key == "config") {
+    set_config(arguments, value);
+  } else {
+    arguments.overrides.push_back({key, scalar(value, kHere), kHere});
+  }
+}
+
+}  // namespace
+
+Arguments parse_arguments(std::span<const std::string> words) {
+  Arguments arguments;
+  for (size_t i = 0; i < words.size(); ++i) {
+    const auto& word = words[i];
+    const bool dashed = word.starts_with("--");
+    const auto body = dashed ? word.substr(2) : word;
+    const auto equals = body.find('=');
+    if (!dashed && word.starts_with('-')) {
+      throw UserError(fmt::format("command line: '{}' is no option; keys are --key value", word));
+    }
+    // A folder may be named lr=3: the key ends where a path begins.
+    const bool is_path = !dashed && body.find('/') < equals;
+    if (equals != std::string::npos && !is_path) {
+      add(arguments, key_of(body.substr(0, equals)), body.substr(equals + 1));
+    } else if (!dashed) {
+      set_config(arguments, word);
+    } else {
+      const auto key = key_of(body);
+      const bool has_value = i + 1 < words.size() && is_value_of(key, words[i + 1]);
+      add(arguments, key, has_value ? words[++i] : "true");
+    }
+  }
+  return arguments;
+}
+
+}  // namespace skein::config

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#pragma once
+
+// What does a DeepSpeed configuration say to us?
+//
+// Every key of it is honoured, emulated, without effect, or refused, and a note says which.
+// "auto" takes the value of the YAML or the default, as in HF Trainer.
+
+#include <string>
+#include <vector>
+
+#include "skein/config/node.h"
+
+namespace skein::config {
+
+struct DeepSpeed {
+  std::vector<Setting> settings;   // canonical keys
+  std::vector<std::string> notes;  // one per key
+};
+
+// `named` is the `deepspeed` setting: a file name, an object, or an object with `config_path`. A
+// relative file is looked for in the working folder, then beside the file that names it.
+DeepSpeed read_deepspeed(const Setting& named);
+
+}  // namespace skein::config

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/config/deepspeed_keys.h"
+
+#include <algorithm>
+
+namespace skein::config {
+namespace {
+
+using Rule = DeepSpeedRule;
+using Status = Rule::Status;
+constexpr auto kHonoured = Status::kHonoured;
+constexpr auto kEmulated = Status::kEmulated;
+constexpr auto kNoEffect = Status::kNoEffect;
+constexpr auto kRefused = Status::kRefused;
+
+const std::vector<std::string_view> kFalse = {"false"};
+
+constexpr std::string_view kUnits = "one block of the model travels at a time";
+constexpr std::string_view kOffload = "offload; remove it or set its device to none";
+constexpr std::string_view kScheduler =
+    "remove it and give lr_scheduler_type and warmup_steps in the YAML";
+constexpr std::string_view kOnlyFp16 = "only with fp16";
+constexpr std::string_view kOnlyOffload = "only with offload";
+
+std::vector<Rule> honoured_rules() {
+  return {
+      {"train_batch_size", kHonoured, "global_batch_size"},
+      {"train_micro_batch_size_per_gpu", kHonoured, "per_device_train_batch_size"},
+      {"gradient_accumulation_steps", kHonoured, "gradient_accumulation_steps"},
+      {"gradient_clipping", kHonoured, "max_grad_norm"},
+      {"zero_optimization.stage", kHonoured, "distributed_strategy"},
+      {"bf16.enabled", kHonoured, "dtype"},
+      {"bfloat16.enabled", kHonoured, "dtype"},
+      {"optimizer.type", kHonoured, "optim"},
+      {"optimizer.params.lr", kHonoured, "learning_rate"},
+      {"optimizer.params.betas", kHonoured, "adam_beta1"},
+      {"optimizer.params.eps", kHonoured, "adam_epsilon"},
+      {"optimizer.params.weight_decay", kHonoured, "weight_decay"},
+      {"data_types.grad_accum_dtype", kHonoured, "grad_accum_fp32"},
+      {"dataloader_drop_last", kHonoured, "dataloader_drop_last"},
+  };
+}
+
+std::vector<Rule> zero_rules() {
+  return {
+      {"zero_optimization.contiguous_gradients", kEmulated, "gradients are one flat buffer"},
+      {"zero_optimization.reduce_scatter", kEmulated, "stages 2 and 3 reduce to the owner"},
+      {"zero_optimization.allgather_partitions", kEmulated, "shards are gathered"},
+      {"zero_optimization.overlap_comm", kEmulated, "the next block is gathered ahead"},
+      {"zero_optimization.stage3_gather_16bit_weights_on_model_save", kEmulated,
+       "every checkpoint is a complete model"},
+      {"zero_optimization.stage3_gather_fp16_weights_on_model_save", kEmulated,
+       "every checkpoint is a complete model"},
+      {"zero_optimization.elastic_checkpoint", kEmulated, "any world size loads any checkpoint"},
+      {"zero_optimization.load_from_fp32_weights", kEmulated, "the master is in the checkpoint"},
+      {"zero_optimization.ignore_unused_parameters", kEmulated, "unused parameters are handled"},
+      {"zero_optimization.reduce_bucket_size", kNoEffect, kUnits},
+      {"zero_optimization.allgather_bucket_size", kNoEffect, kUnits},
+      {"zero_optimization.use_multi_rank_bucket_allreduce", kNoEffect, kUnits},
+      {"zero_optimization.round_robin_gradients", kNoEffect, kUnits},
+      {"zero_optimization.sub_group_size", kNoEffect, kUnits},
+      {"zero_optimization.stage3_prefetch_bucket_size", kNoEffect, kUnits},
+      {"zero_optimization.stage3_param_persistence_threshold", kNoEffect, kUnits},
+      {"zero_optimization.stage3_model_persistence_threshold", kNoEffect, kUnits},
+      {"zero_optimization.stage3_max_live_parameters", kNoEffect, kUnits},
+      {"zero_optimization.stage3_max_reuse_distance", kNoEffect, kUnits},
+      {"zero_optimization.stage3_module_granularity_threshold", kNoEffect, kUnits},
+      {"zero_optimization.stage3_use_all_reduce_for_fetch_params", kNoEffect, kUnits},
+      {"zero_optimization.stage3_allgather_sequential", kNoEffect, kUnits},
+      {"zero_optimization.memory_efficient_linear", kNoEffect, "the models hold no extra copy"},
+      {"zero_optimization.override_module_apply", kNoEffect, "there are no torch modules"},
+      {"zero_optimization.offload_optimizer.device", kRefused, kOffload, {"none"}},
+      {"zero_optimization.offload_param.device", kRefused, kOffload, {"none"}},
+      {"zero_optimization.offload_optimizer.*", kNoEffect, kOnlyOffload},
+      {"zero_optimization.offload_param.*", kNoEffect, kOnlyOffload},
+      {"zero_optimization.cpu_offload", kRefused, kOffload, kFalse},
+      {"zero_optimization.cpu_offload_params", kRefused, kOffload, kFalse},
+      {"zero_optimization.cpu_offload_use_pin_memory", kNoEffect, kOnlyOffload},
+      {"zero_optimization.zero_hpz_partition_size", kRefused, "ZeRO++; set it to 1", {"1"}},
+      {"zero_optimization.zero_quantized_weights", kRefused, "ZeRO++", kFalse},
+      {"zero_optimization.zero_quantized_nontrainable_weights", kRefused, "ZeRO++", kFalse},
+      {"zero_optimization.zero_quantized_gradients", kRefused, "ZeRO++", kFalse},
+      {"zero_optimization.zeropp_loco_param*", kRefused, "ZeRO++"},
+      {"zero_optimization.mics_shard_size", kRefused, "MiCS; set it to -1", {"-1"}},
+      {"zero_optimization.mics_hierarchical_params_gather", kRefused, "MiCS", kFalse},
+  };
+}
+
+std::vector<Rule> numeric_rules() {
+  return {
+      {"fp16.enabled", kRefused, "use bf16.enabled: true, or remove the section", kFalse},
+      {"fp16.auto_cast", kNoEffect, kOnlyFp16},
+      {"fp16.loss_scale", kNoEffect, kOnlyFp16},
+      {"fp16.initial_scale_power", kNoEffect, kOnlyFp16},
+      {"fp16.loss_scale_window", kNoEffect, kOnlyFp16},
+      {"fp16.hysteresis", kNoEffect, kOnlyFp16},
+      {"fp16.consecutive_hysteresis", kNoEffect, kOnlyFp16},
+      {"fp16.min_loss_scale", kNoEffect, kOnlyFp16},
+      {"fp16.fp16_master_weights_and_grads", kRefused, "the master is fp32", kFalse},
+      {"bf16.immediate_grad_update", kNoEffect, "gradients are added where they lie"},
+      {"bf16.check_grad_overflow", kEmulated, "nan_policy decides"},
+      {"bf16.bf16_master_weights_and_grads", kRefused, "the master is fp32", kFalse},
+      {"bf16.bf16_optimizer_states", kRefused, "states are fp32", kFalse},
+      {"optimizer.params.adam_w_mode", kRefused, "decay is always decoupled", {"true"}},
+      {"optimizer.params.bias_correction", kRefused, "it is always on", {"true"}},
+      {"optimizer.params.amsgrad", kRefused, "it is always off", kFalse},
+      {"optimizer.params.max_grad_norm", kRefused, "use gradient_clipping"},
+      {"optimizer.params.torch_adam", kNoEffect, "there is one AdamW"},
+      {"optimizer.params.fused", kNoEffect, "there is one AdamW"},
+      {"optimizer.legacy_fusion", kNoEffect, "there is one AdamW"},
+      {"scheduler.*", kRefused, kScheduler},
+      {"communication_data_type", kEmulated, "sums are formed in fp32 and rounded once"},
+      {"prescale_gradients", kNoEffect, "sums are formed in fp32 and rounded once"},
+      {"gradient_predivide_factor", kNoEffect, "sums are formed in fp32 and rounded once"},
+      {"gradient_allreduce_op", kRefused, "gradients are averaged over tokens", {"mean"}},
+      {"zero_allow_untested_optimizer", kNoEffect, "AdamW is tested"},
+      {"zero_force_ds_cpu_optimizer", kNoEffect, kOnlyOffload},
+      {"sparse_gradients", kRefused, "gradients are dense", kFalse},
+  };
+}
+
+std::vector<Rule> other_rules() {
+  constexpr std::string_view kLogs = "trainer_log.jsonl has the numbers";
+  return {
+      {"activation_checkpointing.*", kNoEffect, "use gradient_checkpointing in the YAML"},
+      {"steps_per_print", kNoEffect, "use logging_steps in the YAML"},
+      {"wall_clock_breakdown", kNoEffect, kLogs},
+      {"memory_breakdown", kNoEffect, kLogs},
+      {"dump_state", kNoEffect, "skein config show prints the configuration"},
+      {"log_level", kNoEffect, kLogs},
+      {"comms_logger.*", kNoEffect, kLogs},
+      {"flops_profiler.*", kNoEffect, kLogs},
+      {"tensorboard.*", kNoEffect, kLogs},
+      {"wandb.*", kNoEffect, kLogs},
+      {"csv_monitor.*", kNoEffect, kLogs},
+      {"comet.*", kNoEffect, kLogs},
+      {"monitor_config.*", kNoEffect, kLogs},
+      {"aio.*", kNoEffect, kOnlyOffload},
+      {"checkpoint.*", kNoEffect, "checkpoints have skein's own form"},
+      {"amp.enabled", kRefused, "use bf16.enabled: true", kFalse},
+      {"amp.*", kNoEffect, "only with amp"},
+      {"autotuning.enabled", kRefused, "set the values yourself", kFalse},
+      {"autotuning.*", kNoEffect, "only with autotuning"},
+      {"elasticity.enabled", kRefused, "give the batch sizes", kFalse},
+      {"elasticity.*", kNoEffect, "only with elasticity"},
+      {"hybrid_engine.enabled", kRefused, "remove the section", kFalse},
+      {"hybrid_engine.*", kNoEffect, "only with the hybrid engine"},
+      {"sparse_attention*", kRefused, "attention is exact"},
+      {"compression_training*", kRefused, "remove the section"},
+      {"curriculum_learning.enabled", kRefused, "remove the section", kFalse},
+      {"curriculum_learning.*", kNoEffect, "only with curriculum learning"},
+      {"data_efficiency.enabled", kRefused, "remove the section", kFalse},
+      {"data_efficiency.*", kNoEffect, "only with data efficiency"},
+      {"pipeline*", kRefused, "there is no pipeline parallelism"},
+  };
+}
+
+const std::vector<Rule>& table() {
+  static const auto kTable = [] {
+    std::vector<Rule> all;
+    for (auto* part : {&honoured_rules, &zero_rules, &numeric_rules, &other_rules}) {
+      for (auto& rule : part()) all.push_back(std::move(rule));
+    }
+    return all;
+  }();
+  return kTable;
+}
+
+bool matches(const Rule& rule, std::string_view path) {
+  if (rule.path.ends_with('*')) {
+    return path.starts_with(rule.path.substr(0, rule.path.size() - 1));
+  }
+  if (rule.path == path) return true;
+  constexpr std::string_view kSection = "zero_optimization.", kPrefix = "zero_optimization.stage3_";
+  return rule.path.starts_with(kPrefix) && path.starts_with(kSection) &&
+         rule.path.substr(kPrefix.size()) == path.substr(kSection.size());
+}
+
+}  // namespace
+
+const Rule* find_deepspeed_rule(std::string_view path) {
+  const auto& rules = table();
+  const auto found = std::ranges::find_if(rules, [&](const auto& r) { return matches(r, path); });
+  return found == rules.end() ? nullptr : &*found;
+}
+
+std::vector<std::string> deepspeed_key_names() {
+  std::vector<std::string> names;
+  for (const auto& rule : table()) {
+    if (!rule.path.ends_with('*')) names.emplace_back(rule.path);
+  }
+  return names;
+}
+
+}  // namespace skein::config

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/config/field_index.h"
+
+#include <type_traits>
+
+#include "skein/config/run_config.h"
+#include "skein/core/error.h"
+
+namespace skein::config {
+namespace {
+
+FieldIndex make_index() {
+  FieldIndex index;
+  const auto add = [&](std::string_view spelling, const std::string& name) {
+    const bool is_new = index.canonical.emplace(spelling, name).second;
+    SKEIN_CHECK(is_new, "two fields share the spelling " + std::string(spelling));
+  };
+  RunConfig().fields([&](const std::string& name, auto& member, const About& about) {
+    add(name, name);
+    for (const auto& alias : about.aliases) add(alias, name);
+    if (std::is_same_v<std::decay_t<decltype(member)>, bool>) index.booleans.insert(name);
+  });
+  return index;
+}
+
+}  // namespace
+
+const FieldIndex& field_index() {
+  static const FieldIndex kIndex = make_index();
+  return kIndex;
+}
+
+}  // namespace skein::config

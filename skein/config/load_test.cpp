@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/config/load.h"
+
+#include "skein/config/test_support.h"
+
+namespace skein::config {
+namespace {
+
+using LoadTest = ConfigTest;
+
+TEST_F(LoadTest, ValuesAreReadByTheTypeOfTheirField) {
+  const auto config = load_yaml(
+                          "learning_rate: 1e-4\nmax_steps: 2e3\nblock_size: 1_024\n"
+                          "warmup_ratio: 5%\ntrain_from_scratch: yes\ndata_seed: none\n"
+                          "save_total_limit: ~\nexperiment_name: 0123\nseed: \"7\"\n")
+                          .config;
+  EXPECT_EQ(config.optimizer.learning_rate, 1e-4);
+  EXPECT_EQ(config.schedule.max_steps, 2000);
+  EXPECT_EQ(config.data.block_size, 1024);
+  EXPECT_EQ(config.schedule.warmup_ratio, 0.05);
+  EXPECT_TRUE(config.model.train_from_scratch);
+  EXPECT_FALSE(config.data_seed);
+  EXPECT_FALSE(config.checkpoint.save_total_limit);
+  EXPECT_EQ(config.checkpoint.experiment_name, "0123");
+  EXPECT_EQ(config.seed, 7);
+}
+
+TEST_F(LoadTest, RefusalsSayWhereAndWhy) {
+  struct Case {
+    const char* yaml;
+    const char* message;
+  };
+  const Case cases[] = {
+      {"seed: 1\ntraining:\n  max_stpes: 3\n",
+       "run.yaml:3:3: unknown key 'max_stpes'; did you mean 'max_steps'?"},
+      {"colour: red\n", "run.yaml:1:1: unknown key 'colour'"},
+      {"dataloader:\n  batchsize: 3\n",
+       "run.yaml:2:3: unknown key 'dataloader.batchsize'; did you mean 'dataloader.batch_size'"},
+      {"learning_rate:\n  a: 1\n", "run.yaml:2:3: 'learning_rate' takes a value, not a section"},
+      {"seed: 1\ntraining:\n  seed: 2\n",
+       "run.yaml:3:3: 'seed' is given twice: also at run.yaml:1:1"},
+      {"lr: 1\nlearning_rate: 1\n",
+       "run.yaml:2:1: 'learning_rate' contradicts 'lr' (run.yaml:1:1)"},
+      {"bf16: true\ndtype: float32\n", "run.yaml:2:1: 'dtype' contradicts 'bf16'"},
+      {"bf16: true\nmixed_precision: no\n", "'mixed_precision' contradicts 'bf16'"},
+      {"learning_rate: fast\n", "run.yaml:1:16: 'learning_rate' must be a number, not 'fast'"},
+      {"learning_rate:\n", "run.yaml:1:1: 'learning_rate' must be a number, not 'null'"},
+      {"max_steps: 1.5\n", "'max_steps' must be a whole number, not '1.5'"},
+      {"seed: 017\n", "run.yaml:1:7: 'seed' must be a whole number without leading zeros"},
+      {"max_steps: [1, 2]\n", "'max_steps' must be a whole number, not '[1, 2]'"},
+      {"gradient_checkpointing: maybe\n", "'gradient_checkpointing' must be true or false"},
+      {"per_device_train_batch_size: -4\n",
+       "run.yaml:1:30: 'per_device_train_batch_size' must be at least 1, not '-4'"},
+      {"batch_size: 0\n", "must be at least 1"},
+      {"save_steps: 0\n", "'save_steps' must be more than 0"},
+      {"adam_beta2: 1\n", "'adam_beta2' must be less than 1, not '1'"},
+      {"warmup_ratio: 1.5\n", "'warmup_ratio' must be at most 1"},
+      {"ddp_backend: mpi\n", "'ddp_backend' must be one of auto, nccl, gloo, not 'mpi'"},
+      {"lr_scheduler_type: cosin\n", "not 'cosin'; did you mean 'cosine'?"},
+      {"lr_scheduler_type: polynomial\n",
+       "'lr_scheduler_type: polynomial' is known, but this version does not support it"},
+      {"stage: sft\n", "'stage: sft' is known, but this version does not support it"},
+      {"algorithm: reward_model\n", "is known, but this version"},
+      {"warmup_steps: 10\nwarmup_ratio: 0.1\n",
+       "run.yaml:2:1: 'warmup_ratio' and 'warmup_steps' (run.yaml:1:1)"},
+      {"mixed_precision: fp16\n",
+       "'mixed_precision: fp16' is known, but this version does not support it"},
+      {"dtype: float16\n", "'dtype: float16' is known, but this version does not support it"},
+      {"optim: adafactor\n", "is not supported by this version: it has adamw_torch"},
+      {"grad_accum_dtype: bf16\n", "'grad_accum_dtype' must be fp32 or auto, not 'bf16'"},
+      {"distributed_strategy: deepspeed\n", "add deepspeed: FILE.json"},
+  };
+  for (const auto& c : cases) EXPECT_PRED2(contains, error_of(c.yaml), c.message) << c.yaml;
+}
+
+TEST_F(LoadTest, KeysOfMissingFeaturesAreKnownAndAcceptedWhenOff) {
+  const char* refused[] = {"fp16: true",
+                           "report_to: tensorboard",
+                           "report_to: [wandb]",
+                           "lora_rank: 8",
+                           "eval_strategy: steps",
+                           "eval_steps: 10",
+                           "template: llama3",
+                           "dataset: alpaca",
+                           "packing: true",
+                           "save_strategy: no",
+                           "finetuning_type: lora",
+                           "val_size: 0.1",
+                           "save_strategy: epoch",
+                           "mode: eval",
+                           "resume_from_checkpoint: ./outputs/experiment/checkpoints/latest"};
+  for (const auto* line : refused) {
+    EXPECT_PRED2(contains, error_of(line), "is a known key, but this version does not support it")
+        << line;
+  }
+  const char* accepted[] = {"fp16: false",
+                            "fp16: off",
+                            "report_to: none",
+                            "report_to: []",
+                            "eval_strategy: no",
+                            "packing: false",
+                            "val_size: 0.0",
+                            "finetuning_type: full",
+                            "save_strategy: steps",
+                            "resume_from_checkpoint: null",
+                            "dataset: null",
+                            "mode: train",
+                            "optim: adamw_torch_fused",
+                            "grad_accum_dtype: auto"};
+  for (const auto* line : accepted) {
+    const auto resolved = load_yaml(line);
+    EXPECT_EQ(resolved.config, RunConfig()) << line;
+    EXPECT_TRUE(resolved.notes.empty()) << line;
+  }
+}
+
+TEST_F(LoadTest, KeysWithoutEffectAreNoted) {
+  for (const auto* key :
+       {"gradient_as_bucket_view", "set_to_none", "ddp_bucket_cap_mb", "bucket_cap_mb",
+        "find_unused_parameters", "ddp_find_unused_parameters", "ddp_broadcast_buffers",
+        "pin_memory", "num_workers", "prefetch_factor", "dataloader_num_workers",
+        "overwrite_output_dir", "save_safetensors", "logging_dir"}) {
+    const auto resolved = load_yaml(std::string(key) + ": 25\n");
+    EXPECT_EQ(resolved.config, RunConfig()) << key;
+    ASSERT_EQ(resolved.notes.size(), 1u) << key;
+    EXPECT_PRED2(contains, notes_of(resolved),
+                 "run.yaml:1:1: '" + std::string(key) + "' has no effect: ");
+  }
+}
+
+TEST_F(LoadTest, PrecisionKeysStandForDtype) {
+  struct Case {
+    const char* yaml;
+    DType expected;
+  };
+  const Case cases[] = {
+      {"bf16: true", DType::kBFloat16},
+      {"bf16: false", DType::kFloat32},
+      {"bf16: auto", DType::kAuto},
+      {"mixed_precision: bf16", DType::kBFloat16},
+      {"mixed_precision: no", DType::kFloat32},
+      {"use_mixed_precision: true", DType::kAuto},
+      {"use_mixed_precision: false", DType::kFloat32},
+      {"use_mixed_precision: true\nbf16: true", DType::kBFloat16},
+      {"bf16: true\nmixed_precision: bf16", DType::kBFloat16},
+      {"fp16: false\nbf16: true", DType::kBFloat16},
+      {"fp16_opt_level: O0", DType::kFloat32},
+      {"fp16_opt_level: O1", DType::kAuto},
+      {"dtype: fp64", DType::kFloat64},
+  };
+  for (const auto& c : cases) EXPECT_EQ(load_yaml(c.yaml).config.model.dtype, c.expected) << c.yaml;
+  EXPECT_PRED2(contains, notes_of(load_yaml("fp16_opt_level: O1")), "apex");
+  EXPECT_TRUE(load_yaml("grad_accum_dtype: fp32").config.optimizer.grad_accum_fp32);
+}
+
+TEST_F(LoadTest, SpellingsOfOneKey) {
+  for (const auto* key : {"per_device_train_batch_size", "micro_batch_size",
+                          "micro_batch_size_per_gpu", "train_micro_batch_size_per_gpu"}) {
+    const auto resolved = load_yaml(std::string(key) + ": 4\n");
+    EXPECT_EQ(resolved.config.batch.per_device_train_batch_size, 4) << key;
+  }
+  EXPECT_EQ(load_yaml("training:\n  dataloader:\n    batch_size: 4\n")
+                .config.batch.per_device_train_batch_size,
+            4);
+  EXPECT_FALSE(load_yaml("use_ddp: false").config.parallel.distributed);
+  EXPECT_FALSE(load_yaml("ddp: no").config.parallel.distributed);
+  EXPECT_EQ(load_yaml("distributed_backend: gloo").config.parallel.ddp_backend, "gloo");
+  EXPECT_EQ(load_yaml("base_model: m").config.model.model_name_or_path, "m");
+  EXPECT_EQ(load_yaml("stage: pretrain").config, load_yaml("algorithm: pt").config);
+}
+
+TEST_F(LoadTest, TheCommandLineWins) {
+  const auto resolved = load_yaml("lr: 1e-3\ndtype: bfloat16\nseed: 1\n",
+                                  {"learning_rate=2e-3", "--bf16", "false", "training.seed=9"});
+  EXPECT_EQ(resolved.config.optimizer.learning_rate, 2e-3);
+  EXPECT_EQ(resolved.config.model.dtype, DType::kFloat32);
+  EXPECT_EQ(resolved.config.seed, 9);
+  EXPECT_EQ(resolved.origin_of("learning_rate").text(), "command line");
+  EXPECT_EQ(resolved.origin_of("dtype").text(), "command line (bf16)");
+  EXPECT_EQ(resolved.origin_of("block_size").text(), "default");
+}
+
+TEST_F(LoadTest, TheCommandLineIsCheckedLikeAFile) {
+  EXPECT_EQ(error_of("", {"max_stpes=3"}),
+            "command line: unknown key 'max_stpes'; did you mean 'max_steps'?");
+  EXPECT_EQ(error_of("", {"--block-size", "one"}),
+            "command line: 'block_size' must be a whole number, not 'one'");
+  EXPECT_EQ(error_of("", {"lr=1", "--learning-rate=2"}),
+            "command line: 'learning_rate' contradicts 'lr' (command line): both say what "
+            "'learning_rate' is; keep one");
+}
+
+TEST_F(LoadTest, AWrongValueIsRefusedEvenWhenItIsOverridden) {
+  EXPECT_PRED2(contains, error_of("lr: fast\n", {"lr=1e-3"}),
+               "run.yaml:1:5: 'lr' must be a number");
+}
+
+TEST_F(LoadTest, TheResolvedConfigurationReloadsToTheSameRun) {
+  const char* runs[] = {
+      "",
+      "model_name_or_path: \"C:\\\\models\\\\a \\\"b\\\"\\tc\"\ntrain_file: \"a: b # c\"\n"
+      "output_dir: \"\"\nexperiment_name: 名前\n",
+      "bf16: true\nlr: 3.3333333333333335e-5\nadam_epsilon: 1e-12\nwarmup_steps: 0.03\n"
+      "data_seed: 3\nsave_total_limit: 2\nmax_steps: 10\ngrad_accum_dtype: fp32\n",
+      "batch_size: 32\nbatch_conflict: keep_global\n",
+      "batch_size: 8\naccumulation_steps: 4\nuse_ddp: false\nnan_policy: rollback\n",
+      "deepspeed: {zero_optimization: {stage: 3}, optimizer: {type: AdamW, params: {betas: [0.8, "
+      "0.95]}}}\n",
+  };
+  for (const auto* run : runs) {
+    const auto first = load_yaml(run);
+    EXPECT_EQ(load_yaml(to_yaml(first)).config, first.config) << to_yaml(first);
+    EXPECT_EQ(load_yaml(to_yaml(first, true)).config, first.config) << to_yaml(first, true);
+  }
+}
+
+TEST_F(LoadTest, EveryFieldChangedReloadsToTheSameRun) {
+  Resolved changed;
+  changed.config.fields([](const std::string&, auto& member, const About& about) {
+    using Member = std::decay_t<decltype(member)>;
+    if (!about.saved) return;
+    if constexpr (std::is_same_v<Member, std::string>) {
+      member = about.choices.empty() ? "text" : std::string(about.choices.back());
+    } else if constexpr (std::is_same_v<Member, bool>) {
+      member = !member;
+    } else if constexpr (std::is_same_v<Member, double>) {
+      member = 0.125;
+    } else if constexpr (std::is_enum_v<Member>) {
+      member = static_cast<Member>(std::is_same_v<Member, Stage> ? 0 : 2);
+    } else {
+      member = 77;
+    }
+  });
+  changed.config.schedule.warmup_ratio = 0;
+  EXPECT_EQ(load_yaml(to_yaml(changed)).config, changed.config) << to_yaml(changed);
+}
+
+TEST_F(LoadTest, OriginsAreShown) {
+  const auto text = to_yaml(load_yaml("seed: 3\n", {"--lr", "1e-3"}), true);
+  EXPECT_PRED2(contains, without_folder(text), "# run.yaml:1:1\n");
+  EXPECT_PRED2(contains, text, "# command line (lr)\n");
+  EXPECT_PRED2(contains, text, "# default\n");
+}
+
+TEST_F(LoadTest, FreshBelongsToOneStart) {
+  const auto resolved = load_yaml("", {"--fresh"});
+  EXPECT_TRUE(resolved.config.checkpoint.fresh);
+  EXPECT_FALSE(contains(to_yaml(resolved), "fresh"));
+}
+
+TEST_F(LoadTest, AMissingFileIsNamed) {
+  const std::string words[] = {"nowhere.yaml"};
+  try {
+    load(words);
+    FAIL() << "a missing file was read";
+  } catch (const UserError& error) {
+    EXPECT_STREQ(error.what(), "configuration file 'nowhere.yaml' does not exist");
+  }
+}
+
+}  // namespace
+}  // namespace skein::config

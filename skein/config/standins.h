@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#pragma once
+
+// Keys that stand for another key's value: `bf16: true` is `dtype: bfloat16`.
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "skein/config/node.h"
+
+namespace skein::config {
+
+// `deepspeed` and `deepspeed_conflict` steer loading itself and are no fields of a run.
+inline constexpr std::string_view kDeepSpeedKey = "deepspeed";
+inline constexpr std::string_view kDeepSpeedConflictKey = "deepspeed_conflict";
+
+bool is_standin(std::string_view key);
+// Its bare `--key` means true.
+bool is_standin_flag(std::string_view key);
+std::vector<std::string> standin_names();
+
+// The canonical setting that it stands for; none when the value asks for what happens anyway.
+// The value keeps its origin. Throws UserError; may add notes.
+std::optional<Setting> resolve_standin(const Setting& setting, std::vector<std::string>& notes);
+
+}  // namespace skein::config

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/config/values.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <string_view>
+
+#include "skein/config/suggest.h"
+
+namespace skein::config {
+namespace {
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+// Without a leading plus and without underscores; these must stand between digits.
+std::optional<std::string> plain_number(std::string_view text) {
+  if (text.starts_with('+')) text.remove_prefix(1);
+  std::string plain;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '_') {
+      plain += text[i];
+    } else if (i == 0 || i + 1 == text.size() || !is_digit(text[i - 1]) || !is_digit(text[i + 1])) {
+      return std::nullopt;
+    }
+  }
+  return plain;
+}
+
+template <typename Number>
+std::optional<Number> read_whole(const std::string& text) {
+  Number value{};
+  const auto* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc() || stop != end) return std::nullopt;
+  return value;
+}
+
+struct Unit {
+  std::string_view suffix;
+  double factor;
+};
+constexpr Unit kUnits[] = {{"kib", 0x1p10}, {"mib", 0x1p20}, {"gib", 0x1p30}, {"tib", 0x1p40},
+                           {"kb", 1e3},     {"mb", 1e6},     {"gb", 1e9},     {"tb", 1e12}};
+
+// Octal elsewhere, decimal to the eye: refused rather than guessed.
+bool has_leading_zero(std::string_view text) {
+  if (text.starts_with('-')) text.remove_prefix(1);
+  return text.size() > 1 && text[0] == '0' && is_digit(text[1]);
+}
+
+[[noreturn]] void refuse_value(const Setting& setting, const std::string& expected) {
+  const auto& origin = setting.value.origin;
+  refuse(origin,
+         fmt::format("'{}' must be {}, not '{}'", setting.key, expected, setting.value.shown()));
+}
+
+void check_range(const Setting& setting, const About& about, double value) {
+  const bool low = about.min_is_allowed ? value < about.min : value <= about.min;
+  if (low) {
+    refuse_value(setting,
+                 fmt::format("{} {}", about.min_is_allowed ? "at least" : "more than", about.min));
+  }
+  const bool high = about.max_is_allowed ? value > about.max : value >= about.max;
+  if (high) {
+    refuse_value(setting,
+                 fmt::format("{} {}", about.max_is_allowed ? "at most" : "less than", about.max));
+  }
+}
+
+}  // namespace
+
+std::string lower(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return text;
+}
+
+std::optional<bool> parse_bool(const std::string& text) {
+  const auto word = lower(text);
+  for (const auto* yes : {"true", "yes", "on", "1"}) {
+    if (word == yes) return true;
+  }
+  for (const auto* no : {"false", "no", "off", "0"}) {
+    if (word == no) return false;
+  }
+  return std::nullopt;
+}
+
+std::optional<double> parse_real(const std::string& text) {
+  auto plain = plain_number(text);
+  if (!plain || plain->empty()) return std::nullopt;
+  const bool percent = plain->back() == '%';
+  if (percent) plain->pop_back();
+  const auto value = read_whole<double>(*plain);
+  if (!value || !std::isfinite(*value)) return std::nullopt;
+  return percent ? *value / 100 : *value;
+}
+
+std::optional<int64_t> parse_integer(const std::string& text) {
+  auto plain = plain_number(text);
+  if (!plain || has_leading_zero(*plain)) return std::nullopt;
+  double factor = 1;
+  for (const auto& unit : kUnits) {
+    if (factor == 1 && lower(*plain).ends_with(unit.suffix)) {
+      plain->resize(plain->size() - unit.suffix.size());
+      while (plain->ends_with(' ')) plain->pop_back();
+      factor = unit.factor;
+    }
+  }
+  if (factor == 1) {
+    if (const auto value = read_whole<int64_t>(*plain)) return value;
+  }
+  const auto real = read_whole<double>(*plain);
+  if (!real) return std::nullopt;
+  const double value = *real * factor;
+  // Beyond 2^53 a double may already have been rounded.
+  if (value != std::floor(value) || std::abs(value) > 0x1p53) return std::nullopt;
+  return static_cast<int64_t>(value);
+}
+
+bool is_null(const Node& value) {
+  if (value.kind == Node::Kind::kNull) return true;
+  return value.kind == Node::Kind::kScalar && !value.quoted &&
+         (value.text == "~" || lower(value.text) == "null");
+}
+
+bool is_absent(const Node& value) {
+  return is_null(value) || (value.kind == Node::Kind::kScalar && lower(value.text) == "none");
+}
+
+void assign(const Setting& setting, const About& about, std::string& member) {
+  if (is_null(setting.value)) {
+    member.clear();
+    return;
+  }
+  if (setting.value.kind != Node::Kind::kScalar) refuse_value(setting, "text");
+  const auto& text = setting.value.text;
+  if (!about.choices.empty() && std::ranges::count(about.choices, text) == 0) {
+    refuse_value(setting, fmt::format("one of {}", fmt::join(about.choices, ", ")));
+  }
+  member = text;
+}
+
+void assign(const Setting& setting, const About&, bool& member) {
+  const auto value = parse_bool(setting.value.text);
+  if (!value) refuse_value(setting, "true or false");
+  member = *value;
+}
+
+void assign(const Setting& setting, const About& about, int64_t& member) {
+  const auto value = parse_integer(setting.value.text);
+  if (!value && has_leading_zero(setting.value.text)) {
+    refuse_value(setting, "a whole number without leading zeros (octal elsewhere)");
+  }
+  if (!value) refuse_value(setting, "a whole number");
+  check_range(setting, about, static_cast<double>(*value));
+  member = *value;
+}
+
+void assign(const Setting& setting, const About& about, double& member) {
+  const auto value = parse_real(setting.value.text);
+  if (!value) refuse_value(setting, "a number");
+  check_range(setting, about, *value);
+  member = *value;
+}
+
+void assign(const Setting& setting, const About& about, std::optional<int64_t>& member) {
+  member.reset();
+  if (is_absent(setting.value)) return;
+  int64_t value = 0;
+  assign(setting, about, value);
+  member = value;
+}
+
+void refuse_word(const Setting& setting, std::span<const std::string> known,
+                 std::span<const char* const> not_built) {
+  const auto text = lower(setting.value.text);
+  for (const auto* word : not_built) {
+    if (text == word) {
+      refuse(setting.value.origin,
+             fmt::format("'{}: {}' is known, but this version does not support it; it has {}",
+                         setting.key, text, fmt::join(known, ", ")));
+    }
+  }
+  const auto near = did_you_mean(text, {known.begin(), known.end()});
+  refuse(setting.value.origin, fmt::format("'{}' must be one of {}, not '{}'{}", setting.key,
+                                           fmt::join(known, ", "), setting.value.shown(), near));
+}
+
+std::string to_text(const std::string& value) {
+  std::string text = "\"";
+  for (const char c : value) {
+    if (c == '"' || c == '\\') {
+      text += '\\';
+      text += c;
+    } else if (static_cast<unsigned char>(c) < 0x20) {
+      text += fmt::format("\\x{:02x}", static_cast<int>(c));
+    } else {
+      text += c;
+    }
+  }
+  return text + "\"";
+}
+
+std::string to_text(bool value) { return value ? "true" : "false"; }
+std::string to_text(int64_t value) { return fmt::format("{}", value); }
+std::string to_text(double value) { return fmt::format("{}", value); }
+std::string to_text(const std::optional<int64_t>& value) {
+  return value ? to_text(*value) : "null";
+}
+
+Words<DType> words_of(DType) {
+  static constexpr Word<DType> kKnown[] = {
+      {"auto", DType::kAuto},       {"float32", DType::kFloat32}, {"bfloat16", DType::kBFloat16},
+      {"float64", DType::kFloat64}, {"fp32", DType::kFloat32},    {"bf16", DType::kBFloat16},
+      {"fp64", DType::kFloat64}};
+  static constexpr const char* kNotBuilt[] = {"float16", "fp16", "half"};
+  return {kKnown, kNotBuilt};
+}
+Words<Device> words_of(Device) {
+  static constexpr Word<Device> kKnown[] = {{"auto", Device::kAuto},
+                                            {"cuda", Device::kCuda},
+                                            {"cpu", Device::kCpu},
+                                            {"gpu", Device::kCuda}};
+  return {kKnown, {}};
+}
+Words<Strategy> words_of(Strategy) {
+  static constexpr Word<Strategy> kKnown[] = {{"auto", Strategy::kAuto},
+                                              {"ddp", Strategy::kDdp},
+                                              {"zero1", Strategy::kZero1},
+                                              {"zero2", Strategy::kZero2},
+                                              {"zero3", Strategy::kZero3}};
+  static constexpr const char* kNotBuilt[] = {"fsdp", "fsdp2", "megatron", "tp", "pp"};
+  return {kKnown, kNotBuilt};
+}
+Words<Schedule> words_of(Schedule) {
+  static constexpr Word<Schedule> kKnown[] = {
+      {"constant", Schedule::kConstant},
+      {"constant_with_warmup", Schedule::kConstantWithWarmup},
+      {"linear", Schedule::kLinear},
+      {"cosine", Schedule::kCosine}};
+  static constexpr const char* kNotBuilt[] = {
+      "cosine_with_restarts", "polynomial",          "inverse_sqrt", "reduce_lr_on_plateau",
+      "cosine_with_min_lr",   "warmup_stable_decay", "greedy"};
+  return {kKnown, kNotBuilt};
+}
+Words<NanPolicy> words_of(NanPolicy) {
+  static constexpr Word<NanPolicy> kKnown[] = {
+      {"stop", NanPolicy::kStop}, {"skip", NanPolicy::kSkip}, {"rollback", NanPolicy::kRollback}};
+  return {kKnown, {}};
+}
+Words<Stage> words_of(Stage) {
+  static constexpr Word<Stage> kKnown[] = {{"pt", Stage::kPretrain},
+                                           {"pretrain", Stage::kPretrain}};
+  static constexpr const char* kNotBuilt[] = {"sft", "rm",   "reward", "reward_model", "dpo",
+                                              "kto", "orpo", "ppo",    "grpo",         "less"};
+  return {kKnown, kNotBuilt};
+}
+Words<BatchConflict> words_of(BatchConflict) {
+  static constexpr Word<BatchConflict> kKnown[] = {{"error", BatchConflict::kError},
+                                                   {"keep_micro", BatchConflict::kKeepMicro},
+                                                   {"keep_global", BatchConflict::kKeepGlobal}};
+  return {kKnown, {}};
+}
+
+}  // namespace skein::config

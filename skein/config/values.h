@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#pragma once
+
+// Text to value and back, by the declared type of a field.
+//
+// Integers: 42, 1_000, 2e8, 25MiB (KiB MiB GiB TiB, and kB MB GB TB by thousands); never octal.
+// Reals: also 5%. Booleans: true/false, yes/no, on/off, 1/0. Optionals: none, null or ~ is absent.
+
+#include <concepts>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <type_traits>
+
+#include "skein/config/about.h"
+#include "skein/config/node.h"
+#include "skein/config/run_config.h"
+
+namespace skein::config {
+
+// None when the text is not such a value.
+std::optional<bool> parse_bool(const std::string& text);
+std::optional<int64_t> parse_integer(const std::string& text);
+std::optional<double> parse_real(const std::string& text);
+// null or ~; `none` too for optionals.
+bool is_null(const Node& value);
+bool is_absent(const Node& value);
+
+std::string lower(std::string text);
+
+// The words of an enum: canonical spellings first, then synonyms.
+template <typename Enum>
+struct Word {
+  const char* text;
+  Enum value;
+};
+template <typename Enum>
+struct Words {
+  std::span<const Word<Enum>> known;
+  std::span<const char* const> not_built;  // real values elsewhere that this version cannot do
+};
+Words<DType> words_of(DType);
+Words<Device> words_of(Device);
+Words<Strategy> words_of(Strategy);
+Words<Schedule> words_of(Schedule);
+Words<NanPolicy> words_of(NanPolicy);
+Words<Stage> words_of(Stage);
+Words<BatchConflict> words_of(BatchConflict);
+
+// Throw UserError at the value's place when it is of the wrong type or out of range.
+void assign(const Setting& setting, const About& about, std::string& member);
+void assign(const Setting& setting, const About& about, bool& member);
+void assign(const Setting& setting, const About& about, int64_t& member);
+void assign(const Setting& setting, const About& about, double& member);
+void assign(const Setting& setting, const About& about, std::optional<int64_t>& member);
+template <typename Enum>
+  requires std::is_enum_v<Enum>
+void assign(const Setting& setting, const About& about, Enum& member);
+
+// As YAML; assign() reads it back to the same value.
+std::string to_text(const std::string& value);
+std::string to_text(bool value);
+std::string to_text(int64_t value);
+std::string to_text(double value);
+std::string to_text(const std::optional<int64_t>& value);
+template <typename Enum>
+  requires std::is_enum_v<Enum>
+std::string to_text(Enum value) {
+  for (const auto& word : words_of(value).known) {
+    if (word.value == value) return word.text;
+  }
+  return "";
+}
+
+[[noreturn]] void refuse_word(const Setting& setting, std::span<const std::string> known,
+                              std::span<const char* const> not_built);
+
+template <typename Enum>
+  requires std::is_enum_v<Enum>
+void assign(const Setting& setting, const About&, Enum& member) {
+  const auto words = words_of(member);
+  const auto text = lower(setting.value.text);
+  std::vector<std::string> known;
+  for (const auto& word : words.known) {
+    if (setting.value.kind == Node::Kind::kScalar && text == word.text) {
+      member = word.value;
+      return;
+    }
+    known.emplace_back(word.text);
+  }
+  refuse_word(setting, known, words.not_built);
+}
+
+}  // namespace skein::config

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/config/yaml_reader.h"
+
+#include <fmt/format.h>
+#include <yaml-cpp/yaml.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <tuple>
+
+#include "skein/core/error.h"
+
+namespace skein::config {
+namespace {
+
+// Aliases may nest or refer to themselves: both limits are far above any real file.
+constexpr int kMaxDepth = 32;
+constexpr int64_t kMaxNodes = 100'000;
+
+class Converter {
+ public:
+  Converter(std::string file, Origin::Kind kind) : file_(std::move(file)), kind_(kind) {}
+
+  Node convert(const YAML::Node& source, const Origin& fallback, int depth) {
+    Node node;
+    node.origin = at(source, fallback);
+    if (depth > kMaxDepth || ++nodes_ > kMaxNodes) {
+      refuse(node.origin, "nested too deeply, or an alias that contains itself");
+    }
+    if (source.IsScalar()) {
+      node.kind = Node::Kind::kScalar;
+      node.text = source.Scalar();
+      node.quoted = source.Tag() == "!";
+    } else if (source.IsSequence()) {
+      node.kind = Node::Kind::kList;
+      for (const auto& item : source) node.items.push_back(convert(item, node.origin, depth + 1));
+    } else if (source.IsMap()) {
+      convert_map(source, node, depth);
+    }
+    return node;
+  }
+
+ private:
+  // Nulls have no mark of their own: they lie where their key does.
+  Origin at(const YAML::Node& node, const Origin& fallback) const {
+    const auto mark = node.Mark();
+    if (mark.is_null() || node.IsNull()) return fallback;
+    return Origin{.kind = kind_, .file = file_, .line = mark.line + 1, .column = mark.column + 1};
+  }
+
+  void convert_map(const YAML::Node& source, Node& map, int depth) {
+    map.kind = Node::Kind::kMap;
+    std::vector<Node> merged;
+    for (const auto& pair : source) {
+      const auto key_origin = at(pair.first, map.origin);
+      if (!pair.first.IsScalar()) refuse(key_origin, "a key must be a plain word");
+      const auto& key = pair.first.Scalar();
+      auto value = convert(pair.second, key_origin, depth + 1);
+      if (key == "<<" && kind_ == Origin::Kind::kFile) {
+        collect_merged(std::move(value), merged);
+      } else {
+        add_once(map, {key, key_origin, std::move(value)});
+      }
+    }
+    for (const auto& other : merged) {
+      for (const auto& member : other.members) {
+        if (!map.find(member.key)) map.members.push_back(member);
+      }
+    }
+  }
+
+  static void collect_merged(Node value, std::vector<Node>& merged) {
+    if (value.kind == Node::Kind::kList) {
+      for (auto& item : value.items) collect_merged(std::move(item), merged);
+    } else if (value.kind == Node::Kind::kMap) {
+      merged.push_back(std::move(value));
+    } else {
+      refuse(value.origin, "'<<' merges maps only: write '<<: *anchor' of a map");
+    }
+  }
+
+  static void add_once(Node& map, Node::Member member) {
+    for (const auto& other : map.members) {
+      if (other.key == member.key) {
+        refuse(member.key_origin, fmt::format("duplicate key '{}': first given at {}", member.key,
+                                              other.key_origin.place()));
+      }
+    }
+    map.members.push_back(std::move(member));
+  }
+
+  std::string file_;
+  Origin::Kind kind_;
+  int64_t nodes_ = 0;
+};
+
+Node read_document(const std::string& text, const std::string& file, Origin::Kind kind) {
+  const Origin start{.kind = kind, .file = file, .line = 1, .column = 1};
+  try {
+    const auto documents = YAML::LoadAll(text);
+    if (documents.empty()) return Node{.kind = Node::Kind::kMap, .origin = start};
+    if (documents.size() > 1) refuse(start, "more than one YAML document ('---') in one file");
+    auto node = Converter(file, kind).convert(documents[0], start, 0);
+    if (node.kind == Node::Kind::kNull) node.kind = Node::Kind::kMap;
+    if (node.kind != Node::Kind::kMap) refuse(node.origin, "expected 'key: value' lines");
+    return node;
+  } catch (const YAML::Exception& error) {
+    auto place = start;
+    if (!error.mark.is_null())
+      place.line = error.mark.line + 1, place.column = error.mark.column + 1;
+    refuse(place, "not well-formed YAML: " + error.msg);
+  }
+}
+
+void flatten_into(const Node& map, const std::string& prefix, std::vector<Setting>& settings) {
+  for (const auto& [key, origin, value] : map.members) {
+    const auto path = prefix.empty() ? key : prefix + "." + key;
+    if (prefix.empty() && key.starts_with("x-")) continue;
+    const bool is_section = value.kind == Node::Kind::kMap || value.kind == Node::Kind::kNull;
+    if (path == "training" && is_section) {
+      flatten_into(value, "", settings);
+    } else if (value.kind == Node::Kind::kMap && path != "deepspeed") {
+      if (value.members.empty()) refuse(origin, fmt::format("section '{}' is empty", path));
+      flatten_into(value, path, settings);
+    } else {
+      settings.push_back({path, value, origin});
+    }
+  }
+}
+
+std::string read_text(const fs::path& path, const Origin* named_by) {
+  constexpr uint64_t kLimit = 16 << 20;
+  if (fs::is_regular_file(path)) return read_file(path, kLimit);
+  const auto message = fmt::format("configuration file '{}' {}", path.string(),
+                                   fs::exists(path) ? "is not a regular file" : "does not exist");
+  if (named_by) refuse(*named_by, message);
+  throw UserError(message);
+}
+
+using Layers = std::vector<std::vector<Setting>>;
+
+void read_chain(const fs::path& path, const Origin* named_by, std::vector<fs::path>& chain,
+                Layers& layers) {
+  const auto text = read_text(path, named_by);
+  const auto identity = fs::weakly_canonical(path);
+  if (std::find(chain.begin(), chain.end(), identity) != chain.end()) {
+    refuse(*named_by,
+           fmt::format("'extends' goes in a circle: '{}' extends itself", path.string()));
+  }
+  chain.push_back(identity);
+  auto root = read_yaml(text, path.string());
+  const auto extends = std::find_if(root.members.begin(), root.members.end(),
+                                    [](const auto& member) { return member.key == "extends"; });
+  if (extends != root.members.end()) {
+    const auto& parent = extends->value;
+    if (parent.kind != Node::Kind::kScalar) refuse(parent.origin, "'extends' takes one file name");
+    read_chain(path.parent_path() / parent.text, &parent.origin, chain, layers);
+    root.members.erase(extends);
+  }
+  layers.push_back(flatten(root));
+}
+
+}  // namespace
+
+Node read_yaml(const std::string& text, const std::string& file) {
+  return read_document(text, file, Origin::Kind::kFile);
+}
+
+// JSON is YAML's flow style, so one converter serves both; the JSON parser only judges the syntax.
+Node read_json(const std::string& text, const std::string& file) {
+  try {
+    std::ignore = nlohmann::json::parse(text);
+  } catch (const nlohmann::json::parse_error& error) {
+    const auto before = std::string_view(text).substr(0, error.byte ? error.byte - 1 : 0);
+    const auto newline = before.rfind('\n');
+    Origin place{.kind = Origin::Kind::kDeepSpeed, .file = file};
+    place.line = 1 + static_cast<int>(std::count(before.begin(), before.end(), '\n'));
+    place.column =
+        1 + static_cast<int>(newline == std::string_view::npos ? before.size()
+                                                               : before.size() - newline - 1);
+    refuse(place, fmt::format("not well-formed JSON: {}", error.what()));
+  }
+  return read_document(text, file, Origin::Kind::kDeepSpeed);
+}
+
+std::vector<Setting> flatten(const Node& map) {
+  std::vector<Setting> settings;
+  flatten_into(map, "", settings);
+  return settings;
+}
+
+Layers read_config_files(const fs::path& path) {
+  std::vector<fs::path> chain;
+  Layers layers;
+  read_chain(path, nullptr, chain, layers);
+  return layers;
+}
+
+}  // namespace skein::config

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#pragma once
+
+// One process of ours: started, watched, signalled, reaped.
+//
+// A child dies with the launcher's main thread, leads a process group of its own (so that Ctrl-C
+// reaches it once, through the launcher), reads nothing from the terminal and shares stdout and
+// stderr.
+
+#include <sys/types.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "skein/core/file.h"
+
+namespace skein::launch {
+
+struct ChildCommand {
+  std::vector<std::string> arguments;    // the program's path first; no shell, no PATH
+  std::vector<std::string> environment;  // NAME=value, all of it
+  int inherited = -1;                    // a descriptor to hand over under its own number
+};
+
+// How a child ended.
+struct ChildEnd {
+  int code = 0;    // its exit code, when signal is 0
+  int signal = 0;  // that killed it
+};
+
+// "exit code 3" or "killed by SIGSEGV".
+std::string describe(const ChildEnd& end);
+
+class Child {
+ public:
+  // Call on the main thread: the kernel ties a child to the thread that made it. Throws UserError
+  // when the program is missing.
+  explicit Child(const ChildCommand& command);
+  Child(Child&& other) noexcept = default;
+  ~Child();  // kills and reaps one that still runs
+
+  // Becomes readable when the child has ended.
+  int descriptor() const { return watch_.descriptor(); }
+  pid_t pid() const { return pid_; }
+  bool running() const { return static_cast<bool>(watch_); }
+
+  void send(int signal) const;
+  void kill_group() const;  // the child and all it started
+  // Nothing while it runs. What it has left behind in its group is killed.
+  std::optional<ChildEnd> reap();
+
+ private:
+  pid_t pid_ = -1;
+  File watch_;  // a pidfd
+};
+
+}  // namespace skein::launch

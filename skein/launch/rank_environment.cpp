@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/launch/rank_environment.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cstdlib>
+#include <limits>
+#include <string_view>
+
+#include "skein/core/error.h"
+#include "skein/launch/store_client.h"
+
+namespace skein::launch {
+namespace {
+
+std::string read_text(const char* name) {
+  const char* text = std::getenv(name);
+  if (text == nullptr) {
+    throw UserError(
+        fmt::format("{} is not set: ranks are started by `skein train`, not by hand", name));
+  }
+  return text;
+}
+
+template <typename T>
+T read_number(const char* name, T low, T high) {
+  const auto text = read_text(name);
+  T value{};
+  const auto* end = text.data() + text.size();
+  const auto parsed = std::from_chars(text.data(), end, value);
+  if (parsed.ec != std::errc() || parsed.ptr != end || value < low || value > high) {
+    throw UserError(fmt::format("{}='{}' is not a number from {} to {}", name, text, low, high));
+  }
+  return value;
+}
+
+config::Device read_device() {
+  const auto text = read_text("SKEIN_DEVICE");
+  if (text != "cuda" && text != "cpu") {
+    throw UserError(fmt::format("SKEIN_DEVICE='{}' is neither cuda nor cpu", text));
+  }
+  return text == "cuda" ? config::Device::kCuda : config::Device::kCpu;
+}
+
+}  // namespace
+
+RankEnvironment from_environment() {
+  constexpr int kMost = std::numeric_limits<int>::max();
+  RankEnvironment rank;
+  rank.size = read_number("WORLD_SIZE", 1, kMost);
+  rank.rank = read_number("RANK", 0, rank.size - 1);
+  rank.local_size = read_number("LOCAL_WORLD_SIZE", 1, rank.size);
+  rank.local_rank = read_number("LOCAL_RANK", 0, rank.local_size - 1);
+  rank.device = read_device();
+  rank.store_host = read_text("MASTER_ADDR");
+  rank.store_port = read_number("SKEIN_STORE_PORT", 1, 65535);
+  rank.generation =
+      read_number<uint64_t>("SKEIN_GENERATION", 0, std::numeric_limits<uint64_t>::max());
+  rank.secret = take_secret(read_number("SKEIN_SECRET_FD", 3, kMost));
+  unsetenv("SKEIN_SECRET_FD");  // the number may soon name another file
+  return rank;
+}
+
+std::vector<std::pair<std::string, std::string>> to_environment(const RankEnvironment& rank,
+                                                                int secret_descriptor) {
+  return {{"RANK", std::to_string(rank.rank)},
+          {"WORLD_SIZE", std::to_string(rank.size)},
+          {"LOCAL_RANK", std::to_string(rank.local_rank)},
+          {"LOCAL_WORLD_SIZE", std::to_string(rank.local_size)},
+          {"MASTER_ADDR", rank.store_host},
+          {"SKEIN_DEVICE", rank.device == config::Device::kCuda ? "cuda" : "cpu"},
+          {"SKEIN_STORE_PORT", std::to_string(rank.store_port)},
+          {"SKEIN_GENERATION", std::to_string(rank.generation)},
+          {"SKEIN_SECRET_FD", std::to_string(secret_descriptor)}};
+}
+
+std::unique_ptr<Store> connect_store(const RankEnvironment& rank) {
+  const StoreAddress address{.host = rank.store_host,
+                             .port = rank.store_port,
+                             .rank = static_cast<uint32_t>(rank.rank),
+                             .generation = rank.generation};
+  return std::make_unique<StoreClient>(rank.secret, address);
+}
+
+}  // namespace skein::launch

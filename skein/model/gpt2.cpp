@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/model/gpt2.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/gelu.h>
+#include <fmt/format.h>
+
+#include <cmath>
+#include <vector>
+
+#include "skein/core/error.h"
+#include "skein/ops/attention.h"
+
+namespace skein::model {
+namespace {
+
+using ops::DropoutSite;
+using tensor::Batch;
+using tensor::StepKey;
+using tensor::Tensors;
+using tensor::Units;
+
+struct Block {
+  int unit = 0;
+  int64_t index = 0;
+  Norm norm_1, norm_2;
+  Linear qkv, attention_out;
+  Linear mlp_in, mlp_out;
+};
+
+// B rows, T tokens, C channels, H heads, D channels per head
+class Gpt2 final : public Model {
+ public:
+  Gpt2(const GptConfig& config, const BuildOptions& options);
+
+  at::Tensor forward(const Batch& batch, const StepKey& key, Units& units) const override;
+
+ private:
+  int head_unit() const override { return head_unit_; }
+  const at::Tensor& head_weight() const override {
+    return config_.tie_word_embeddings ? tokens_ : head_;
+  }
+
+  void add_block(int index, const BuildOptions& options);
+
+  at::Tensor embed(const at::Tensor& tokens, const Draws& draws) const;
+  at::Tensor run_block(const Block& block, const at::Tensor& x, const Draws& draws) const;
+  at::Tensor attention(const Block& block, const at::Tensor& x, const Draws& draws) const;
+  at::Tensor mlp(const Block& block, const at::Tensor& x) const;
+  at::Tensor normalise(const Norm& norm, const at::Tensor& x) const;
+
+  GptConfig config_;
+  int embedding_unit_ = 0, head_unit_ = 0;
+  at::Tensor tokens_;          // (V, C)
+  at::Tensor positions_;       // (n_positions, C)
+  std::vector<Block> blocks_;  // never resized after registration
+  Norm norm_;
+  at::Tensor head_;  // (V, C), when untied
+};
+
+Gpt2::Gpt2(const GptConfig& config, const BuildOptions& options)
+    : config_(config), blocks_(static_cast<size_t>(config.n_layer)) {
+  const auto channels = config_.n_embd;
+  const auto deviation = config_.initializer_range;
+  auto root =
+      UnitBuilder::root(table_, config_.tie_word_embeddings ? "root" : "embedding", options);
+  embedding_unit_ = root.unit();
+  root.add_embedding("transformer.wte", config_.vocab_size, channels, deviation, tokens_);
+  root.add_embedding("transformer.wpe", config_.n_positions, channels, deviation, positions_);
+  for (int i = 0; i < config_.n_layer; ++i) add_block(i, options);
+
+  auto last = config_.tie_word_embeddings ? root : UnitBuilder::root(table_, "head", options);
+  head_unit_ = last.unit();
+  last.add_norm("transformer.ln_f", channels, norm_.weight, &norm_.bias);
+  if (!config_.tie_word_embeddings) {
+    last.add_embedding("lm_head", config_.vocab_size, channels, deviation, head_);
+  }
+}
+
+void Gpt2::add_block(int index, const BuildOptions& options) {
+  const auto name = fmt::format("transformer.h.{}.", index);
+  auto unit = UnitBuilder::block(table_, fmt::format("block {}", index), index, options);
+  auto& block = blocks_[static_cast<size_t>(index)];
+  block.unit = unit.unit();
+  block.index = index;
+
+  const auto channels = config_.n_embd, inner = config_.n_inner;
+  const double deviation = config_.initializer_range;
+  // What is added to the residual stream starts smaller, the more layers add to it.
+  const double residual = deviation / std::sqrt(2.0 * static_cast<double>(config_.n_layer));
+  const auto conv = [&](const char* part, int64_t in, int64_t out, double spread, Linear& layer) {
+    unit.add_linear(name + part,
+                    {.in = in, .out = out, .bias = true, .transposed = true, .deviation = spread},
+                    layer);
+  };
+  unit.add_norm(name + "ln_1", channels, block.norm_1.weight, &block.norm_1.bias);
+  conv("attn.c_attn", channels, 3 * channels, deviation, block.qkv);
+  conv("attn.c_proj", channels, channels, residual, block.attention_out);
+  unit.add_norm(name + "ln_2", channels, block.norm_2.weight, &block.norm_2.bias);
+  conv("mlp.c_fc", channels, inner, deviation, block.mlp_in);
+  conv("mlp.c_proj", inner, channels, residual, block.mlp_out);
+}
+
+at::Tensor Gpt2::forward(const Batch& batch, const StepKey& key, Units& units) const {
+  if (batch.tokens.size(1) > config_.n_positions) {
+    throw UserError(fmt::format(
+        "a row has {} tokens, but the model knows {} positions (n_positions): lower block_size",
+        batch.tokens.size(1), config_.n_positions));
+  }
+  const Draws draws{key, batch.documents};
+  auto x =
+      run_unit(units, embedding_unit_, {}, [this, tokens = batch.tokens, draws](const Tensors&) {
+        return embed(tokens, draws);  // (B, T, C)
+      });
+  for (const auto& block : blocks_) {
+    x = run_unit(units, block.unit, {x}, [this, &block, draws](const Tensors& in) {
+      return run_block(block, in[0], draws);
+    });
+  }
+  return run_unit(units, head_unit_, {x},
+                  [this](const Tensors& in) { return normalise(norm_, in[0]); });
+}
+
+at::Tensor Gpt2::embed(const at::Tensor& tokens, const Draws& draws) const {  // (B, T)
+  const auto x = embedding(tokens_, tokens) + positions_.narrow(0, 0, tokens.size(1));
+  return ops::dropout(x, draws.at(config_.embd_pdrop, -1, DropoutSite::kEmbedding));
+}
+
+at::Tensor Gpt2::run_block(const Block& block, const at::Tensor& x, const Draws& draws) const {
+  const auto drop = [&](const at::Tensor& y, DropoutSite site) {
+    return ops::dropout(y, draws.at(config_.resid_pdrop, block.index, site));
+  };
+  const auto h =
+      x + drop(attention(block, normalise(block.norm_1, x), draws), DropoutSite::kAttentionOutput);
+  return h + drop(mlp(block, normalise(block.norm_2, h)), DropoutSite::kMlpOutput);
+}
+
+at::Tensor Gpt2::attention(const Block& block, const at::Tensor& x, const Draws& draws) const {
+  const auto qkv = linear(block.qkv, x)
+                       .view({x.size(0), x.size(1), 3, config_.n_head, -1})
+                       .permute({2, 0, 3, 1, 4});  // (3, B, H, T, D)
+  double scale = 1;
+  if (config_.scale_attn_weights) scale /= std::sqrt(static_cast<double>(qkv.size(4)));
+  if (config_.scale_attn_by_inverse_layer_idx) scale /= static_cast<double>(block.index + 1);
+  const auto dropout = draws.at(config_.attn_pdrop, block.index, DropoutSite::kAttention);
+  const auto y =
+      ops::causal_attention(qkv[0], qkv[1], qkv[2], {.scale = scale, .dropout = dropout});
+  return linear(block.attention_out, y.transpose(1, 2).flatten(2));
+}
+
+at::Tensor Gpt2::mlp(const Block& block, const at::Tensor& x) const {
+  const auto inner = at::gelu(linear(block.mlp_in, x), config_.gelu_is_exact ? "none" : "tanh");
+  return linear(block.mlp_out, inner);
+}
+
+at::Tensor Gpt2::normalise(const Norm& norm, const at::Tensor& x) const {
+  return layer_norm(norm, x, config_.layer_norm_epsilon);
+}
+
+}  // namespace
+
+std::unique_ptr<Model> make_gpt2(const GptConfig& config, const BuildOptions& options) {
+  return std::make_unique<Gpt2>(config, options);
+}
+
+}  // namespace skein::model

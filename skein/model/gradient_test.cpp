@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+// Gradients of whole models: against finite differences, and across the unit boundary.
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/equal.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include "skein/model/tiny_models.h"
+
+namespace skein::model {
+namespace {
+
+struct NamedCase {
+  const char* name;
+  HfConfig config;
+  BuildOptions options;
+};
+
+std::vector<NamedCase> gradient_cases() {
+  const LoraOptions llama_lora{.rank = 2, .alpha = 3, .targets = {"q_proj", "down_proj"}};
+  const LoraOptions gpt_lora{.rank = 2, .alpha = 3, .targets = {"c_attn"}};
+  const std::string no_dropout = R"(, "embd_pdrop": 0, "attn_pdrop": 0, "resid_pdrop": 0)";
+  const std::string tied = R"(, "tie_word_embeddings": true)";
+  return {
+      {"llama untied", tiny_config(kTinyLlama), {}},
+      {"llama tied", tiny_config(kTinyLlama, tied), {}},
+      {"llama lora", tiny_config(kTinyLlama), {.lora = llama_lora}},
+      {"llama block 1 frozen",
+       tiny_config(kTinyLlama, tied),
+       {.lora = llama_lora, .frozen_blocks = {1}}},
+      {"llama attention dropout", tiny_config(kTinyLlama, R"(, "attention_dropout": 0.3)"), {}},
+      {"gpt2 tied", tiny_config(kTinyGpt, no_dropout), {}},
+      {"gpt2 untied", tiny_config(kTinyGpt, no_dropout + R"(, "tie_word_embeddings": false)"), {}},
+      {"gpt2 dropout", tiny_config(kTinyGpt), {}},
+      {"gpt2 block 0 frozen", tiny_config(kTinyGpt), {.lora = gpt_lora, .frozen_blocks = {0}}},
+  };
+}
+
+std::vector<at::Tensor> trainable_leaves(const Model& model) {
+  std::vector<at::Tensor> leaves;
+  for (const auto& p : model.table().parameters) {
+    if (p.trainable) leaves.push_back(*p.slot);
+  }
+  return leaves;
+}
+
+double loss_at(const Model& model, const tensor::Batch& batch) {
+  const at::NoGradGuard no_grad;
+  tensor::PlainUnits units;
+  return loss_sum(model, batch, units).item<double>();
+}
+
+// Slope of the loss along `direction`, by central differences.
+double measured_slope(const Model& model, const tensor::Batch& batch, at::Tensor parameter,
+                      const at::Tensor& direction) {
+  const at::NoGradGuard no_grad;
+  constexpr double kStep = 1e-5;
+  parameter += direction * kStep;
+  const double above = loss_at(model, batch);
+  parameter -= direction * (2 * kStep);
+  const double below = loss_at(model, batch);
+  parameter += direction * kStep;
+  return (above - below) / (2 * kStep);
+}
+
+TEST(Gradients, OfEveryParameterEqualFiniteDifferences) {
+  const auto batch = tiny_batch(2, 5);
+  for (const auto& c : gradient_cases()) {
+    const auto model = tiny_model(c.config, c.options);
+    tensor::PlainUnits units;
+    const auto leaves = trainable_leaves(*model);
+    const auto gradients = torch::autograd::grad({loss_sum(*model, batch, units)}, leaves);
+    for (size_t i = 0; i < leaves.size(); ++i) {
+      const auto direction = at::randn(leaves[i].sizes(), at::kDouble);
+      const double slope = (gradients[i] * direction).sum().item<double>();
+      EXPECT_NEAR(slope, measured_slope(*model, batch, leaves[i], direction),
+                  1e-6 * (1 + std::abs(slope)))
+          << c.name << ", trainable parameter " << i;
+    }
+  }
+}
+
+// Holds each unit's leaves, and the sums of what comes back for them.
+class HeldUnits final : public tensor::Units {
+ public:
+  HeldUnits(const tensor::ParameterTable& table, bool recompute)
+      : leaves_(table.units.size()), sums_(table.units.size()), recompute_(recompute) {
+    for (const auto& p : table.parameters) {
+      if (p.trainable) leaves_[static_cast<size_t>(p.unit)].push_back(*p.slot);
+    }
+    for (size_t i = 0; i < sums_.size(); ++i) sums_[i].resize(leaves_[i].size());
+  }
+
+  void acquire(int, Pass) override {}
+  void release(int, Pass) override {}
+  std::span<const at::Tensor> leaves(int unit) override {
+    return leaves_[static_cast<size_t>(unit)];
+  }
+  bool recompute(int) const override { return recompute_; }
+  void add_gradients(int unit, const tensor::Tensors& gradients) override {
+    auto& sums = sums_[static_cast<size_t>(unit)];
+    for (size_t i = 0; i < gradients.size(); ++i) {
+      if (!gradients[i].defined()) continue;
+      sums[i] = sums[i].defined() ? sums[i] + gradients[i] : gradients[i];
+    }
+  }
+
+  std::vector<tensor::Tensors> leaves_, sums_;
+
+ private:
+  bool recompute_;
+};
+
+TEST(Gradients, AcrossTheUnitBoundaryEqualPlainAutogradBitForBit) {
+  const auto batch = tiny_batch(2, 5);
+  for (const auto& c : gradient_cases()) {
+    const auto model = tiny_model(c.config, c.options);
+    tensor::PlainUnits plain;
+    const auto expected_loss = loss_sum(*model, batch, plain);
+    for (const bool recompute : {false, true}) {
+      HeldUnits units(model->table(), recompute);
+      const auto loss = loss_sum(*model, batch, units);
+      EXPECT_TRUE(at::equal(loss, expected_loss)) << c.name;
+      torch::autograd::backward({loss}, {});
+      for (size_t unit = 0; unit < units.leaves_.size(); ++unit) {
+        if (units.leaves_[unit].empty()) continue;
+        const auto expected = torch::autograd::grad({expected_loss}, units.leaves_[unit], {}, true);
+        for (size_t i = 0; i < expected.size(); ++i) {
+          ASSERT_TRUE(units.sums_[unit][i].defined())
+              << c.name << ", unit " << unit << ", leaf " << i;
+          EXPECT_TRUE(at::equal(units.sums_[unit][i], expected[i]))
+              << c.name << ", unit " << unit << ", leaf " << i << ", recompute " << recompute;
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace skein::model

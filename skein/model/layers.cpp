@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/model/layers.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/embedding.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/layer_norm.h>
+#include <ATen/ops/linear.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace skein::model {
+namespace {
+
+using tensor::Init;
+
+bool is_target(const std::vector<std::string>& targets, const std::string& name) {
+  return std::ranges::any_of(
+      targets, [&](const auto& target) { return name == target || name.ends_with("." + target); });
+}
+
+}  // namespace
+
+at::Tensor embedding(const at::Tensor& weight, const at::Tensor& tokens) {
+  // at::embedding has no meta kernel in C++; indexing has one, but a slower backward.
+  return weight.is_meta() ? weight.index({tokens}) : at::embedding(weight, tokens);
+}
+
+at::Tensor layer_norm(const Norm& norm, const at::Tensor& x, double epsilon) {
+  if (x.is_meta()) return at::empty_like(x);  // no meta kernel in C++
+  return at::layer_norm(x, norm.weight.sizes(), norm.weight, norm.bias, epsilon);
+}
+
+at::Tensor linear(const Linear& layer, const at::Tensor& x) {
+  auto y = at::linear(x, layer.transposed ? layer.weight.t() : layer.weight, layer.bias);
+  if (!layer.lora) return y;
+  return y + at::linear(at::linear(x, layer.lora->a), layer.lora->b) * layer.lora->scale;
+}
+
+UnitBuilder UnitBuilder::root(tensor::ParameterTable& table, const std::string& name,
+                              const BuildOptions& options) {
+  UnitBuilder builder(table, table.add_unit(name, /*root=*/true), options, /*adapted=*/false);
+  builder.frozen_ = options.lora && options.frozen_blocks.empty();
+  return builder;
+}
+
+UnitBuilder UnitBuilder::block(tensor::ParameterTable& table, const std::string& name, int index,
+                               const BuildOptions& options) {
+  const bool listed = std::ranges::count(options.frozen_blocks, index) > 0;
+  const bool adapted = options.lora && (listed || options.frozen_blocks.empty());
+  UnitBuilder builder(table, table.add_unit(name), options, adapted);
+  builder.frozen_ = listed || adapted;
+  return builder;
+}
+
+void UnitBuilder::add(const std::string& name, std::vector<int64_t> shape, Init init,
+                      at::Tensor& slot) {
+  // Hugging Face's rule by shape: its biases and norm weights are the one-dimensional parameters.
+  const bool decay = shape.size() > 1;
+  table_.add({.name = name,
+              .shape = std::move(shape),
+              .dtype = options_.dtype,
+              .unit = unit_,
+              .init = init,
+              .trainable = !frozen_,
+              .decay = decay,
+              .slot = &slot});
+}
+
+void UnitBuilder::add_linear(const std::string& name, const LinearShape& shape, Linear& layer) {
+  layer.transposed = shape.transposed;
+  auto size = std::vector<int64_t>{shape.out, shape.in};
+  if (shape.transposed) std::swap(size[0], size[1]);
+  add(name + ".weight", size, {Init::Kind::kNormal, shape.deviation}, layer.weight);
+  if (shape.bias) add(name + ".bias", {shape.out}, {Init::Kind::kZeros}, layer.bias);
+  if (adapted_ && is_target(options_.lora->targets, name)) add_lora(name, shape, layer);
+}
+
+void UnitBuilder::add_lora(const std::string& name, const LinearShape& shape, Linear& layer) {
+  const auto rank = options_.lora->rank;
+  auto& lora = layer.lora.emplace();
+  lora.scale = options_.lora->alpha / static_cast<double>(rank);
+  // PEFT draws A uniformly below 1/√in in size; the normal of equal deviation is near enough.
+  const Init normal{Init::Kind::kNormal, 1 / std::sqrt(3.0 * static_cast<double>(shape.in))};
+  const bool frozen = std::exchange(frozen_, false);
+  add(name + ".lora_A.weight", {rank, shape.in}, normal, lora.a);
+  add(name + ".lora_B.weight", {shape.out, rank}, {Init::Kind::kZeros}, lora.b);
+  frozen_ = frozen;
+}
+
+void UnitBuilder::add_embedding(const std::string& name, int64_t rows, int64_t columns,
+                                double deviation, at::Tensor& weight) {
+  add(name + ".weight", {rows, columns}, {Init::Kind::kNormal, deviation}, weight);
+}
+
+void UnitBuilder::add_norm(const std::string& name, int64_t channels, at::Tensor& weight,
+                           at::Tensor* bias) {
+  add(name + ".weight", {channels}, {Init::Kind::kOnes}, weight);
+  if (bias) add(name + ".bias", {channels}, {Init::Kind::kZeros}, *bias);
+}
+
+ops::Dropout Draws::at(double probability, int64_t layer, ops::DropoutSite site) const {
+  return {.probability = key.training ? probability : 0,
+          .stream = ops::dropout_stream(key, layer, site),
+          .documents = documents};
+}
+
+at::Tensor run_unit(tensor::Units& units, int unit, const tensor::Tensors& inputs,
+                    std::function<at::Tensor(const tensor::Tensors&)> block) {
+  const auto list = [block = std::move(block)](const tensor::Tensors& in) {
+    return tensor::Tensors{block(in)};
+  };
+  return units.run(unit, list, inputs)[0];
+}
+
+}  // namespace skein::model

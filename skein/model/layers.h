@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#pragma once
+
+// What model families share: linear layers that can carry a LoRA adapter, how parameters enter the
+// table, and what a forward pass draws its dropout from.
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "skein/ops/dropout.h"
+#include "skein/tensor/batch.h"
+#include "skein/tensor/parameter_table.h"
+#include "skein/tensor/units.h"
+
+namespace skein::model {
+
+// x · Aᵀ · Bᵀ · scale beside a frozen weight.
+struct Lora {
+  at::Tensor a;  // (rank, in)
+  at::Tensor b;  // (out, rank)
+  double scale = 1;
+};
+
+struct Linear {
+  at::Tensor weight;        // (out, in), or (in, out) when transposed
+  at::Tensor bias;          // (out), or undefined
+  bool transposed = false;  // GPT-2's Conv1D layout
+  std::optional<Lora> lora;
+};
+
+at::Tensor embedding(const at::Tensor& weight, const at::Tensor& tokens);  // (V, C), (B, T)
+// A norm's parameters where it has a bias.
+struct Norm {
+  at::Tensor weight, bias;  // (C)
+};
+
+at::Tensor layer_norm(const Norm& norm, const at::Tensor& x, double epsilon);  // (…, C)
+at::Tensor linear(const Linear& layer, const at::Tensor& x);  // (…, in) -> (…, out)
+
+struct LoraOptions {
+  int64_t rank = 8;
+  double alpha = 8;
+  // Module names, matched as PEFT does: equal, or a suffix after a dot ("q_proj").
+  std::vector<std::string> targets{};
+};
+
+struct BuildOptions {
+  at::ScalarType dtype = at::kFloat;  // of all parameters
+  // Adapters on every block's targets, everything else frozen; with frozen_blocks, on those alone.
+  std::optional<LoraOptions> lora{};
+  std::vector<int>
+      frozen_blocks{};  // these train nothing but their adapters; the rest trains fully
+};
+
+struct LinearShape {
+  int64_t in = 0, out = 0;
+  bool bias = false;
+  bool transposed = false;
+  double deviation = 0.02;  // of the weight's first values
+};
+
+// Registers the parameters of one unit. Slots are remembered by address: structs must not move.
+class UnitBuilder {
+ public:
+  // Adds the unit to the table. `options` must outlive the builder.
+  static UnitBuilder root(tensor::ParameterTable& table, const std::string& name,
+                          const BuildOptions& options);
+  static UnitBuilder block(tensor::ParameterTable& table, const std::string& name, int index,
+                           const BuildOptions& options);
+
+  int unit() const { return unit_; }
+
+  // `name` is the module's: .weight, .bias, .lora_A.weight, .lora_B.weight follow from it.
+  void add_linear(const std::string& name, const LinearShape& shape, Linear& layer);
+  void add_embedding(const std::string& name, int64_t rows, int64_t columns, double deviation,
+                     at::Tensor& weight);
+  // A norm's weight (ones), and its bias (zeros) where there is one.
+  void add_norm(const std::string& name, int64_t channels, at::Tensor& weight,
+                at::Tensor* bias = nullptr);
+
+ private:
+  UnitBuilder(tensor::ParameterTable& table, int unit, const BuildOptions& options, bool adapted)
+      : table_(table), unit_(unit), options_(options), adapted_(adapted) {}
+
+  void add(const std::string& name, std::vector<int64_t> shape, tensor::Init init,
+           at::Tensor& slot);
+  void add_lora(const std::string& name, const LinearShape& shape, Linear& layer);
+
+  tensor::ParameterTable& table_;
+  int unit_;
+  const BuildOptions& options_;
+  bool adapted_;         // targets carry LoRA
+  bool frozen_ = false;  // what is added now does not train
+};
+
+// The random streams of one forward pass.
+struct Draws {
+  tensor::StepKey key;
+  at::Tensor documents;  // (B)
+
+  // `layer` counts blocks from 0; the embedding's is -1.
+  ops::Dropout at(double probability, int64_t layer, ops::DropoutSite site) const;
+};
+
+// Runs a unit whose block has one output.
+at::Tensor run_unit(tensor::Units& units, int unit, const tensor::Tensors& inputs,
+                    std::function<at::Tensor(const tensor::Tensors&)> block);
+
+}  // namespace skein::model

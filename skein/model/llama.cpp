@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/model/llama.h"
+
+#include <ATen/TensorOperators.h>
+#include <fmt/format.h>
+
+#include <vector>
+
+#include "skein/ops/attention.h"
+#include "skein/ops/rms_norm.h"
+#include "skein/ops/rope.h"
+#include "skein/ops/swiglu.h"
+
+namespace skein::model {
+namespace {
+
+using tensor::Batch;
+using tensor::StepKey;
+using tensor::Tensors;
+using tensor::Units;
+
+struct Block {
+  int unit = 0;
+  at::Tensor input_norm, post_attention_norm;  // (C)
+  Linear q, k, v, o;
+  Linear gate, up, down;
+};
+
+// B rows, T tokens, C channels, H heads (fewer for keys and values), D channels per head
+class Llama final : public Model {
+ public:
+  Llama(const LlamaConfig& config, const BuildOptions& options);
+
+  at::Tensor forward(const Batch& batch, const StepKey& key, Units& units) const override;
+
+ private:
+  int head_unit() const override { return head_unit_; }
+  const at::Tensor& head_weight() const override {
+    return config_.tie_word_embeddings ? embedding_ : head_;
+  }
+
+  void add_block(int index, const BuildOptions& options);
+
+  at::Tensor run_block(const Block& block, const at::Tensor& x, const ops::RopeTable& rope,
+                       const ops::Dropout& dropout) const;
+  at::Tensor attention(const Block& block, const at::Tensor& x, const ops::RopeTable& rope,
+                       const ops::Dropout& dropout) const;
+
+  LlamaConfig config_;
+  int embedding_unit_ = 0, head_unit_ = 0;
+  at::Tensor embedding_;       // (V, C)
+  std::vector<Block> blocks_;  // never resized after registration
+  at::Tensor norm_;            // (C)
+  at::Tensor head_;            // (V, C), when untied
+};
+
+Llama::Llama(const LlamaConfig& config, const BuildOptions& options)
+    : config_(config), blocks_(static_cast<size_t>(config.num_hidden_layers)) {
+  const auto channels = config_.hidden_size, vocabulary = config_.vocab_size;
+  auto root =
+      UnitBuilder::root(table_, config_.tie_word_embeddings ? "root" : "embedding", options);
+  embedding_unit_ = root.unit();
+  root.add_embedding("model.embed_tokens", vocabulary, channels, config_.initializer_range,
+                     embedding_);
+  for (int i = 0; i < config_.num_hidden_layers; ++i) add_block(i, options);
+
+  auto last = config_.tie_word_embeddings ? root : UnitBuilder::root(table_, "head", options);
+  head_unit_ = last.unit();
+  last.add_norm("model.norm", channels, norm_);
+  if (!config_.tie_word_embeddings) {
+    last.add_embedding("lm_head", vocabulary, channels, config_.initializer_range, head_);
+  }
+}
+
+void Llama::add_block(int index, const BuildOptions& options) {
+  const auto name = fmt::format("model.layers.{}.", index);
+  auto unit = UnitBuilder::block(table_, fmt::format("block {}", index), index, options);
+  auto& block = blocks_[static_cast<size_t>(index)];
+  block.unit = unit.unit();
+
+  const auto channels = config_.hidden_size, inner = config_.intermediate_size;
+  const auto width = config_.num_attention_heads * config_.head_dim;
+  const auto key_width = config_.num_key_value_heads * config_.head_dim;
+  const auto attention = [&](const char* part, int64_t in, int64_t out, Linear& layer) {
+    unit.add_linear(name + "self_attn." + part,
+                    {.in = in,
+                     .out = out,
+                     .bias = config_.attention_bias,
+                     .deviation = config_.initializer_range},
+                    layer);
+  };
+  const auto mlp = [&](const char* part, int64_t in, int64_t out, Linear& layer) {
+    unit.add_linear(
+        name + "mlp." + part,
+        {.in = in, .out = out, .bias = config_.mlp_bias, .deviation = config_.initializer_range},
+        layer);
+  };
+  unit.add_norm(name + "input_layernorm", channels, block.input_norm);
+  attention("q_proj", channels, width, block.q);
+  attention("k_proj", channels, key_width, block.k);
+  attention("v_proj", channels, key_width, block.v);
+  attention("o_proj", width, channels, block.o);
+  unit.add_norm(name + "post_attention_layernorm", channels, block.post_attention_norm);
+  mlp("gate_proj", channels, inner, block.gate);
+  mlp("up_proj", channels, inner, block.up);
+  mlp("down_proj", inner, channels, block.down);
+}
+
+at::Tensor Llama::forward(const Batch& batch, const StepKey& key, Units& units) const {
+  const Draws draws{key, batch.documents};
+  const auto rope = ops::rope_table(batch.tokens.size(1), config_.head_dim, config_.rope_theta,
+                                    embedding_.options());
+
+  auto x = run_unit(units, embedding_unit_, {}, [this, tokens = batch.tokens](const Tensors&) {
+    return embedding(embedding_, tokens);  // (B, T, C)
+  });
+  for (size_t i = 0; i < blocks_.size(); ++i) {
+    const auto dropout =
+        draws.at(config_.attention_dropout, static_cast<int64_t>(i), ops::DropoutSite::kAttention);
+    const auto& block = blocks_[i];
+    x = run_unit(units, block.unit, {x}, [this, &block, rope, dropout](const Tensors& in) {
+      return run_block(block, in[0], rope, dropout);
+    });
+  }
+  return run_unit(units, head_unit_, {x}, [this](const Tensors& in) {
+    return ops::rms_norm(in[0], norm_, config_.rms_norm_eps);
+  });
+}
+
+at::Tensor Llama::run_block(const Block& block, const at::Tensor& x, const ops::RopeTable& rope,
+                            const ops::Dropout& dropout) const {
+  const auto a = ops::rms_norm(x, block.input_norm, config_.rms_norm_eps);
+  const auto h = x + attention(block, a, rope, dropout);
+  const auto m = ops::rms_norm(h, block.post_attention_norm, config_.rms_norm_eps);
+  return h + linear(block.down, ops::swiglu(linear(block.gate, m), linear(block.up, m)));
+}
+
+at::Tensor Llama::attention(const Block& block, const at::Tensor& x, const ops::RopeTable& rope,
+                            const ops::Dropout& dropout) const {  // (B, T, C)
+  const auto split_heads = [&](const at::Tensor& y) {
+    return y.view({y.size(0), y.size(1), -1, config_.head_dim}).transpose(1, 2);
+  };
+  const auto q = ops::rotate(split_heads(linear(block.q, x)), rope);  // (B, H, T, D)
+  const auto k = ops::rotate(split_heads(linear(block.k, x)), rope);
+  const auto v = split_heads(linear(block.v, x));
+  const auto y = ops::causal_attention(q, k, v, {.dropout = dropout});
+  return linear(block.o, y.transpose(1, 2).flatten(2));
+}
+
+}  // namespace
+
+std::unique_ptr<Model> make_llama(const LlamaConfig& config, const BuildOptions& options) {
+  return std::make_unique<Llama>(config, options);
+}
+
+}  // namespace skein::model

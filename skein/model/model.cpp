@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/model/model.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/linear.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "skein/core/error.h"
+#include "skein/core/log.h"
+#include "skein/model/gpt2.h"
+#include "skein/model/llama.h"
+#include "skein/ops/linear_cross_entropy.h"
+#include "skein/tensor/init.h"
+
+namespace skein::model {
+namespace {
+
+void warn_of_attention_dropout(const char* key, double probability) {
+  if (probability == 0) return;
+  log_warning(
+      "config.json: {} is {}: in training, attention takes the unfused path, which holds two "
+      "(batch, heads, tokens, tokens) tensors per block and is slower, the more the longer the "
+      "rows. Set {} to 0 there for the fused kernel",
+      key, probability, key);
+}
+
+std::unique_ptr<Model> make(const GptConfig& config, const BuildOptions& options) {
+  warn_of_attention_dropout("attn_pdrop", config.attn_pdrop);
+  return make_gpt2(config, options);
+}
+
+std::unique_ptr<Model> make(const LlamaConfig& config, const BuildOptions& options) {
+  warn_of_attention_dropout("attention_dropout", config.attention_dropout);
+  return make_llama(config, options);
+}
+
+void check_adapters(const BuildOptions& options, const tensor::ParameterTable& table) {
+  const auto num_blocks = std::ranges::count(table.units, false, &tensor::Unit::root);
+  for (const int block : options.frozen_blocks) {
+    if (block >= 0 && block < num_blocks) continue;
+    throw UserError(fmt::format("block {} cannot be frozen: the model has blocks 0 to {}", block,
+                                num_blocks - 1));
+  }
+  if (!options.lora) return;
+  if (options.lora->rank < 1) {
+    throw UserError(fmt::format("LoRA rank is {}, expected at least 1", options.lora->rank));
+  }
+  const auto is_adapter = [](const auto& p) { return p.name.ends_with(".lora_A.weight"); };
+  if (std::ranges::none_of(table.parameters, is_adapter)) {
+    throw UserError(fmt::format("no layer of the model is called {}: name LoRA targets as in {}",
+                                fmt::join(options.lora->targets, ", "),
+                                table.parameters.back().name));
+  }
+}
+
+}  // namespace
+
+at::Tensor Model::head_loss_sum(const at::Tensor& hidden, const at::Tensor& targets,
+                                const at::Tensor& weights, tensor::Units& units) const {
+  const auto block = [this, targets, weights](const tensor::Tensors& in) {
+    return ops::linear_cross_entropy_sum(in[0].flatten(0, 1), head_weight(), targets.flatten(),
+                                         weights.defined() ? weights.flatten() : weights);
+  };
+  return run_unit(units, head_unit(), {hidden}, block);
+}
+
+at::Tensor Model::head_log_probs(const at::Tensor& hidden, const at::Tensor& targets,
+                                 tensor::Units& units) const {
+  const auto block = [this, targets](const tensor::Tensors& in) {
+    return ops::linear_log_probs(in[0].flatten(0, 1), head_weight(), targets.flatten())
+        .view(targets.sizes());
+  };
+  return run_unit(units, head_unit(), {hidden}, block);
+}
+
+at::Tensor Model::head_logits(const at::Tensor& hidden, tensor::Units& units) const {
+  const auto block = [this](const tensor::Tensors& in) { return at::linear(in[0], head_weight()); };
+  return run_unit(units, head_unit(), {hidden}, block);
+}
+
+std::unique_ptr<Model> build(const HfConfig& config, const BuildOptions& options) {
+  auto model = std::visit([&](const auto& a) { return make(a, options); }, config.architecture);
+  check_adapters(options, model->table());
+  return model;
+}
+
+void materialise(const tensor::ParameterTable& table, at::Device device, uint64_t seed) {
+  for (const auto& parameter : table.parameters) {
+    auto leaf = at::empty(parameter.shape, at::TensorOptions(device).dtype(parameter.dtype));
+    if (!leaf.is_meta()) {
+      tensor::initialise(leaf.view(-1), 0, parameter.init, tensor::init_key(seed, parameter.name));
+    }
+    *parameter.slot = leaf.set_requires_grad(parameter.trainable);
+  }
+}
+
+}  // namespace skein::model

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#pragma once
+
+// A language model as the rest of the program sees it: parameters, hidden states, and a head that
+// runs in three ways.
+//
+// Single-device code: no rank and no group. All compute goes through `units`, so whoever owns the
+// parameters (a sharding, or nobody) decides when they are there. Works on the meta device.
+// Not movable: the table knows the addresses of the model's tensors.
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+
+#include "skein/model/hf_config.h"
+#include "skein/model/layers.h"
+#include "skein/tensor/batch.h"
+#include "skein/tensor/parameter_table.h"
+#include "skein/tensor/units.h"
+
+namespace skein::model {
+
+// B rows, T tokens, C channels, V vocabulary
+class Model {
+ public:
+  Model() = default;
+  Model(const Model&) = delete;
+  Model& operator=(const Model&) = delete;
+  virtual ~Model() = default;
+
+  tensor::ParameterTable& table() { return table_; }
+  const tensor::ParameterTable& table() const { return table_; }
+
+  // Hidden states after the final norm (B, T, C). Positions are 0 … T-1 in every row.
+  virtual at::Tensor forward(const tensor::Batch& batch, const tensor::StepKey& key,
+                             tensor::Units& units) const = 0;
+
+  // Sum of -log p(target), times `weights` (B, T) where defined -> float64 scalar. Never holds all
+  // logits. Targets are those of Batch: the token that a position predicts, or kIgnore.
+  at::Tensor head_loss_sum(const at::Tensor& hidden, const at::Tensor& targets,
+                           const at::Tensor& weights, tensor::Units& units) const;
+  // log p(target) (B, T), 0 where ignored; fp32, or fp64 for float64 models.
+  at::Tensor head_log_probs(const at::Tensor& hidden, const at::Tensor& targets,
+                            tensor::Units& units) const;
+  // All logits (B, T, V): for sampling and tests.
+  at::Tensor head_logits(const at::Tensor& hidden, tensor::Units& units) const;
+
+ protected:
+  virtual int head_unit() const = 0;
+  virtual const at::Tensor& head_weight() const = 0;  // (V, C)
+
+  tensor::ParameterTable table_;
+};
+
+// The table is filled, its slots are empty: materialise() or a sharding fills them. Throws
+// UserError when an adapter's targets or a frozen block do not exist.
+std::unique_ptr<Model> build(const HfConfig& config, const BuildOptions& options = {});
+
+// Puts whole leaves, with their first values, into the slots. For models that nobody shards.
+void materialise(const tensor::ParameterTable& table, at::Device device, uint64_t seed);
+
+}  // namespace skein::model

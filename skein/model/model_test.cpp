@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/model/model.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/allclose.h>
+#include <ATen/ops/constant_pad_nd.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/log_softmax.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+#include "skein/core/error.h"
+#include "skein/model/tiny_models.h"
+
+namespace skein::model {
+namespace {
+
+std::map<std::string, const tensor::Parameter*> by_name(const Model& model) {
+  std::map<std::string, const tensor::Parameter*> found;
+  for (const auto& p : model.table().parameters) found[p.name] = &p;
+  return found;
+}
+
+std::set<std::string> names_of(const Model& model) {
+  std::set<std::string> names;
+  for (const auto& p : model.table().parameters) names.insert(p.name);
+  return names;
+}
+
+TEST(Table, LlamaHasHuggingFaceNamesAndShapes) {
+  const auto model = build(tiny_config(kTinyLlama));
+  std::set<std::string> expected{"model.embed_tokens.weight", "model.norm.weight",
+                                 "lm_head.weight"};
+  for (const std::string layer : {"model.layers.0.", "model.layers.1."}) {
+    for (const auto* norm : {"input_layernorm", "post_attention_layernorm"}) {
+      expected.insert(layer + norm + ".weight");
+    }
+    for (const auto* part : {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj",
+                             "self_attn.o_proj", "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"}) {
+      expected.insert(layer + part + ".weight");
+      expected.insert(layer + part + ".bias");
+    }
+  }
+  EXPECT_EQ(names_of(*model), expected);
+  const auto table = by_name(*model);
+  EXPECT_EQ(table.at("model.layers.0.self_attn.k_proj.weight")->shape,
+            (std::vector<int64_t>{4, 8}));
+  EXPECT_EQ(table.at("model.layers.0.mlp.down_proj.weight")->shape, (std::vector<int64_t>{8, 12}));
+}
+
+TEST(Table, GptHasHuggingFaceNamesAndTransposedShapes) {
+  const auto model = build(tiny_config(kTinyGpt));
+  std::set<std::string> expected{"transformer.wte.weight", "transformer.wpe.weight",
+                                 "transformer.ln_f.weight", "transformer.ln_f.bias"};
+  for (const std::string layer : {"transformer.h.0.", "transformer.h.1."}) {
+    for (const auto* part :
+         {"ln_1", "ln_2", "attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj"}) {
+      expected.insert(layer + part + ".weight");
+      expected.insert(layer + part + ".bias");
+    }
+  }
+  EXPECT_EQ(names_of(*model), expected);
+  const auto table = by_name(*model);
+  EXPECT_EQ(table.at("transformer.h.0.attn.c_attn.weight")->shape, (std::vector<int64_t>{8, 24}));
+  EXPECT_DOUBLE_EQ(table.at("transformer.h.0.mlp.c_proj.weight")->init.deviation,
+                   0.01);  // 0.02 / √4
+  EXPECT_DOUBLE_EQ(table.at("transformer.h.0.mlp.c_fc.weight")->init.deviation, 0.02);
+}
+
+TEST(Table, DecaysMatricesAlone) {
+  const auto table_model = build(tiny_config(kTinyGpt));
+  const auto table = by_name(*table_model);
+  EXPECT_TRUE(table.at("transformer.wte.weight")->decay);
+  EXPECT_TRUE(table.at("transformer.h.0.mlp.c_fc.weight")->decay);
+  EXPECT_FALSE(table.at("transformer.h.0.mlp.c_fc.bias")->decay);
+  EXPECT_FALSE(table.at("transformer.h.0.ln_1.weight")->decay);
+}
+
+TEST(Table, UnitsAreBlocksAndOneOrTwoRoots) {
+  const auto roots = [](const Model& model) {
+    int count = 0;
+    for (const auto& unit : model.table().units) count += unit.root;
+    return count;
+  };
+  const auto untied = build(tiny_config(kTinyLlama));
+  EXPECT_EQ(untied->table().units.size(), 4U);
+  EXPECT_EQ(roots(*untied), 2);
+  const auto tied = build(tiny_config(kTinyGpt));
+  EXPECT_EQ(tied->table().units.size(), 3U);
+  EXPECT_EQ(roots(*tied), 1);
+}
+
+TEST(Table, LoraFreezesEverythingElse) {
+  const auto model =
+      build(tiny_config(kTinyLlama), {.lora = LoraOptions{.rank = 2, .targets = {"v_proj"}}});
+  for (const auto& p : model->table().parameters) {
+    EXPECT_EQ(p.trainable, p.name.find(".lora_") != std::string::npos) << p.name;
+  }
+  const auto table = by_name(*model);
+  EXPECT_EQ(table.at("model.layers.1.self_attn.v_proj.lora_A.weight")->shape,
+            (std::vector<int64_t>{2, 8}));
+  EXPECT_EQ(table.at("model.layers.1.self_attn.v_proj.lora_B.weight")->shape,
+            (std::vector<int64_t>{4, 2}));
+}
+
+TEST(Table, FrozenBlocksAloneCarryAdapters) {
+  const auto model = build(tiny_config(kTinyGpt),
+                           {.lora = LoraOptions{.targets = {"c_attn"}}, .frozen_blocks = {1}});
+  const auto table = by_name(*model);
+  EXPECT_TRUE(table.at("transformer.wte.weight")->trainable);
+  EXPECT_TRUE(table.at("transformer.h.0.attn.c_attn.weight")->trainable);
+  EXPECT_FALSE(table.at("transformer.h.1.attn.c_attn.weight")->trainable);
+  EXPECT_TRUE(table.at("transformer.h.1.attn.c_attn.lora_A.weight")->trainable);
+  EXPECT_FALSE(table.contains("transformer.h.0.attn.c_attn.lora_A.weight"));
+}
+
+TEST(Build, RefusesAdaptersAndBlocksThatDoNotExist) {
+  EXPECT_THROW(build(tiny_config(kTinyGpt), {.lora = LoraOptions{.targets = {"q_proj"}}}),
+               UserError);
+  EXPECT_THROW(build(tiny_config(kTinyGpt), {.frozen_blocks = {2}}), UserError);
+}
+
+TEST(Build, FreshAdaptersChangeNothing) {
+  const auto config = tiny_config(kTinyLlama);
+  const auto plain = build(config);
+  const auto adapted = build(config, {.lora = LoraOptions{.targets = {"q_proj", "up_proj"}}});
+  materialise(plain->table(), at::kCPU, 3);
+  materialise(adapted->table(), at::kCPU, 3);
+  tensor::PlainUnits units;
+  const auto batch = tiny_batch(2, 4);
+  EXPECT_TRUE(at::equal(plain->forward(batch, kTinyStep, units),
+                        adapted->forward(batch, kTinyStep, units)));
+}
+
+TEST(Model, RunsOnTheMetaDevice) {
+  for (const auto& config : {tiny_config(kTinyLlama), tiny_config(kTinyGpt)}) {
+    const auto model = build(config, {.dtype = at::kBFloat16});
+    materialise(model->table(), at::kMeta, 0);
+    auto batch = tiny_batch(2, 5);
+    for (auto* t : {&batch.tokens, &batch.targets, &batch.documents}) *t = t->to(at::kMeta);
+    tensor::PlainUnits units;
+    const auto hidden = model->forward(batch, kTinyStep, units);
+    EXPECT_EQ(hidden.sizes(), (std::vector<int64_t>{2, 5, 8}));
+    EXPECT_EQ(model->head_logits(hidden, units).sizes(), (std::vector<int64_t>{2, 5, 17}));
+    EXPECT_EQ(model->head_loss_sum(hidden, batch.targets, {}, units).dim(), 0);
+  }
+}
+
+TEST(Model, ThreeHeadsAgree) {
+  const auto model = tiny_model(tiny_config(kTinyLlama));
+  const auto batch = tiny_batch(2, 5);
+  tensor::PlainUnits units;
+  const auto hidden = model->forward(batch, kTinyStep, units);
+  const auto index = batch.targets.clamp_min(0).unsqueeze(2);
+  const auto expected =
+      at::log_softmax(model->head_logits(hidden, units), 2).gather(2, index).squeeze(2) *
+      batch.targets.ne(tensor::kIgnore);
+  EXPECT_TRUE(at::allclose(model->head_log_probs(hidden, batch.targets, units), expected, 1e-12));
+  const auto weights = at::arange(10, at::kDouble).view({2, 5});
+  EXPECT_TRUE(at::allclose(model->head_loss_sum(hidden, batch.targets, weights, units),
+                           -(expected * weights).sum(), 1e-12));
+}
+
+TEST(Model, IsCausal) {
+  for (const auto& config : {tiny_config(kTinyLlama), tiny_config(kTinyGpt)}) {
+    const auto model = tiny_model(config);
+    tensor::PlainUnits units;
+    auto batch = tiny_batch(1, 6);
+    const auto before = model->forward(batch, kTinyStep, units);
+    batch.tokens[0][4] = (batch.tokens[0][4] + 1).remainder(17);
+    const auto after = model->forward(batch, kTinyStep, units);
+    EXPECT_TRUE(at::allclose(before.narrow(1, 0, 4), after.narrow(1, 0, 4), 1e-12, 1e-12));
+    EXPECT_FALSE(at::allclose(before.select(1, 4), after.select(1, 4)));
+  }
+}
+
+// Rows dropped alone, together, or padded draw the same masks.
+TEST(Model, DropoutDoesNotDependOnTheBatchSplitOrPadding) {
+  const auto model = tiny_model(tiny_config(kTinyGpt));
+  tensor::PlainUnits units;
+  const auto batch = tiny_batch(3, 5);
+  const auto whole = model->forward(batch, kTinyStep, units);
+  for (int64_t row = 0; row < 3; ++row) {
+    tensor::Batch alone;
+    alone.tokens = at::constant_pad_nd(batch.tokens.narrow(0, row, 1), {0, 3}, 0);
+    alone.documents = batch.documents.narrow(0, row, 1);
+    const auto hidden = model->forward(alone, kTinyStep, units).narrow(1, 0, 5);
+    EXPECT_TRUE(at::allclose(hidden, whole.narrow(0, row, 1), 1e-12, 1e-12)) << row;
+  }
+}
+
+TEST(Model, DropoutActsInTrainingAlone) {
+  const auto model = tiny_model(tiny_config(kTinyGpt));
+  tensor::PlainUnits units;
+  const auto batch = tiny_batch(2, 5);
+  const auto forward = [&](const tensor::StepKey& key) {
+    return model->forward(batch, key, units);
+  };
+  EXPECT_TRUE(
+      at::equal(forward({.step = 1, .training = false}), forward({.step = 2, .training = false})));
+  EXPECT_FALSE(at::equal(forward({.step = 1}), forward({.step = 2})));
+}
+
+TEST(Gpt, RefusesRowsLongerThanItsPositions) {
+  const auto model = tiny_model(tiny_config(kTinyGpt));
+  tensor::PlainUnits units;
+  EXPECT_THROW(model->forward(tiny_batch(1, 10), kTinyStep, units), UserError);
+}
+
+}  // namespace
+}  // namespace skein::model

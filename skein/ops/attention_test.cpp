@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/ops/attention.h"
+
+#include <ATen/Context.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/allclose.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/tensor.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <cmath>
+
+namespace skein::ops {
+namespace {
+
+struct AttentionCase {
+  at::Tensor q, k, v;
+
+  AttentionCase() {
+    at::manual_seed(2);
+    q = at::randn({2, 4, 5, 6}, at::kDouble).set_requires_grad(true);
+    k = at::randn({2, 2, 5, 6}, at::kDouble).set_requires_grad(true);
+    v = at::randn({2, 2, 5, 6}, at::kDouble).set_requires_grad(true);
+  }
+
+  // One query at a time, as the definition says. `kept` (B, H, T, T) multiplies the probabilities.
+  at::Tensor by_definition(double scale, const at::Tensor& kept) const {
+    std::vector<at::Tensor> rows;
+    for (int64_t b = 0; b < 2; ++b) {
+      for (int64_t h = 0; h < 4; ++h) {
+        for (int64_t t = 0; t < 5; ++t) {
+          const auto keys = k[b][h / 2].narrow(0, 0, t + 1),
+                     values = v[b][h / 2].narrow(0, 0, t + 1);
+          const auto weights = (keys.mv(q[b][h][t]) * scale).exp();
+          const auto probability = weights / weights.sum();
+          rows.push_back(values.t().mv(probability * kept[b][h][t].narrow(0, 0, t + 1)));
+        }
+      }
+    }
+    return at::stack(rows).view({2, 4, 5, 6});
+  }
+
+  void expect_equal(const at::Tensor& found, const at::Tensor& expected) const {
+    EXPECT_TRUE(at::allclose(found, expected, 1e-10, 1e-12));
+    const auto gradients = torch::autograd::grad({found.pow(2).sum()}, {q, k, v});
+    const auto wanted = torch::autograd::grad({expected.pow(2).sum()}, {q, k, v});
+    for (size_t i = 0; i < 3; ++i) {
+      EXPECT_TRUE(at::allclose(gradients[i], wanted[i], 1e-9, 1e-11)) << i;
+    }
+  }
+};
+
+const auto kAll = [] { return at::ones({2, 4, 5, 5}, at::kDouble); };
+
+TEST(CausalAttention, EqualsItsDefinitionWithGroupedHeads) {
+  const AttentionCase c;
+  c.expect_equal(causal_attention(c.q, c.k, c.v), c.by_definition(1 / std::sqrt(6.0), kAll()));
+  c.expect_equal(causal_attention(c.q, c.k, c.v, {.scale = 0.3}), c.by_definition(0.3, kAll()));
+}
+
+TEST(CausalAttention, DropsProbabilitiesByTheKeyedMask) {
+  const AttentionCase c;
+  const Dropout dropout{0.4, dropout_stream({.seed = 1}, 2, DropoutSite::kAttention),
+                        at::tensor({8, 3}, at::kLong)};
+  const auto kept = attention_dropout(kAll(), dropout);
+  c.expect_equal(causal_attention(c.q, c.k, c.v, {.scale = 0.5, .dropout = dropout}),
+                 c.by_definition(0.5, kept));
+}
+
+}  // namespace
+}  // namespace skein::ops

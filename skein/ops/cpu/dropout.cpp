@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+// The reference: plain loops, rows dealt to threads (a row's mask does not depend on its thread).
+#include <ATen/Parallel.h>
+#include <c10/util/BFloat16.h>
+
+#include <algorithm>
+#include <type_traits>
+
+#include "skein/ops/dropout_kernel.h"
+
+namespace skein::ops {
+namespace {
+
+template <typename T>
+void drop_row(const DropoutCall& call, int64_t row) {
+  using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
+  const auto scale = static_cast<Wide>(call.scale);
+  const int64_t token = row % call.tokens;
+  const int64_t head = row / call.tokens % call.heads;
+  const int64_t document = call.documents[row / call.tokens / call.heads];
+  const T* input = static_cast<const T*>(call.input) + row * call.width;
+  T* output = static_cast<T*>(call.output) + row * call.width;
+  for (int64_t begin = 0; begin < call.width; begin += kDropoutWords) {
+    const auto words = dropout_words(call.stream, document, head, token, begin / kDropoutWords);
+    const int64_t end = std::min(begin + kDropoutWords, call.width);
+    for (int64_t i = begin; i < end; ++i) {
+      const bool keep = words.word[i - begin] >= call.threshold;
+      output[i] = keep ? static_cast<T>(static_cast<Wide>(input[i]) * scale) : T(0);
+    }
+  }
+}
+
+template <typename T>
+void drop(const DropoutCall& call) {
+  constexpr int64_t kElementsPerTask = 16384;
+  const int64_t grain = std::max<int64_t>(1, kElementsPerTask / std::max<int64_t>(1, call.width));
+  at::parallel_for(0, call.batch * call.heads * call.tokens, grain,
+                   [&](int64_t begin, int64_t end) {
+                     for (int64_t row = begin; row < end; ++row) drop_row<T>(call, row);
+                   });
+}
+
+}  // namespace
+
+void dropout_on_cpu(const DropoutCall& call) {
+  switch (call.type) {
+    case DropoutType::kFloat:
+      return drop<float>(call);
+    case DropoutType::kDouble:
+      return drop<double>(call);
+    case DropoutType::kBFloat16:
+      return drop<c10::BFloat16>(call);
+  }
+}
+
+}  // namespace skein::ops

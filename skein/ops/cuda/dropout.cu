@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/ops/cuda/dropout.h"
+
+#include <cuda_bf16.h>
+
+namespace skein::ops {
+namespace {
+
+// Arithmetic of each storage type: as the CPU reference, one rounding to the storage type.
+template <typename T>
+struct Wide {
+  using Type = T;
+};
+template <>
+struct Wide<__nv_bfloat16> {
+  using Type = float;
+};
+
+// One thread per group of four columns: one Philox call each.
+template <typename T>
+__global__ void drop(DropoutCall call, int64_t groups_per_row, int64_t num_groups) {
+  using W = typename Wide<T>::Type;
+  const W scale = static_cast<W>(call.scale);
+  const int64_t stride = static_cast<int64_t>(gridDim.x) * blockDim.x;
+  for (int64_t index = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+       index < num_groups; index += stride) {
+    const int64_t row = index / groups_per_row, group = index % groups_per_row;
+    const int64_t token = row % call.tokens, head = row / call.tokens % call.heads;
+    const int64_t document = call.documents[row / call.tokens / call.heads];
+    const random::Words words = dropout_words(call.stream, document, head, token, group);
+    const int64_t begin = group * kDropoutWords;
+    const T* input = static_cast<const T*>(call.input) + row * call.width + begin;
+    T* output = static_cast<T*>(call.output) + row * call.width + begin;
+    for (int i = 0; i < kDropoutWords && begin + i < call.width; ++i) {
+      const bool keep = words.word[i] >= call.threshold;
+      output[i] = keep ? static_cast<T>(static_cast<W>(input[i]) * scale) : static_cast<T>(W(0));
+    }
+  }
+}
+
+template <typename T>
+void launch(const DropoutCall& call, cudaStream_t stream) {
+  constexpr int64_t kThreads = 256, kMaxBlocks = 4096;
+  const int64_t groups_per_row = (call.width + kDropoutWords - 1) / kDropoutWords;
+  const int64_t num_groups = call.batch * call.heads * call.tokens * groups_per_row;
+  const int64_t wanted = (num_groups + kThreads - 1) / kThreads;
+  const auto blocks = static_cast<unsigned>(wanted < kMaxBlocks ? wanted : kMaxBlocks);
+  drop<T><<<blocks, kThreads, 0, stream>>>(call, groups_per_row, num_groups);
+}
+
+}  // namespace
+
+void launch_dropout(const DropoutCall& call, cudaStream_t stream) {
+  switch (call.type) {
+    case DropoutType::kFloat:
+      return launch<float>(call, stream);
+    case DropoutType::kDouble:
+      return launch<double>(call, stream);
+    case DropoutType::kBFloat16:
+      return launch<__nv_bfloat16>(call, stream);
+  }
+}
+
+}  // namespace skein::ops

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/ops/dropout.h"
+
+#include <ATen/ops/empty_like.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <algorithm>
+#include <string>
+
+#include "skein/core/error.h"
+#include "skein/ops/dropout_kernel.h"
+
+namespace skein::ops {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::Function;
+using torch::autograd::variable_list;
+
+// Keeps these streams apart from those of other draws under the same seed ("dropout" in ASCII).
+constexpr uint64_t kStreamTag = 0x64726F706F7574;
+
+DropoutType dropout_type(at::ScalarType dtype) {
+  if (dtype == at::kFloat) return DropoutType::kFloat;
+  if (dtype == at::kDouble) return DropoutType::kDouble;
+  if (dtype == at::kBFloat16) return DropoutType::kBFloat16;
+  throw UserError(std::string("dropout supports float32, float64 and bfloat16, not ") +
+                  c10::toString(dtype) + ": set dtype to one of these");
+}
+
+// x (B, H, T, W)
+at::Tensor run(const at::Tensor& x, const at::Tensor& documents, double probability,
+               uint64_t stream) {
+  const auto input = x.contiguous();
+  auto output = at::empty_like(input);
+  if (x.is_meta() || x.numel() == 0) return output;
+  const DropoutCall call{
+      .input = input.const_data_ptr(),
+      .output = output.mutable_data_ptr(),
+      .documents = documents.const_data_ptr<int64_t>(),
+      .batch = x.size(0),
+      .heads = x.size(1),
+      .tokens = x.size(2),
+      .width = x.size(3),
+      .stream = stream,
+      .threshold = static_cast<uint32_t>(std::min(probability * 0x1p32, 0x1p32 - 1)),
+      .scale = 1 / (1 - probability),
+      .type = dropout_type(x.scalar_type())};
+  if (x.is_cuda()) {
+    dropout_on_cuda(call, x.get_device());
+  } else {
+    dropout_on_cpu(call);
+  }
+  return output;
+}
+
+struct KeyedDropout : Function<KeyedDropout> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x,
+                            const at::Tensor& documents, double probability, int64_t stream) {
+    context->save_for_backward({documents});
+    context->saved_data["probability"] = probability;
+    context->saved_data["stream"] = stream;
+    return run(x, documents, probability, static_cast<uint64_t>(stream));
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& incoming) {
+    const auto documents = context->get_saved_variables()[0];
+    return {run(incoming[0], documents, context->saved_data["probability"].toDouble(),
+                static_cast<uint64_t>(context->saved_data["stream"].toInt())),
+            {},
+            {},
+            {}};
+  }
+};
+
+at::Tensor apply(const at::Tensor& x, const Dropout& options) {  // (B, H, T, W)
+  SKEIN_CHECK(options.documents.sizes() == x.sizes().slice(0, 1) &&
+                  options.documents.scalar_type() == at::kLong &&
+                  options.documents.device() == x.device(),
+              "documents must be (B) int64 on the device of x");
+  return KeyedDropout::apply(x, options.documents.contiguous(), options.probability,
+                             static_cast<int64_t>(options.stream));
+}
+
+}  // namespace
+
+uint64_t dropout_stream(const tensor::StepKey& key, int64_t layer, DropoutSite site) {
+  auto stream = random::mix(key.seed, kStreamTag);
+  stream = random::mix(stream, static_cast<uint64_t>(key.step));
+  stream = random::mix(stream, static_cast<uint64_t>(layer));
+  return random::mix(stream, static_cast<uint64_t>(site));
+}
+
+at::Tensor dropout(const at::Tensor& x, const Dropout& options) {
+  if (options.probability == 0) return x;
+  SKEIN_CHECK(x.dim() == 3, "dropout takes (B, T, C)");
+  SKEIN_CHECK(options.probability > 0 && options.probability < 1, "dropout must be in [0, 1)");
+  return apply(x.unsqueeze(1), options).squeeze(1);
+}
+
+at::Tensor attention_dropout(const at::Tensor& probabilities, const Dropout& options) {
+  if (options.probability == 0) return probabilities;
+  SKEIN_CHECK(probabilities.dim() == 4 && probabilities.size(3) <= int64_t{1} << kDropoutHeadShift,
+              "attention_dropout takes (B, H, T, S), S at most 2^20");
+  SKEIN_CHECK(options.probability > 0 && options.probability < 1, "dropout must be in [0, 1)");
+  return apply(probabilities, options);
+}
+
+}  // namespace skein::ops

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#pragma once
+
+// One call of the dropout kernels, in raw pointers: the contract between ops/dropout.cpp and its
+// backends. Free of torch, C++17: nvcc reads it too.
+
+#include <cstdint>
+
+#include "skein/core/random.h"
+
+namespace skein::ops {
+
+enum class DropoutType : uint8_t { kFloat, kDouble, kBFloat16 };
+
+// Contiguous (batch, heads, tokens, width) arrays; heads is 1 for (B, T, C) activations.
+struct DropoutCall {
+  const void* input = nullptr;
+  void* output = nullptr;
+  const int64_t* documents = nullptr;  // (batch), on the same device
+  int64_t batch = 0, heads = 1, tokens = 0, width = 0;
+  uint64_t stream = 0;
+  uint32_t threshold = 0;  // words below it drop: probability · 2³²
+  double scale = 1;        // of what is kept
+  DropoutType type = DropoutType::kFloat;
+};
+
+constexpr int kDropoutHeadShift = 20;  // channel = head · 2²⁰ + column
+constexpr int kDropoutWords = 4;       // elements per Philox call
+
+// The words of columns 4 · group to 4 · group + 3 of row (document, head, token).
+SKEIN_HOST_DEVICE inline random::Words dropout_words(uint64_t stream, int64_t document,
+                                                     int64_t head, int64_t token, int64_t group) {
+  const auto channel_group =
+      (static_cast<uint64_t>(head) << (kDropoutHeadShift - 2)) + static_cast<uint64_t>(group);
+  return random::philox(stream, (static_cast<uint64_t>(token) << 32) + channel_group,
+                        static_cast<uint64_t>(document));
+}
+
+void dropout_on_cpu(const DropoutCall& call);
+// On torch's current stream of the device. Throws UserError in a build without CUDA.
+void dropout_on_cuda(const DropoutCall& call, int device);
+
+}  // namespace skein::ops

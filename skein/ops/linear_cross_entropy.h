@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#pragma once
+
+// The output head and its loss in one, without ever holding all logits.
+//
+// logits = hidden · weightᵀ are made, used and dropped in chunks of rows, so memory does not grow
+// with N · V. Rows are independent: a split of the rows changes the results by rounding alone.
+// Row losses are fp32 (fp64 for float64 inputs), from logits in the inputs' dtype as Hugging Face
+// computes them. Rows whose target is tensor::kIgnore give zero loss and zero gradients. Gradients
+// of gradients are not available.
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+namespace skein::ops {
+
+struct HeadOptions {
+  int64_t logits_bytes = int64_t{64}
+                         << 20;  // of one chunk, as fp32; larger: fewer, larger products
+};
+
+// hidden (N, C), weight (V, C), targets (N) int64, weights (N) or undefined (all one; a constant to
+// autograd) -> float64 scalar: sum of weights[n] · -log p(targets[n] | hidden[n]).
+//
+// When gradients are wanted they are made in forward, chunk by chunk, while the logits are there:
+// one product less than computing the logits again, for d_weight (V, C) held until backward.
+at::Tensor linear_cross_entropy_sum(const at::Tensor& hidden, const at::Tensor& weight,
+                                    const at::Tensor& targets, const at::Tensor& weights,
+                                    const HeadOptions& options = {});
+
+// log p(targets[n] | hidden[n]) -> (N), fp32 (fp64 for float64 inputs), 0 in ignored rows.
+// Backward makes the logits again, since each row has its own incoming gradient.
+at::Tensor linear_log_probs(const at::Tensor& hidden, const at::Tensor& weight,
+                            const at::Tensor& targets, const HeadOptions& options = {});
+
+}  // namespace skein::ops

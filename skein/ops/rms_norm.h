@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace skein::ops {
+
+// x / √(mean(x²) + epsilon) · weight over the last dimension, as Hugging Face's Llama rounds it:
+// normalised in fp32 (fp64 for float64), rounded to x's dtype, then multiplied by the weight (C).
+at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double epsilon);
+
+}  // namespace skein::ops

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#pragma once
+
+// Rotary position embedding in Hugging Face's half-split form: channel i of a head turns together
+// with channel i + D/2, by position · theta^(-2i/D).
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+namespace skein::ops {
+
+struct RopeTable {
+  at::Tensor cos, sin;  // (T, D/2)
+};
+
+// Positions 0 … T-1. Angles are fp32 whatever the dtype of `options` (as Hugging Face's, also in
+// float64), then cosines and sines are rounded to it.
+RopeTable rope_table(int64_t num_tokens, int64_t head_dim, double theta,
+                     const at::TensorOptions& options);
+
+// x (B, H, T, D)
+at::Tensor rotate(const at::Tensor& x, const RopeTable& table);
+
+}  // namespace skein::ops

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#pragma once
+
+// The output folder of a run: made, swept, and asked where to go on.
+
+#include <optional>
+
+#include "skein/config/load.h"
+#include "skein/core/file.h"
+#include "skein/train/world.h"
+
+namespace skein::train {
+
+// Collective: the first rank makes the folder, writes config.yaml, sweeps what an interrupted save
+// left, and (fresh) removes the old run. All ranks log into logs/.
+void prepare_folder(const fs::path& output, const config::Resolved& resolved, World& world);
+
+// Collective: the newest checkpoint that verifies, as the first rank found it.
+std::optional<fs::path> newest_checkpoint(const fs::path& output, World& world);
+
+}  // namespace skein::train

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/train/run_plan.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "skein/core/error.h"
+
+namespace skein::train {
+namespace {
+
+// Below 1: a share of all steps, as in Hugging Face's Trainer.
+int64_t interval(double value, int64_t total_steps) {
+  const double steps = value < 1 ? std::ceil(value * static_cast<double>(total_steps)) : value;
+  return std::max<int64_t>(1, static_cast<int64_t>(steps));
+}
+
+}  // namespace
+
+RunPlan plan_run(const config::RunConfig& config, int64_t steps_per_epoch) {
+  const auto& schedule = config.schedule;
+  const int64_t total =
+      schedule.max_steps > 0
+          ? schedule.max_steps
+          : static_cast<int64_t>(std::ceil(schedule.num_train_epochs * static_cast<double>(steps_per_epoch)));
+  return {.total_steps = total,
+          .save_every = interval(config.checkpoint.save_steps, total),
+          .log_every = interval(config.log.logging_steps, total)};
+}
+
+fs::path output_folder(const config::CheckpointConfig& checkpoint) {
+  if (!checkpoint.output_dir.empty()) return checkpoint.output_dir;
+  if (!checkpoint.experiment_name.empty()) return fs::path("outputs") / checkpoint.experiment_name;
+  throw UserError("nothing says where to save: give output_dir=FOLDER (or experiment_name=NAME)");
+}
+
+at::ScalarType working_dtype(config::DType dtype, at::Device device) {
+  switch (dtype) {
+    case config::DType::kFloat32: return at::kFloat;
+    case config::DType::kBFloat16: return at::kBFloat16;
+    case config::DType::kFloat64: return at::kDouble;
+    case config::DType::kAuto: break;
+  }
+  return device.is_cuda() ? at::kBFloat16 : at::kFloat;
+}
+
+parallel::Stage stage_of(config::Strategy strategy) {
+  switch (strategy) {
+    case config::Strategy::kAuto:
+    case config::Strategy::kDdp: return {0};
+    case config::Strategy::kZero1: return {1};
+    case config::Strategy::kZero2: return {2};
+    case config::Strategy::kZero3: return {3};
+  }
+  throw InternalError("a strategy without a stage");
+}
+
+bool due(int64_t finished_steps, int64_t every, int64_t total_steps) {
+  return finished_steps % every == 0 || finished_steps == total_steps;
+}
+
+}  // namespace skein::train

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#pragma once
+
+// What follows from a configuration once the hardware and the data are known.
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "skein/config/run_config.h"
+#include "skein/core/file.h"
+#include "skein/parallel/segment.h"
+
+namespace skein::train {
+
+struct RunPlan {
+  int64_t total_steps = 0;
+  int64_t save_every = 0;
+  int64_t log_every = 0;
+};
+
+RunPlan plan_run(const config::RunConfig& config, int64_t steps_per_epoch);
+
+// output_dir, or outputs/<experiment_name>. Throws UserError when neither is given.
+fs::path output_folder(const config::CheckpointConfig& checkpoint);
+at::ScalarType working_dtype(config::DType dtype, at::Device device);
+parallel::Stage stage_of(config::Strategy strategy);
+
+// Steps count finished updates from 1; the last one is always due.
+bool due(int64_t finished_steps, int64_t every, int64_t total_steps);
+
+}  // namespace skein::train

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/train/run_state.h"
+
+#include <fmt/format.h>
+
+#include <variant>
+
+#include "skein/checkpoint/reader.h"
+#include "skein/core/error.h"
+
+namespace skein::train {
+namespace {
+
+using checkpoint::TensorEntry;
+using nlohmann::ordered_json;
+
+constexpr const char* kStateFile = "trainer_state.json";
+constexpr const char* kCarried[] = {"tokenizer.json",          "tokenizer_config.json",
+                                    "special_tokens_map.json", "tokenizer.model",
+                                    "vocab.json",              "merges.txt",
+                                    "generation_config.json",  "chat_template.jinja"};
+
+TensorEntry entry(const std::string& name, at::ScalarType dtype, const std::vector<int64_t>& shape) {
+  return {name, checkpoint::dtype_of(dtype), {shape.begin(), shape.end()}};
+}
+
+std::vector<std::string> names_of(const std::vector<TensorEntry>& entries) {
+  std::vector<std::string> names;
+  names.reserve(entries.size());
+  for (const auto& entry : entries) names.push_back(entry.name);
+  return names;
+}
+
+const char* dtype_word(at::ScalarType dtype) {
+  return dtype == at::kDouble ? "float64" : dtype == at::kBFloat16 ? "bfloat16" : "float32";
+}
+
+}  // namespace
+
+RunState::RunState(const model::HfConfig& architecture, const model::Model& model,
+                   parallel::Sharded& sharded, optim::AdamW& optimizer, MetricLog& metrics)
+    : architecture_(architecture),
+      model_(model),
+      sharded_(sharded),
+      optimizer_(optimizer),
+      metrics_(metrics) {}
+
+void RunState::carry_files(const fs::path& folder) {
+  for (const char* name : kCarried) {
+    if (fs::exists(folder / name)) carried_[name] = read_file(folder / name);
+  }
+}
+
+void RunState::initialise(uint64_t seed) {
+  sharded_.initialise(seed);
+  optimizer_.refresh_masters();
+}
+
+void RunState::load_weights(const fs::path& folder) {
+  const checkpoint::Reader reader(folder);
+  const bool tied = std::visit([](const auto& a) { return a.tie_word_embeddings; }, architecture_.architecture);
+  auto slices = sharded_.slices_to_load();
+  reader.load(slices, {.names = names_of(model_entries()), .tied_head = tied});
+  optimizer_.refresh_masters();
+}
+
+std::vector<TensorEntry> RunState::model_entries() const {
+  std::vector<TensorEntry> entries;
+  for (const auto& parameter : model_.table().parameters) {
+    entries.push_back(entry(parameter.name, parameter.dtype, parameter.shape));
+  }
+  return entries;
+}
+
+std::vector<TensorEntry> RunState::optimizer_entries() const {
+  std::vector<TensorEntry> entries;
+  for (const auto& parameter : model_.table().parameters) {
+    if (!parameter.trainable) continue;
+    const auto dtype = parameter.dtype == at::kDouble ? at::kDouble : at::kFloat;
+    for (const char* suffix : {".master", ".exp_avg", ".exp_avg_sq"}) {
+      if (suffix == std::string_view(".master") && !optimizer_.has_master()) continue;
+      entries.push_back(entry(parameter.name + suffix, dtype, parameter.shape));
+    }
+  }
+  return entries;
+}
+
+checkpoint::Contents RunState::contents(int64_t step) {
+  checkpoint::Contents contents{.model = model_entries(),
+                                .optimizer = optimizer_entries(),
+                                .model_slices = sharded_.slices_to_save(),
+                                .optimizer_slices = sharded_.slices_to_save(optimizer_),
+                                .texts = carried_};
+  const auto dtype = model_.table().parameters.front().dtype;
+  contents.texts["config.json"] = model::hf_config_json(architecture_, dtype_word(dtype));
+  contents.texts[kStateFile] = trainer_state(step);
+  return contents;
+}
+
+// Hugging Face's fields first; ours in an object of their own, which TrainerState passes over.
+std::string RunState::trainer_state(int64_t step) {
+  const double epoch = static_cast<double>(step) / static_cast<double>(identity_.steps_per_epoch);
+  const ordered_json state = {{"global_step", step},
+                              {"max_steps", identity_.total_steps},
+                              {"epoch", epoch},
+                              {"num_input_tokens_seen", metrics_.num_tokens_seen()},
+                              {"is_local_process_zero", true},
+                              {"is_world_process_zero", true},
+                              {"log_history", metrics_.history()},
+                              {"skein",
+                               {{"num_updates", optimizer_.num_updates()},
+                                {"data_digest", identity_.data_digest},
+                                {"global_batch", identity_.global_batch},
+                                {"data_seed", identity_.seed}}}};
+  return state.dump(2) + "\n";
+}
+
+void RunState::check_identity(const ordered_json& saved, const fs::path& checkpoint) const {
+  const auto refuse = [&](const char* what, const auto& was, const auto& is) {
+    if (was == is) return;
+    throw UserError(fmt::format(
+        "{} was saved with {} {}, this start has {}: the order of the data would change. Give the "
+        "old value, or start over with --fresh",
+        checkpoint.string(), what, was, is));
+  };
+  refuse("a global batch size of", saved.at("global_batch").get<int64_t>(), identity_.global_batch);
+  refuse("a data seed of", saved.at("data_seed").get<int64_t>(), identity_.seed);
+  refuse("training data of digest", saved.at("data_digest").get<std::string>(), identity_.data_digest);
+}
+
+int64_t RunState::restore(const fs::path& checkpoint) {
+  const auto state = ordered_json::parse(read_file(checkpoint / kStateFile));
+  const auto& ours = state.at("skein");
+  check_identity(ours, checkpoint);
+  restore_tensors(checkpoint);
+  optimizer_.set_num_updates(ours.at("num_updates").get<int64_t>());
+  metrics_.restore(state.at("log_history"), state.at("num_input_tokens_seen").get<int64_t>());
+  return state.at("global_step").get<int64_t>();
+}
+
+void RunState::restore_tensors(const fs::path& checkpoint) {
+  auto model = sharded_.slices_to_load();
+  auto optimizer = sharded_.slices_to_load(optimizer_);
+  checkpoint::read_checkpoint(checkpoint, {.model = model,
+                                           .optimizer = optimizer,
+                                           .model_names = names_of(model_entries()),
+                                           .optimizer_names = names_of(optimizer_entries())});
+}
+
+}  // namespace skein::train

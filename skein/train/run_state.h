@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#pragma once
+
+// All that changes from step to step, and how it goes to disk and comes back.
+//
+// Weights and moments travel as slices by name; the rest is trainer_state.json. Randomness needs no
+// state: every draw is keyed by seed and step.
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "skein/checkpoint/snapshot.h"
+#include "skein/core/file.h"
+#include "skein/model/hf_config.h"
+#include "skein/model/model.h"
+#include "skein/optim/adamw.h"
+#include "skein/parallel/sharded.h"
+#include "skein/train/metric_log.h"
+
+namespace skein::train {
+
+// What must not change between starts of one run, because the data order depends on it.
+struct DataIdentity {
+  std::string data_digest;
+  int64_t global_batch = 0;
+  int64_t seed = 0;  // data_seed
+  int64_t total_steps = 0;
+  int64_t steps_per_epoch = 0;
+};
+
+class RunState {
+ public:
+  // All must outlive this.
+  RunState(const model::HfConfig& architecture, const model::Model& model, parallel::Sharded& sharded,
+           optim::AdamW& optimizer, MetricLog& metrics);
+
+  void set_identity(DataIdentity identity) { identity_ = std::move(identity); }
+  // Files of the model's folder that belong beside its weights (tokenizer, generation settings).
+  void carry_files(const fs::path& folder);
+
+  // First weights: keyed by the seed, or from a model folder.
+  void initialise(uint64_t seed);
+  void load_weights(const fs::path& folder);
+
+  checkpoint::Contents contents(int64_t step);
+  // Returns the step it was saved at. Throws UserError naming what changed the data order.
+  int64_t restore(const fs::path& checkpoint);
+  // Weights and moments alone, as they were there; step, data position and log go on.
+  void restore_tensors(const fs::path& checkpoint);
+  std::string trainer_state(int64_t step);
+
+ private:
+  std::vector<checkpoint::TensorEntry> model_entries() const;
+  std::vector<checkpoint::TensorEntry> optimizer_entries() const;
+  void check_identity(const nlohmann::ordered_json& saved, const fs::path& checkpoint) const;
+
+  const model::HfConfig& architecture_;
+  const model::Model& model_;
+  parallel::Sharded& sharded_;
+  optim::AdamW& optimizer_;
+  MetricLog& metrics_;
+  DataIdentity identity_;
+  std::map<std::string, std::string> carried_;
+};
+
+}  // namespace skein::train
