@@ -9,7 +9,8 @@ namespace skein::algorithms {
 
 std::unique_ptr<Algorithm> build(config::Stage stage, const model::Model& model) {
   switch (stage) {
-    case config::Stage::kPretrain: return std::make_unique<Pretrain>(model);
+    case config::Stage::kPretrain:
+      return std::make_unique<Pretrain>(model);
   }
   throw InternalError("a stage without an algorithm");
 }

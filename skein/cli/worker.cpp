@@ -41,7 +41,9 @@ void make_deterministic() {
 
 comm::GroupOptions group_options(const launch::RankEnvironment& environment,
                                  const config::ParallelConfig& parallel, bool cuda) {
-  const auto backend = parallel.ddp_backend != "auto" ? parallel.ddp_backend : cuda ? "nccl" : "gloo";
+  const auto backend = parallel.ddp_backend != "auto" ? parallel.ddp_backend
+                       : cuda                         ? "nccl"
+                                                      : "gloo";
   return {.rank = environment.rank,
           .size = environment.size,
           .backend = backend,
@@ -56,17 +58,21 @@ int run_train(std::span<const std::string> arguments, const launch::RankEnvironm
   const auto batches = config::plan_batches(resolved, environment.size);
   const auto& config = resolved.config;
   const bool cuda = environment.device == config::Device::kCuda;
-  const at::Device device = cuda ? at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(environment.local_rank)) : at::kCPU;
+  const at::Device device =
+      cuda ? at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(environment.local_rank))
+           : at::kCPU;
   if (config.full_determinism) make_deterministic();
   const c10::DeviceGuard guard(device);
-  train::World world{.group = comm::connect(group_options(environment, config.parallel, cuda), store),
-                     .store = store,
-                     .device = device,
-                     .token = share_token(environment, store),
-                     .stop_requested = launch::stop_requested};
+  train::World world{
+      .group = comm::connect(group_options(environment, config.parallel, cuda), store),
+      .store = store,
+      .device = device,
+      .token = share_token(environment, store),
+      .stop_requested = launch::stop_requested};
   const auto outcome = train::run_offline(resolved, batches, world);
   world.group.shutdown();
-  return static_cast<int>(outcome == train::Outcome::kStopped ? ExitCode::kStopped : ExitCode::kDone);
+  return static_cast<int>(outcome == train::Outcome::kStopped ? ExitCode::kStopped
+                                                              : ExitCode::kDone);
 }
 
 int run(const std::vector<std::string>& arguments) {
@@ -79,8 +85,9 @@ int run(const std::vector<std::string>& arguments) {
   const auto store = launch::connect_store(environment);
   // A mistake that all ranks make is told once, by the rank that meets it first.
   const auto is_first_to_fail = [&] { return store->add("run/failures", 1) == 1; };
-  return run_guarded([&] { return run_train(std::span(arguments).subspan(1), environment, *store); },
-                     is_first_to_fail);
+  return run_guarded(
+      [&] { return run_train(std::span(arguments).subspan(1), environment, *store); },
+      is_first_to_fail);
 }
 
 }  // namespace

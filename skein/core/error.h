@@ -45,7 +45,7 @@ struct InternalError : std::logic_error {
 }  // namespace skein
 
 // For programmer errors only: a condition that no input can break.
-#define SKEIN_CHECK(condition, message) \
-  do {                                  \
+#define SKEIN_CHECK(condition, message)                                                 \
+  do {                                                                                  \
     if (!(condition)) ::skein::check_failed(__FILE__, __LINE__, #condition, (message)); \
   } while (false)

@@ -53,7 +53,7 @@ File File::open_to_write(const fs::path& path) {
 }
 
 uint64_t File::size() const {
-  struct stat info {};
+  struct stat info{};
   if (::fstat(descriptor_, &info) != 0) throw_errno("cannot stat " + path_of(descriptor_));
   return static_cast<uint64_t>(info.st_size);
 }
@@ -98,8 +98,8 @@ std::string read_file(const fs::path& path, uint64_t limit) {
   if (fs::is_directory(path)) throw IoError(path.string() + " is a folder, not a file");
   const uint64_t size = file.size();
   if (size > limit) {
-    throw IoError(fmt::format("{} has {} bytes, more than the limit of {}", path.string(), size,
-                              limit));
+    throw IoError(
+        fmt::format("{} has {} bytes, more than the limit of {}", path.string(), size, limit));
   }
   std::string content(size, '\0');
   file.read_at(0, std::as_writable_bytes(std::span(content)));
@@ -129,7 +129,8 @@ void sync_directory(const fs::path& path) {
 void make_directories(const fs::path& path) {
   std::error_code error;
   fs::create_directories(path, error);
-  if (error) throw IoError(fmt::format("cannot create folder {}: {}", path.string(), error.message()));
+  if (error)
+    throw IoError(fmt::format("cannot create folder {}: {}", path.string(), error.message()));
 }
 
 void replace_symlink(const fs::path& link, const fs::path& target) {
@@ -138,7 +139,9 @@ void replace_symlink(const fs::path& link, const fs::path& target) {
   fs::remove(temporary, error);
   fs::create_symlink(target, temporary, error);
   if (!error) fs::rename(temporary, link, error);
-  if (error) throw IoError(fmt::format("cannot point {} at {}: {}", link.string(), target.string(), error.message()));
+  if (error)
+    throw IoError(
+        fmt::format("cannot point {} at {}: {}", link.string(), target.string(), error.message()));
   sync_directory(parent_of(link));
 }
 

@@ -28,7 +28,7 @@ class File {
   ~File();
 
   static File open_to_read(const fs::path& path);
-  static File create(const fs::path& path);       // truncates
+  static File create(const fs::path& path);         // truncates
   static File open_to_write(const fs::path& path);  // creates, keeps the content
 
   int descriptor() const { return descriptor_; }

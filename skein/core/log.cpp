@@ -27,10 +27,14 @@ LogState& state() {
 
 const char* level_name(LogLevel level) {
   switch (level) {
-    case LogLevel::kDebug: return "debug: ";
-    case LogLevel::kInfo: return "";
-    case LogLevel::kWarning: return "warning: ";
-    case LogLevel::kError: return "error: ";
+    case LogLevel::kDebug:
+      return "debug: ";
+    case LogLevel::kInfo:
+      return "";
+    case LogLevel::kWarning:
+      return "warning: ";
+    case LogLevel::kError:
+      return "error: ";
   }
   return "";
 }
@@ -72,7 +76,8 @@ void log_line(LogLevel level, std::string_view text) {
   if (to_terminal) {
     const auto who = log.rank > 0 ? fmt::format("[rank {}] ", log.rank) : std::string();
     const auto line = fmt::format("{}{}{}\n", who, level_name(level), text);
-    std::fwrite(line.data(), 1, line.size(), stderr);  // one write per line: ranks interleave whole lines
+    std::fwrite(line.data(), 1, line.size(),
+                stderr);  // one write per line: ranks interleave whole lines
   }
   for (std::FILE* file : log.files) {
     fmt::print(file, "{} {}{}\n", timestamp(), level_name(level), text);

@@ -23,7 +23,8 @@ struct Words {
   uint32_t word[4];
 };
 
-SKEIN_HOST_DEVICE inline Words philox(uint64_t key, uint64_t counter_low, uint64_t counter_high = 0) {
+SKEIN_HOST_DEVICE inline Words philox(uint64_t key, uint64_t counter_low,
+                                      uint64_t counter_high = 0) {
   constexpr uint64_t kMultiplier0 = 0xD2511F53, kMultiplier1 = 0xCD9E8D57;
   auto key0 = static_cast<uint32_t>(key), key1 = static_cast<uint32_t>(key >> 32);
   Words c{{static_cast<uint32_t>(counter_low), static_cast<uint32_t>(counter_low >> 32),

@@ -4,8 +4,6 @@
 
 #include <sodium.h>
 
-#include <algorithm>
-
 #include "skein/core/error.h"
 #include "skein/launch/wire.h"
 

@@ -76,7 +76,6 @@ class Ranks {
   void take_signals();
   void take_ends();
   void note_end(int rank, const ChildEnd& end);
-  void end_others(const char* why);
   void act_on_time();
   Deadline next_deadline() const;
   int exit_code() const;

@@ -60,8 +60,9 @@ void AdamW::update(const OwnedRange& range, const AdamState& state, double learn
     const auto gradient = part(range.gradients).to(state.master.scalar_type());
     at::_fused_adamw_({part(state.master)}, {gradient}, {part(state.exp_avg)},
                       {part(state.exp_avg_sq)}, {}, {num_updates_}, learning_rate,
-                      options_.adam_beta1, options_.adam_beta2, decays ? options_.weight_decay : 0.0,
-                      options_.adam_epsilon, /*amsgrad=*/false, /*maximize=*/false,
+                      options_.adam_beta1, options_.adam_beta2,
+                      decays ? options_.weight_decay : 0.0, options_.adam_epsilon,
+                      /*amsgrad=*/false, /*maximize=*/false,
                       /*grad_scale=*/{}, /*found_inf=*/skip);
     if (is_16_bit(range.parameters)) part(range.parameters).copy_(part(state.master));
     begin = end;

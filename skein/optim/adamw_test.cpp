@@ -19,7 +19,8 @@ const config::OptimizerConfig kOptions{.weight_decay = 0.1, .adam_beta1 = 0.9, .
 at::Tensor no_skip() { return at::zeros({}, at::kFloat); }
 
 // The paper's formulas, one element at a time, in double.
-double reference_after(double weight, const std::vector<double>& gradients, double lr, double decay) {
+double reference_after(double weight, const std::vector<double>& gradients, double lr,
+                       double decay) {
   double m = 0, v = 0;
   for (size_t t = 1; t <= gradients.size(); ++t) {
     const double g = gradients[t - 1];

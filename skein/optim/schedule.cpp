@@ -18,11 +18,13 @@ double schedule_factor(const config::ScheduleConfig& schedule, int64_t step, int
   using config::Schedule;
   if (schedule.lr_scheduler_type == Schedule::kConstant) return 1;
   const int64_t warmup = warmup_steps(schedule, total_steps);
-  if (step < warmup) return static_cast<double>(step) / static_cast<double>(std::max<int64_t>(1, warmup));
+  if (step < warmup)
+    return static_cast<double>(step) / static_cast<double>(std::max<int64_t>(1, warmup));
   const auto decay_steps = static_cast<double>(std::max<int64_t>(1, total_steps - warmup));
   switch (schedule.lr_scheduler_type) {
     case Schedule::kConstant:
-    case Schedule::kConstantWithWarmup: return 1;
+    case Schedule::kConstantWithWarmup:
+      return 1;
     case Schedule::kLinear:
       return std::max(0.0, static_cast<double>(total_steps - step) / decay_steps);
     case Schedule::kCosine: {

@@ -29,7 +29,8 @@ at::Tensor make_window(int64_t numel, at::ScalarType dtype, at::Device device) {
 }
 
 void point(const at::Tensor& window, void* memory) {
-  window.storage().unsafeGetStorageImpl()->set_data_ptr_noswap(at::DataPtr(memory, window.device()));
+  window.storage().unsafeGetStorageImpl()->set_data_ptr_noswap(
+      at::DataPtr(memory, window.device()));
 }
 
 }  // namespace
@@ -81,7 +82,8 @@ void Segment::drop_gathered() {
 }
 
 void Segment::start_publish(comm::Group& group) {
-  parameters_work_ = group.all_gather(parameters_.tensor(), part(parameters_.tensor(), own_shard()));
+  parameters_work_ =
+      group.all_gather(parameters_.tensor(), part(parameters_.tensor(), own_shard()));
 }
 
 void Segment::begin_accumulation() { std::fill(touched_.begin(), touched_.end(), false); }
@@ -139,9 +141,10 @@ optim::OwnedRange Segment::owned() const {
   const Range owned = owned_range();
   const auto gradients = options_.stage.shards_gradients() ? gradient_shard_.tensor()
                                                            : part(gradient_.tensor(), owned);
-  const auto parameters = options_.stage.shards_parameters() ? parameters_.tensor()
-                                                             : part(parameters_.tensor(), owned);
-  return {parameters, gradients, std::clamp<int64_t>(layout_.decay_end - owned.begin, 0, owned.size())};
+  const auto parameters =
+      options_.stage.shards_parameters() ? parameters_.tensor() : part(parameters_.tensor(), owned);
+  return {parameters, gradients,
+          std::clamp<int64_t>(layout_.decay_end - owned.begin, 0, owned.size())};
 }
 
 void cut_slices(const tensor::SegmentLayout& layout, const at::Tensor& data, Range have, Range want,

@@ -12,7 +12,8 @@ namespace skein::parallel {
 using tensor::Range;
 using tensor::TensorSlice;
 
-Sharded::Sharded(const tensor::ParameterTable& table, const ShardOptions& options, comm::Group group)
+Sharded::Sharded(const tensor::ParameterTable& table, const ShardOptions& options,
+                 comm::Group group)
     : table_(table),
       options_(options),
       group_(std::move(group)),
@@ -63,19 +64,21 @@ void Sharded::for_segments(int unit, Action action) {
 }
 
 GatherActions Sharded::gather_actions() {
-  return {.start = [this](int unit) { for_segments(unit, [&](Segment& s) { s.start_gather(group_); }); },
+  return {.start =
+              [this](int unit) { for_segments(unit, [&](Segment& s) { s.start_gather(group_); }); },
           .wait = [this](int unit) { for_segments(unit, [](Segment& s) { s.wait_parameters(); }); },
           .drop = [this](int unit) { for_segments(unit, [](Segment& s) { s.drop_gathered(); }); }};
 }
 
 ReduceActions Sharded::reduce_actions() {
   return {.start = [this](int unit) { start_reduce(unit); },
-          .finish = [this](int unit) {
-            if (!reduces_now(unit)) return;
-            for_segments(unit, [](Segment& s) {
-              if (s.layout().trainable) s.finish_reduce();
-            });
-          }};
+          .finish =
+              [this](int unit) {
+                if (!reduces_now(unit)) return;
+                for_segments(unit, [](Segment& s) {
+                  if (s.layout().trainable) s.finish_reduce();
+                });
+              }};
 }
 
 bool Sharded::gathers(int unit) const {
@@ -204,8 +207,8 @@ std::vector<TensorSlice> Sharded::state_slices(const optim::AdamW& optimizer,
   for (size_t i = 0; i < segments.size(); ++i) {
     const auto& state = optimizer.states()[i];
     const auto cut = [&](const at::Tensor& data, const char* suffix) {
-      cut_slices(segments[i]->layout(), data, segments[i]->owned_range(), want(*segments[i]), suffix,
-                 slices);
+      cut_slices(segments[i]->layout(), data, segments[i]->owned_range(), want(*segments[i]),
+                 suffix, slices);
     };
     if (optimizer.has_master()) cut(state.master, ".master");
     cut(state.exp_avg, ".exp_avg");
@@ -222,10 +225,20 @@ std::vector<TensorSlice> Sharded::slices_to_load(const optim::AdamW& optimizer) 
   return state_slices(optimizer, [](const Segment& segment) { return segment.owned_range(); });
 }
 
+std::vector<TensorSlice> Sharded::gradient_slices() const {
+  std::vector<TensorSlice> slices;
+  for (const auto* segment : trainable_segments()) {
+    cut_slices(segment->layout(), segment->shard_gradient(), segment->own_shard(),
+               segment->own_shard(), "", slices);
+  }
+  return slices;
+}
+
 void Sharded::initialise(uint64_t seed) {
   for (const auto& slice : slices_to_load()) {
     const auto* parameter = table_.find(slice.name);
-    tensor::initialise(slice.data, slice.begin, parameter->init, tensor::init_key(seed, slice.name));
+    tensor::initialise(slice.data, slice.begin, parameter->init,
+                       tensor::init_key(seed, slice.name));
   }
 }
 

@@ -62,6 +62,9 @@ class Sharded final : public tensor::Units {
   std::vector<tensor::TensorSlice> slices_to_load();
   std::vector<tensor::TensorSlice> slices_to_load(const optim::AdamW& optimizer) const;
 
+  // This rank's part of the summed gradient, after the last end_micro_batch().
+  std::vector<tensor::TensorSlice> gradient_slices() const;
+
   // Keyed first values for every parameter; any split over ranks gives the same.
   void initialise(uint64_t seed);
 

@@ -33,36 +33,68 @@ struct Net {
     using tensor::Init;
     const Init normal{Init::Kind::kNormal, 0.3};
     const int root = table.add_unit("root", true);
-    table.add({.name = "embedding", .shape = {vocabulary, width}, .dtype = dtype, .unit = root,
-               .init = normal, .slot = &embedding});
-    table.add({.name = "norm", .shape = {width}, .dtype = dtype, .unit = root,
-               .init = {Init::Kind::kOnes}, .decay = false, .slot = &norm});
+    table.add({.name = "embedding",
+               .shape = {vocabulary, width},
+               .dtype = dtype,
+               .unit = root,
+               .init = normal,
+               .slot = &embedding});
+    table.add({.name = "norm",
+               .shape = {width},
+               .dtype = dtype,
+               .unit = root,
+               .init = {Init::Kind::kOnes},
+               .decay = false,
+               .slot = &norm});
     for (int i = 0; i < kBlocks; ++i) {
       const int unit = table.add_unit("block" + std::to_string(i));
       const auto prefix = table.units[unit].name;
       const bool frozen = i == 1;
-      table.add({.name = prefix + ".weight", .shape = {width, width}, .dtype = dtype, .unit = unit,
-                 .init = normal, .trainable = !frozen, .slot = &weights[i]});
-      table.add({.name = prefix + ".bias", .shape = {width}, .dtype = dtype, .unit = unit,
-                 .trainable = !frozen, .decay = false, .slot = &biases[i]});
+      table.add({.name = prefix + ".weight",
+                 .shape = {width, width},
+                 .dtype = dtype,
+                 .unit = unit,
+                 .init = normal,
+                 .trainable = !frozen,
+                 .slot = &weights[i]});
+      table.add({.name = prefix + ".bias",
+                 .shape = {width},
+                 .dtype = dtype,
+                 .unit = unit,
+                 .trainable = !frozen,
+                 .decay = false,
+                 .slot = &biases[i]});
       if (!frozen) continue;
-      table.add({.name = prefix + ".adapter", .shape = {width, 4}, .dtype = dtype, .unit = unit,
-                 .init = normal, .slot = &adapter});
-      table.add({.name = prefix + ".unused", .shape = {5}, .dtype = dtype, .unit = unit,
-                 .init = normal, .slot = &unused});
+      table.add({.name = prefix + ".adapter",
+                 .shape = {width, 4},
+                 .dtype = dtype,
+                 .unit = unit,
+                 .init = normal,
+                 .slot = &adapter});
+      table.add({.name = prefix + ".unused",
+                 .shape = {5},
+                 .dtype = dtype,
+                 .unit = unit,
+                 .init = normal,
+                 .slot = &unused});
     }
   }
 
   at::Tensor loss(tensor::Units& units, const at::Tensor& tokens) const {
-    auto x = units.run(0, [&](const Tensors&) { return Tensors{at::embedding(embedding, tokens)}; }, {});
+    auto x =
+        units.run(0, [&](const Tensors&) { return Tensors{at::embedding(embedding, tokens)}; }, {});
     for (int i = 0; i < kBlocks; ++i) {
-      x = units.run(i + 1, [&, i](const Tensors& in) {
-        auto y = at::linear(in[0], weights[i], biases[i]);
-        if (i == 1) y = y + at::linear(at::linear(in[0], adapter.t()), adapter);
-        return Tensors{at::tanh(y) + in[0]};
-      }, x);
+      x = units.run(
+          i + 1,
+          [&, i](const Tensors& in) {
+            auto y = at::linear(in[0], weights[i], biases[i]);
+            if (i == 1) y = y + at::linear(at::linear(in[0], adapter.t()), adapter);
+            return Tensors{at::tanh(y) + in[0]};
+          },
+          x);
     }
-    const auto logits = units.run(0, [&](const Tensors& in) { return Tensors{at::linear(in[0] * norm, embedding)}; }, x);
+    const auto logits = units.run(
+        0, [&](const Tensors& in) { return Tensors{at::linear(in[0] * norm, embedding)}; }, x);
     return (logits[0] * logits[0]).sum() / 64;
   }
 };
@@ -89,15 +121,20 @@ Outcome train(const Case& c) {
   std::mutex mutex;
   comm::run_ranks(c.ranks, [&](comm::Group& world) {
     Net net(c.width, c.dtype);
-    Sharded sharded(net.table, {.stage = {c.stage}, .recompute = c.recompute, .fp32_gradients = c.micro_batches > 1}, world);
+    Sharded sharded(
+        net.table,
+        {.stage = {c.stage}, .recompute = c.recompute, .fp32_gradients = c.micro_batches > 1},
+        world);
     sharded.initialise(7);
-    optim::AdamW optimizer(sharded.owned_ranges(), {.learning_rate = 1e-2, .weight_decay = 0.1}, sharded.memory());
+    optim::AdamW optimizer(sharded.owned_ranges(), {.learning_rate = 1e-2, .weight_decay = 0.1},
+                           sharded.memory());
     const auto no_skip = at::zeros({}, at::kFloat);
     std::vector<double> norms;
     for (int step = 0; step < c.steps; ++step) {
       for (int64_t k = 0; k < c.micro_batches; ++k) {
         sharded.begin_micro_batch(k, c.micro_batches);
-        const auto tokens = (at::arange(6) * 7 + step * 5 + k * 11 + world.rank() * 13) % net.vocabulary;
+        const auto tokens =
+            (at::arange(6) * 7 + step * 5 + k * 11 + world.rank() * 13) % net.vocabulary;
         torch::autograd::backward({net.loss(sharded, tokens)});
         sharded.end_micro_batch();
       }
@@ -130,7 +167,8 @@ void expect_bit_equal(const Outcome& a, const Outcome& b, const std::string& wha
 }
 
 std::string describe(const Case& c) {
-  return fmt::format("{} ranks, stage {}, {} micro-batches, recompute {}", c.ranks, c.stage, c.micro_batches, c.recompute);
+  return fmt::format("{} ranks, stage {}, {} micro-batches, recompute {}", c.ranks, c.stage,
+                     c.micro_batches, c.recompute);
 }
 
 TEST(Sharded, StagesAreBitEqualAtAccumulationOne) {
@@ -149,8 +187,10 @@ TEST(Sharded, StagesAreBitEqualAtAccumulationOne) {
 
 TEST(Sharded, PairsOfStagesAreBitEqualUnderAccumulation) {
   for (const int ranks : {1, 2, 3}) {
-    const Case zero{.ranks = ranks, .stage = 0, .micro_batches = 3}, one{.ranks = ranks, .stage = 1, .micro_batches = 3};
-    const Case two{.ranks = ranks, .stage = 2, .micro_batches = 3}, three{.ranks = ranks, .stage = 3, .micro_batches = 3};
+    const Case zero{.ranks = ranks, .stage = 0, .micro_batches = 3},
+        one{.ranks = ranks, .stage = 1, .micro_batches = 3};
+    const Case two{.ranks = ranks, .stage = 2, .micro_batches = 3},
+        three{.ranks = ranks, .stage = 3, .micro_batches = 3};
     const auto whole = train(zero), sharded = train(two);
     expect_bit_equal(whole, train(one), describe(one));
     expect_bit_equal(sharded, train(three), describe(three));
@@ -173,7 +213,8 @@ TEST(Sharded, MoreRanksGiveTheSameTraining) {
         for (int64_t k = 0; k < micro_batches; ++k) {
           sharded.begin_micro_batch(k, micro_batches);
           const int64_t part = k * ranks + world.rank();
-          torch::autograd::backward({net.loss(sharded, (at::arange(4) * 3 + part * 5 + step) % net.vocabulary)});
+          torch::autograd::backward(
+              {net.loss(sharded, (at::arange(4) * 3 + part * 5 + step) % net.vocabulary)});
           sharded.end_micro_batch();
         }
         const double norm = sharded.clip_gradients(1.0).item<double>();
@@ -200,18 +241,23 @@ TEST(Sharded, PeakBytesAndBytesSentFollowTheFormulas) {
   const double blocks = 2 * block + adapter, frozen = block, trainable = root + blocks;
   for (const int n : {1, 2, 3}) {
     for (const int64_t k : {int64_t{1}, int64_t{2}}) {
-      const double unit = block, transients = 2 * 4 * unit + 4 * root;  // gradients at stages 2 and 3
+      const double unit = block,
+                   transients = 2 * 4 * unit + 4 * root;  // gradients at stages 2 and 3
       const double weights = 4 * (trainable + frozen);
-      const double peaks[] = {16 * trainable + 4 * frozen, weights + (4 + 8.0 / n) * trainable,
-                              weights + 12.0 / n * trainable + transients,
-                              (16.0 * trainable + 4 * frozen) / n + 2 * 4 * (block + adapter) + 4 * root + transients};
+      const double peaks[] = {
+          16 * trainable + 4 * frozen, weights + (4 + 8.0 / n) * trainable,
+          weights + 12.0 / n * trainable + transients,
+          (16.0 * trainable + 4 * frozen) / n + 2 * 4 * (block + adapter) + 4 * root + transients};
       const double share = (n - 1.0) / n * 4;
       const double sent[] = {2 * trainable, 2 * trainable, (k + 1.0) * trainable,
                              3 * k * blocks + 2 * root + 2 * k * frozen};
       for (const int stage : {0, 1, 2, 3}) {
-        const auto outcome = train({.ranks = n, .stage = stage, .micro_batches = k, .width = width, .steps = 1});
-        EXPECT_LE(static_cast<double>(outcome.peak_bytes), 1.05 * peaks[stage]) << stage << " " << n << " " << k;
-        EXPECT_LE(static_cast<double>(outcome.bytes_sent), 1.05 * share * sent[stage] + 64) << stage << " " << n << " " << k;
+        const auto outcome =
+            train({.ranks = n, .stage = stage, .micro_batches = k, .width = width, .steps = 1});
+        EXPECT_LE(static_cast<double>(outcome.peak_bytes), 1.05 * peaks[stage])
+            << stage << " " << n << " " << k;
+        EXPECT_LE(static_cast<double>(outcome.bytes_sent), 1.05 * share * sent[stage] + 64)
+            << stage << " " << n << " " << k;
       }
     }
   }

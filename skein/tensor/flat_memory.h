@@ -5,7 +5,8 @@
 // Flat buffers, and how many bytes of them a rank holds.
 //
 // Parameters, gradients and optimizer states live in a few long one-dimensional tensors. They are
-// all allocated here, so that "peak memory of the sharding" is a counted figure and not an estimate.
+// all allocated here, so that "peak memory of the sharding" is a counted figure and not an
+// estimate.
 
 #include <ATen/core/Tensor.h>
 

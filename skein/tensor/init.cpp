@@ -52,9 +52,15 @@ uint64_t init_key(uint64_t seed, const std::string& name) {
 
 void initialise(const at::Tensor& data, int64_t begin, const Init& init, uint64_t key) {
   switch (init.kind) {
-    case Init::Kind::kZeros: data.zero_(); break;
-    case Init::Kind::kOnes: data.fill_(1); break;
-    case Init::Kind::kNormal: data.copy_(normal(begin, data.numel(), init.deviation, key)); break;
+    case Init::Kind::kZeros:
+      data.zero_();
+      break;
+    case Init::Kind::kOnes:
+      data.fill_(1);
+      break;
+    case Init::Kind::kNormal:
+      data.copy_(normal(begin, data.numel(), init.deviation, key));
+      break;
   }
 }
 

@@ -19,7 +19,8 @@ int ParameterTable::add_unit(std::string name, bool root) {
 
 void ParameterTable::add(Parameter parameter) {
   SKEIN_CHECK(parameter.slot != nullptr, parameter.name);
-  SKEIN_CHECK(parameter.unit >= 0 && parameter.unit < static_cast<int>(units.size()), parameter.name);
+  SKEIN_CHECK(parameter.unit >= 0 && parameter.unit < static_cast<int>(units.size()),
+              parameter.name);
   SKEIN_CHECK(find(parameter.name) == nullptr, "registered twice: " + parameter.name);
   parameters.push_back(std::move(parameter));
 }

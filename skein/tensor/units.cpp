@@ -72,7 +72,8 @@ class UnitNode final : public autograd::Node {
       roots.push_back(outputs[i]);
       seeds.push_back(output_gradients[i]);
     }
-    std::copy_if(call_.inputs.begin(), call_.inputs.end(), std::back_inserter(wanted), requires_grad);
+    std::copy_if(call_.inputs.begin(), call_.inputs.end(), std::back_inserter(wanted),
+                 requires_grad);
     const size_t num_inputs = wanted.size();
     const auto leaves = call_.units.leaves(call_.unit);
     wanted.insert(wanted.end(), leaves.begin(), leaves.end());
@@ -97,8 +98,8 @@ class UnitNode final : public autograd::Node {
 
 Tensors Units::run(int unit, const Block& block, const Tensors& inputs) {
   acquire(unit, Pass::kForward);
-  const bool differentiable =
-      at::GradMode::is_enabled() && (std::ranges::any_of(inputs, requires_grad) || !leaves(unit).empty());
+  const bool differentiable = at::GradMode::is_enabled() &&
+                              (std::ranges::any_of(inputs, requires_grad) || !leaves(unit).empty());
   Tensors outputs;
   if (!differentiable) {
     outputs = block(inputs);

@@ -47,9 +47,13 @@ struct Net {
   at::Tensor unused = at::randn({2}).set_requires_grad(true);
 
   at::Tensor loss(Units& units, const at::Tensor& x) const {
-    const auto embedded = units.run(0, [&](const Tensors& in) { return Tensors{at::linear(in[0], tied.t())}; }, {x});
-    const auto hidden = units.run(1, [&](const Tensors& in) { return Tensors{at::tanh(at::linear(in[0], weight)) + in[0]}; }, embedded);
-    const auto logits = units.run(0, [&](const Tensors& in) { return Tensors{at::linear(in[0], tied)}; }, hidden);
+    const auto embedded =
+        units.run(0, [&](const Tensors& in) { return Tensors{at::linear(in[0], tied.t())}; }, {x});
+    const auto hidden = units.run(
+        1, [&](const Tensors& in) { return Tensors{at::tanh(at::linear(in[0], weight)) + in[0]}; },
+        embedded);
+    const auto logits =
+        units.run(0, [&](const Tensors& in) { return Tensors{at::linear(in[0], tied)}; }, hidden);
     return (logits[0] * logits[0]).sum();
   }
 };

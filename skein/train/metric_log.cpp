@@ -26,7 +26,8 @@ double MetricLog::take_loss_share() {
 
 void MetricLog::write(const StepNumbers& numbers, double loss) {
   const auto now = std::chrono::steady_clock::now();
-  const double seconds = std::chrono::duration<double>(now - std::exchange(last_record_, now)).count();
+  const double seconds =
+      std::chrono::duration<double>(now - std::exchange(last_record_, now)).count();
   const double tokens_per_second = static_cast<double>(std::exchange(num_tokens_, 0)) / seconds;
   nlohmann::ordered_json record = {{"step", numbers.step},
                                    {"epoch", numbers.epoch},
@@ -38,7 +39,8 @@ void MetricLog::write(const StepNumbers& numbers, double loss) {
                                    {"num_input_tokens_seen", num_tokens_seen_}};
   if (writes_) {
     log_info("step {}/{}  loss {:.4f}  grad_norm {:.4f}  lr {:.3e}  {:.0f} tokens/s", numbers.step,
-             numbers.total_steps, loss, numbers.grad_norm, numbers.learning_rate, tokens_per_second);
+             numbers.total_steps, loss, numbers.grad_norm, numbers.learning_rate,
+             tokens_per_second);
     const auto log = File::open_to_write(file());
     const auto line = record.dump() + "\n";
     log.write_at(log.size(), std::as_bytes(std::span(line)));

@@ -29,25 +29,29 @@ int64_t vocabulary(const model::HfConfig& architecture) {
 }
 
 tensor::Batch to_device(const tensor::Batch& batch, at::Device device) {
-  return {batch.tokens.to(device), batch.targets.to(device), batch.documents.to(device), batch.num_targets};
+  return {batch.tokens.to(device), batch.targets.to(device), batch.documents.to(device),
+          batch.num_targets};
 }
 
 }  // namespace
 
-Outcome run_offline(const config::Resolved& resolved, const config::BatchPlan& batches, World& world) {
+Outcome run_offline(const config::Resolved& resolved, const config::BatchPlan& batches,
+                    World& world) {
   const auto& config = resolved.config;
   const auto output = output_folder(config.checkpoint);
   prepare_folder(output, resolved, world);
 
   const fs::path folder = config.model.model_name_or_path;
   const auto architecture = model::read_hf_config(folder);
-  const auto model = model::build(architecture, {.dtype = working_dtype(config.model.dtype, world.device)});
-  parallel::Sharded sharded(model->table(),  // ddp, zero1, zero2 or zero3
-                            {.stage = stage_of(config.parallel.distributed_strategy),
-                             .recompute = config.model.gradient_checkpointing,
-                             .fp32_gradients = config.optimizer.grad_accum_fp32 || batches.accumulation > 1,
-                             .device = world.device},
-                            world.group);
+  const auto model =
+      model::build(architecture, {.dtype = working_dtype(config.model.dtype, world.device)});
+  parallel::Sharded sharded(
+      model->table(),  // ddp, zero1, zero2 or zero3
+      {.stage = stage_of(config.parallel.distributed_strategy),
+       .recompute = config.model.gradient_checkpointing,
+       .fp32_gradients = config.optimizer.grad_accum_fp32 || batches.accumulation > 1,
+       .device = world.device},
+      world.group);
   optim::AdamW optimizer(sharded.owned_ranges(), config.optimizer, sharded.memory());
   const auto algorithm = algorithms::build(config.stage, *model);  // turns a batch into a loss
   const auto data_seed = config.data_seed.value_or(config.seed);
@@ -65,12 +69,15 @@ Outcome run_offline(const config::Resolved& resolved, const config::BatchPlan& b
        .size = world.group.size(),
        .token = world.token,
        .save_total_limit = config.checkpoint.save_total_limit.value_or(0),
-       .conditions = checkpoint::current_conditions(world.group.size(), stage_of(config.parallel.distributed_strategy).number, at::get_num_threads())},
+       .conditions = checkpoint::current_conditions(
+           world.group.size(), stage_of(config.parallel.distributed_strategy).number,
+           at::get_num_threads())},
       world.store);
 
   RunState state(architecture, *model, sharded, optimizer, metrics);
   state.carry_files(folder);
-  state.set_identity({loader.data_digest(), batches.global, data_seed, plan.total_steps, loader.steps_per_epoch()});
+  state.set_identity({loader.data_digest(), batches.global, data_seed, plan.total_steps,
+                      loader.steps_per_epoch()});
   int64_t step = 0;
   if (const auto newest = newest_checkpoint(output, world)) {
     step = state.restore(*newest);
@@ -85,7 +92,8 @@ Outcome run_offline(const config::Resolved& resolved, const config::BatchPlan& b
 
   bool stopping = false;
   for (; step < plan.total_steps && !stopping; ++step) {
-    const double learning_rate = config.optimizer.learning_rate * optim::schedule_factor(config.schedule, step, plan.total_steps);
+    const double learning_rate = config.optimizer.learning_rate *
+                                 optim::schedule_factor(config.schedule, step, plan.total_steps);
     const tensor::StepKey key{static_cast<uint64_t>(config.seed), step};
     const auto data = loader.batches(step);
 
@@ -108,10 +116,13 @@ Outcome run_offline(const config::Resolved& resolved, const config::BatchPlan& b
     metrics.add_step(loss, data.num_targets + static_cast<int64_t>(data.samples.size()));
 
     const double grad_norm = norm.item<double>();
-    if (judge(grad_norm, config.optimizer.nan_policy, step + 1, data.samples, sharded) == NanVerdict::kRollBack) {
+    if (judge(grad_norm, config.optimizer.nan_policy, step + 1, data.samples, sharded) ==
+        NanVerdict::kRollBack) {
       store.finish();
       const auto newest = newest_checkpoint(output, world);
-      if (!newest) throw UserError("nan_policy=rollback: there is no checkpoint to go back to yet; lower save_steps");
+      if (!newest)
+        throw UserError(
+            "nan_policy=rollback: there is no checkpoint to go back to yet; lower save_steps");
       state.restore_tensors(*newest);
     }
 
@@ -119,12 +130,16 @@ Outcome run_offline(const config::Resolved& resolved, const config::BatchPlan& b
     stopping = world.group.sum(int64_t{world.stop_requested()}) > 0;
     if (due(step + 1, plan.log_every, plan.total_steps)) {
       const double mean_loss = world.group.sum(metrics.take_loss_share());
-      metrics.write({step + 1, plan.total_steps, data.epoch, grad_norm, learning_rate, sharded.memory().peak_bytes()}, mean_loss);
+      metrics.write({step + 1, plan.total_steps, data.epoch, grad_norm, learning_rate,
+                     sharded.memory().peak_bytes()},
+                    mean_loss);
     }
-    if (stopping || due(step + 1, plan.save_every, plan.total_steps)) store.save(step + 1, state.contents(step + 1));
+    if (stopping || due(step + 1, plan.save_every, plan.total_steps))
+      store.save(step + 1, state.contents(step + 1));
   }
 
-  if (!store.finish()) throw IoError("the last checkpoint could not be saved; see the warning above");
+  if (!store.finish())
+    throw IoError("the last checkpoint could not be saved; see the warning above");
   if (stopping && step < plan.total_steps) {
     log_info("stopped after step {}; the same command continues", step);
     return Outcome::kStopped;

@@ -13,6 +13,7 @@ namespace skein::train {
 enum class Outcome { kFinished, kStopped };
 
 // Collective. Continues the run in its output folder, or starts it.
-Outcome run_offline(const config::Resolved& resolved, const config::BatchPlan& batches, World& world);
+Outcome run_offline(const config::Resolved& resolved, const config::BatchPlan& batches,
+                    World& world);
 
 }  // namespace skein::train

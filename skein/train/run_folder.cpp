@@ -37,7 +37,8 @@ void prepare_folder(const fs::path& output, const config::Resolved& resolved, Wo
 std::optional<fs::path> newest_checkpoint(const fs::path& output, World& world) {
   int64_t step = -1;
   if (world.is_first()) {
-    if (const auto found = checkpoint::find_latest(output)) step = static_cast<int64_t>(found->manifest.step);
+    if (const auto found = checkpoint::find_latest(output))
+      step = static_cast<int64_t>(found->manifest.step);
   }
   step = world.group.sum(world.is_first() ? step : int64_t{0});
   if (step < 0) return std::nullopt;

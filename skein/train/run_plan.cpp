@@ -20,10 +20,10 @@ int64_t interval(double value, int64_t total_steps) {
 
 RunPlan plan_run(const config::RunConfig& config, int64_t steps_per_epoch) {
   const auto& schedule = config.schedule;
-  const int64_t total =
-      schedule.max_steps > 0
-          ? schedule.max_steps
-          : static_cast<int64_t>(std::ceil(schedule.num_train_epochs * static_cast<double>(steps_per_epoch)));
+  const int64_t total = schedule.max_steps > 0
+                            ? schedule.max_steps
+                            : static_cast<int64_t>(std::ceil(schedule.num_train_epochs *
+                                                             static_cast<double>(steps_per_epoch)));
   return {.total_steps = total,
           .save_every = interval(config.checkpoint.save_steps, total),
           .log_every = interval(config.log.logging_steps, total)};
@@ -37,10 +37,14 @@ fs::path output_folder(const config::CheckpointConfig& checkpoint) {
 
 at::ScalarType working_dtype(config::DType dtype, at::Device device) {
   switch (dtype) {
-    case config::DType::kFloat32: return at::kFloat;
-    case config::DType::kBFloat16: return at::kBFloat16;
-    case config::DType::kFloat64: return at::kDouble;
-    case config::DType::kAuto: break;
+    case config::DType::kFloat32:
+      return at::kFloat;
+    case config::DType::kBFloat16:
+      return at::kBFloat16;
+    case config::DType::kFloat64:
+      return at::kDouble;
+    case config::DType::kAuto:
+      break;
   }
   return device.is_cuda() ? at::kBFloat16 : at::kFloat;
 }
@@ -48,10 +52,14 @@ at::ScalarType working_dtype(config::DType dtype, at::Device device) {
 parallel::Stage stage_of(config::Strategy strategy) {
   switch (strategy) {
     case config::Strategy::kAuto:
-    case config::Strategy::kDdp: return {0};
-    case config::Strategy::kZero1: return {1};
-    case config::Strategy::kZero2: return {2};
-    case config::Strategy::kZero3: return {3};
+    case config::Strategy::kDdp:
+      return {0};
+    case config::Strategy::kZero1:
+      return {1};
+    case config::Strategy::kZero2:
+      return {2};
+    case config::Strategy::kZero3:
+      return {3};
   }
   throw InternalError("a strategy without a stage");
 }

@@ -16,12 +16,17 @@ using checkpoint::TensorEntry;
 using nlohmann::ordered_json;
 
 constexpr const char* kStateFile = "trainer_state.json";
-constexpr const char* kCarried[] = {"tokenizer.json",          "tokenizer_config.json",
-                                    "special_tokens_map.json", "tokenizer.model",
-                                    "vocab.json",              "merges.txt",
-                                    "generation_config.json",  "chat_template.jinja"};
+constexpr const char* kCarried[] = {"tokenizer.json",
+                                    "tokenizer_config.json",
+                                    "special_tokens_map.json",
+                                    "tokenizer.model",
+                                    "vocab.json",
+                                    "merges.txt",
+                                    "generation_config.json",
+                                    "chat_template.jinja"};
 
-TensorEntry entry(const std::string& name, at::ScalarType dtype, const std::vector<int64_t>& shape) {
+TensorEntry entry(const std::string& name, at::ScalarType dtype,
+                  const std::vector<int64_t>& shape) {
   return {name, checkpoint::dtype_of(dtype), {shape.begin(), shape.end()}};
 }
 
@@ -59,7 +64,8 @@ void RunState::initialise(uint64_t seed) {
 
 void RunState::load_weights(const fs::path& folder) {
   const checkpoint::Reader reader(folder);
-  const bool tied = std::visit([](const auto& a) { return a.tie_word_embeddings; }, architecture_.architecture);
+  const bool tied =
+      std::visit([](const auto& a) { return a.tie_word_embeddings; }, architecture_.architecture);
   auto slices = sharded_.slices_to_load();
   reader.load(slices, {.names = names_of(model_entries()), .tied_head = tied});
   optimizer_.refresh_masters();
@@ -126,7 +132,8 @@ void RunState::check_identity(const ordered_json& saved, const fs::path& checkpo
   };
   refuse("a global batch size of", saved.at("global_batch").get<int64_t>(), identity_.global_batch);
   refuse("a data seed of", saved.at("data_seed").get<int64_t>(), identity_.seed);
-  refuse("training data of digest", saved.at("data_digest").get<std::string>(), identity_.data_digest);
+  refuse("training data of digest", saved.at("data_digest").get<std::string>(),
+         identity_.data_digest);
 }
 
 int64_t RunState::restore(const fs::path& checkpoint) {

@@ -35,8 +35,8 @@ struct DataIdentity {
 class RunState {
  public:
   // All must outlive this.
-  RunState(const model::HfConfig& architecture, const model::Model& model, parallel::Sharded& sharded,
-           optim::AdamW& optimizer, MetricLog& metrics);
+  RunState(const model::HfConfig& architecture, const model::Model& model,
+           parallel::Sharded& sharded, optim::AdamW& optimizer, MetricLog& metrics);
 
   void set_identity(DataIdentity identity) { identity_ = std::move(identity); }
   // Files of the model's folder that belong beside its weights (tokenizer, generation settings).

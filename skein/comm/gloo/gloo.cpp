@@ -149,9 +149,9 @@ class GlooBackend final : public Backend {
     auto in = bytes_of(whole);
     std::vector<int64_t> equal_parts;
     gloo_->alltoall_base(received, in, equal_parts, equal_parts)->wait();
-    std::vector<const void*> pieces;
+    std::vector<const void*> pieces(size());
     for (int peer = 0; peer < size(); ++peer) {
-      pieces.push_back(received.const_data_ptr<uint8_t>() + peer * shard.nbytes());
+      pieces[peer] = received.const_data_ptr<uint8_t>() + peer * shard.nbytes();
     }
     ordered_sum(shard.scalar_type(), shard.data_ptr(), pieces, shard.numel());
   }

@@ -16,7 +16,6 @@
 #include <exception>
 #include <map>
 #include <mutex>
-#include <optional>
 #include <thread>
 #include <utility>
 
@@ -53,11 +52,16 @@ class SingleBackend final : public Backend {
 
 using Bytes = std::vector<std::byte>;
 
+struct Slot {
+  bool full = false;
+  Bytes bytes;
+};
+
 struct Mailbox {
   std::string call;  // what the first rank to arrive asked for
   int first_rank = 0;
   int arrived = 0;
-  std::vector<std::optional<Bytes>> slots;  // read-only, without the lock, once all are full
+  std::vector<Slot> slots;  // read-only, without the lock, once all are full
 };
 
 // What the ranks of one run_ranks() share.
@@ -80,7 +84,7 @@ class Hall {
       throw CommError(fmt::format("collective {}: rank {} calls {}, but rank {} calls {}", number,
                                   rank, call, box->first_rank, box->call));
     }
-    box->slots[rank] = std::move(bytes);
+    box->slots[rank] = {.full = true, .bytes = std::move(bytes)};
     auto result = box;
     // Every rank holds the full box by its own pointer.
     if (++box->arrived == size()) {
@@ -92,14 +96,14 @@ class Hall {
 
   void wait_until_full(int rank, int64_t number, const Mailbox& box) {
     std::unique_lock lock(mutex_);
-    const auto full_or_lost = [&] { return box.arrived == size() || lost_rank(box).has_value(); };
+    const auto full_or_lost = [&] { return box.arrived == size() || lost_rank(box) >= 0; };
     const bool in_time = changed_.wait_for(lock, timeout_, full_or_lost);
     if (box.arrived == size()) return;
     const auto call =
         fmt::format("{} (collective {}) on rank {} of {}", box.call, number, rank, size());
     if (in_time) {
-      const int lost = *lost_rank(box);
-      throw CommError(fmt::format("{} cannot end: rank {} {}", call, lost, *endings_[lost]));
+      const int lost = lost_rank(box);
+      throw CommError(fmt::format("{} cannot end: rank {} {}", call, lost, endings_[lost]));
     }
     throw CommError(fmt::format("{} timed out after {:.1f} s: waiting for rank {}", call,
                                 static_cast<double>(timeout_.count()) / 1e3, first_missing(box)));
@@ -113,22 +117,22 @@ class Hall {
   }
 
  private:
-  std::optional<int> lost_rank(const Mailbox& box) const {
+  // A rank that has ended without filling its slot, or -1.
+  int lost_rank(const Mailbox& box) const {
     for (int rank = 0; rank < size(); ++rank) {
-      if (!box.slots[rank] && endings_[rank]) return rank;
+      if (!box.slots[rank].full && !endings_[rank].empty()) return rank;
     }
-    return std::nullopt;
+    return -1;
   }
 
   static ptrdiff_t first_missing(const Mailbox& box) {
-    const auto missing = [](const auto& slot) { return !slot.has_value(); };
-    return std::ranges::find_if(box.slots, missing) - box.slots.begin();
+    return std::ranges::find(box.slots, false, &Slot::full) - box.slots.begin();
   }
 
   std::mutex mutex_;
   std::condition_variable changed_;
   std::map<int64_t, std::shared_ptr<Mailbox>> boxes_;  // those some rank has yet to reach
-  std::vector<std::optional<std::string>> endings_;
+  std::vector<std::string> endings_;                   // how a rank ended; empty while it runs
   std::chrono::milliseconds timeout_;
 };
 
@@ -140,7 +144,7 @@ class ThreadBackend final : public Backend {
   Work all_gather(const at::Tensor& whole, const at::Tensor& shard) override {
     return exchange("all_gather", whole, shard, [whole](const Mailbox& box) {
       auto* out = static_cast<std::byte*>(whole.data_ptr());
-      for (const auto& slot : box.slots) out = std::ranges::copy(*slot, out).out;
+      for (const auto& slot : box.slots) out = std::ranges::copy(slot.bytes, out).out;
     });
   }
 
@@ -159,7 +163,7 @@ class ThreadBackend final : public Backend {
     const auto sent = rank() == root ? tensor : at::Tensor();
     return exchange(fmt::format("broadcast from rank {}", root), tensor, sent,
                     [tensor, root](const Mailbox& box) {
-                      std::memcpy(tensor.data_ptr(), box.slots[root]->data(), tensor.nbytes());
+                      std::memcpy(tensor.data_ptr(), box.slots[root].bytes.data(), tensor.nbytes());
                     });
   }
 
@@ -170,7 +174,7 @@ class ThreadBackend final : public Backend {
                        Bytes(mine.begin(), mine.end()));
     hall_->wait_until_full(rank(), number, *box);
     auto out = all.begin();
-    for (const auto& slot : box->slots) out = std::ranges::copy(*slot, out).out;
+    for (const auto& slot : box->slots) out = std::ranges::copy(slot.bytes, out).out;
   }
 
   void shutdown() override {}
@@ -197,8 +201,8 @@ class ThreadBackend final : public Backend {
   }
 
   static void sum_slots(const Mailbox& box, const at::Tensor& out, size_t byte_offset) {
-    std::vector<const void*> pieces;
-    for (const auto& slot : box.slots) pieces.push_back(slot->data() + byte_offset);
+    std::vector<const void*> pieces(box.slots.size());
+    for (size_t i = 0; i < pieces.size(); ++i) pieces[i] = box.slots[i].bytes.data() + byte_offset;
     ordered_sum(out.scalar_type(), out.data_ptr(), pieces, out.numel());
   }
 

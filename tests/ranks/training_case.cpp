@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "tests/ranks/training_case.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+#include <fmt/format.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <map>
+#include <sstream>
+
+#include "skein/algorithms/pretrain.h"
+#include "skein/core/hash.h"
+#include "skein/model/model.h"
+#include "skein/optim/adamw.h"
+#include "skein/parallel/sharded.h"
+
+namespace skein::ranks {
+namespace {
+
+constexpr int64_t kVocabulary = 61, kTokens = 12, kRows = 2;
+
+struct ModelCase {
+  std::string config;
+  std::vector<std::string> lora_targets;  // empty: everything trains
+};
+
+const std::string kLlama =
+    R"({"model_type": "llama", "vocab_size": 61, "hidden_size": 32, "intermediate_size": 48,
+        "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2,
+        "attention_bias": true)";
+const std::string kGpt =
+    R"({"model_type": "gpt2", "vocab_size": 61, "n_positions": 16, "n_embd": 32, "n_layer": 3,
+        "n_head": 2)";
+
+const std::map<std::string, ModelCase>& models() {
+  static const auto* all = new std::map<std::string, ModelCase>{
+      {"llama", {kLlama + R"(, "tie_word_embeddings": false})", {}}},
+      {"llama_tied", {kLlama + R"(, "tie_word_embeddings": true})", {}}},
+      {"llama_lora", {kLlama + R"(, "tie_word_embeddings": false})", {"q_proj", "down_proj"}}},
+      {"gpt2", {kGpt + "}", {}}},  // dropout 0.1 everywhere, as in Hugging Face's default
+      {"gpt2_untied", {kGpt + R"(, "tie_word_embeddings": false})", {}}},
+      {"gpt2_lora", {kGpt + "}", {"c_attn", "c_proj"}}},
+  };
+  return *all;
+}
+
+std::unique_ptr<model::Model> build_model(const TrainingCase& c) {
+  const auto& [config, targets] = models().at(c.model);
+  model::BuildOptions options{.dtype = c.float64 ? at::kDouble : at::kFloat};
+  if (!targets.empty()) {
+    options.lora = model::LoraOptions{.rank = 4, .alpha = 8, .targets = targets};
+    options.frozen_blocks = {1};
+  }
+  return model::build(model::parse_hf_config(config, c.model), options);
+}
+
+// The step's rows are numbered over ranks and micro-batches, so that every split sees the same.
+tensor::Batch make_batch(int64_t step, int64_t part) {
+  const auto rows = at::arange(kRows) + (step * 64 + part) * kRows;
+  const auto positions = at::arange(kTokens + 1);
+  const auto text =
+      (rows.unsqueeze(1) * 7 + positions * positions * 3 + rows.unsqueeze(1) * positions) %
+      kVocabulary;
+  return {text.slice(1, 0, kTokens).contiguous(), text.slice(1, 1, kTokens + 1).contiguous(), rows,
+          kRows * kTokens};
+}
+
+std::string describe(const char* what, const std::vector<tensor::TensorSlice>& slices) {
+  std::string text;
+  for (const auto& slice : slices) {
+    const auto* data = static_cast<const std::byte*>(slice.data.const_data_ptr());
+    text += fmt::format("{} {} {} {} {}\n", what, slice.name, slice.begin, slice.end,
+                        digest(std::span(data, slice.data.nbytes())));
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string TrainingCase::text() const {
+  return fmt::format("{} {} {} {} {} {}", model, stage, micro_batches, int{recompute}, int{float64},
+                     ranks);
+}
+
+TrainingCase TrainingCase::parse(const std::string& text) {
+  TrainingCase c;
+  std::istringstream(text) >> c.model >> c.stage >> c.micro_batches >> c.recompute >> c.float64 >>
+      c.ranks;
+  return c;
+}
+
+std::vector<std::string> model_names() {
+  std::vector<std::string> names;
+  for (const auto& [name, model] : models()) names.push_back(name);
+  return names;
+}
+
+std::string run_case(const TrainingCase& c, comm::Group& world) {
+  const auto model = build_model(c);
+  const algorithms::Pretrain algorithm(*model);
+  parallel::Sharded sharded(
+      model->table(),
+      {.stage = {c.stage}, .recompute = c.recompute, .fp32_gradients = c.micro_batches > 1}, world);
+  sharded.initialise(5);
+  optim::AdamW optimizer(sharded.owned_ranges(), {.weight_decay = 0.1}, sharded.memory());
+  const int64_t num_targets = kRows * kTokens * c.micro_batches * world.size();
+  std::string text;
+  for (int64_t step = 0; step < 3; ++step) {
+    double loss = 0;
+    for (int64_t k = 0; k < c.micro_batches; ++k) {
+      sharded.begin_micro_batch(k, c.micro_batches);
+      const auto batch = make_batch(step, k * world.size() + world.rank());
+      const auto part = algorithm.loss_sum(batch, {.seed = 3, .step = step}, sharded) / num_targets;
+      torch::autograd::backward({part});
+      sharded.end_micro_batch();
+      loss += part.item<double>();
+    }
+    text += describe("gradient", sharded.gradient_slices());
+    const double norm = sharded.clip_gradients(1.0).item<double>();
+    text += fmt::format("number {:a}\nnumber {:a}\n", world.sum(loss), norm);
+    optimizer.step(1e-2, at::zeros({}, at::kFloat));
+    sharded.publish();
+  }
+  return text + describe("parameter", sharded.slices_to_save()) +
+         describe("state", sharded.slices_to_save(optimizer));
+}
+
+std::vector<std::string> run_on_threads(const TrainingCase& c) {
+  std::vector<std::string> texts(c.ranks);
+  comm::run_ranks(c.ranks, [&](comm::Group& world) { texts[world.rank()] = run_case(c, world); });
+  return texts;
+}
+
+std::vector<double> numbers_of(const std::string& text) {
+  std::vector<double> numbers;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("number ")) numbers.push_back(std::strtod(line.c_str() + 7, nullptr));
+  }
+  return numbers;
+}
+
+}  // namespace skein::ranks
