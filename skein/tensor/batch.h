@@ -20,6 +20,8 @@ struct Batch {
 
 constexpr int64_t kIgnore = -100;
 
+Batch to_device(const Batch& batch, at::Device device);
+
 // What random draws of a step are keyed by. `training` off: no dropout.
 struct StepKey {
   uint64_t seed = 0;

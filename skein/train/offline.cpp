@@ -28,11 +28,6 @@ int64_t vocabulary(const model::HfConfig& architecture) {
   return std::visit([](const auto& a) { return a.vocab_size; }, architecture.architecture);
 }
 
-tensor::Batch to_device(const tensor::Batch& batch, at::Device device) {
-  return {batch.tokens.to(device), batch.targets.to(device), batch.documents.to(device),
-          batch.num_targets};
-}
-
 }  // namespace
 
 Outcome run_offline(const config::Resolved& resolved, const config::BatchPlan& batches,
@@ -103,7 +98,7 @@ Outcome run_offline(const config::Resolved& resolved, const config::BatchPlan& b
     const auto count = static_cast<int64_t>(data.micro_batches.size());
     for (int64_t i = 0; i < count; ++i) {
       sharded.begin_micro_batch(i, count);  // the stage decides when to reduce
-      const auto batch = to_device(data.micro_batches[i], world.device);
+      const auto batch = tensor::to_device(data.micro_batches[i], world.device);
       const auto part = algorithm->loss_sum(batch, key, sharded) / data.num_targets;
       torch::autograd::backward({part});
       sharded.end_micro_batch();

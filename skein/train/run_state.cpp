@@ -104,7 +104,8 @@ checkpoint::Contents RunState::contents(int64_t step) {
   return contents;
 }
 
-// Hugging Face's fields first; ours in an object of their own, which TrainerState passes over.
+// All keys are fields of Hugging Face's TrainerState, which refuses others: ours are kept where it
+// keeps the state of what is attached to a run.
 std::string RunState::trainer_state(int64_t step) {
   const double epoch = static_cast<double>(step) / static_cast<double>(identity_.steps_per_epoch);
   const ordered_json state = {{"global_step", step},
@@ -114,11 +115,12 @@ std::string RunState::trainer_state(int64_t step) {
                               {"is_local_process_zero", true},
                               {"is_world_process_zero", true},
                               {"log_history", metrics_.history()},
-                              {"skein",
-                               {{"num_updates", optimizer_.num_updates()},
-                                {"data_digest", identity_.data_digest},
-                                {"global_batch", identity_.global_batch},
-                                {"data_seed", identity_.seed}}}};
+                              {"stateful_callbacks",
+                               {{"skein",
+                                 {{"num_updates", optimizer_.num_updates()},
+                                  {"data_digest", identity_.data_digest},
+                                  {"global_batch", identity_.global_batch},
+                                  {"data_seed", identity_.seed}}}}}};
   return state.dump(2) + "\n";
 }
 
@@ -138,7 +140,7 @@ void RunState::check_identity(const ordered_json& saved, const fs::path& checkpo
 
 int64_t RunState::restore(const fs::path& checkpoint) {
   const auto state = ordered_json::parse(read_file(checkpoint / kStateFile));
-  const auto& ours = state.at("skein");
+  const auto& ours = state.at("stateful_callbacks").at("skein");
   check_identity(ours, checkpoint);
   restore_tensors(checkpoint);
   optimizer_.set_num_updates(ours.at("num_updates").get<int64_t>());

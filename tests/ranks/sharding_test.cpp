@@ -2,61 +2,17 @@
 // Copyright the skein authors.
 
 // The sharding proof: stages 0-3 against each other, on threads and on processes.
-//
-// This program has three roles: the tests, a launcher (`--launch CASE FOLDER`), and one rank
-// (`--rank CASE FOLDER`), so that process ranks start as users' ranks do.
 
 #include <ATen/Parallel.h>
-#include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <cmath>
 
-#include "skein/core/file.h"
 #include "skein/core/log.h"
-#include "skein/launch/launcher.h"
-#include "skein/launch/rank_environment.h"
-#include "tests/ranks/training_case.h"
+#include "tests/ranks/process_ranks.h"
 
 namespace skein::ranks {
 namespace {
-
-std::string self() { return fs::read_symlink("/proc/self/exe").string(); }
-
-int launch_case(const TrainingCase& c, const std::string& folder) {
-  return launch::launch({.local_ranks = c.ranks}, {self(), "--rank", c.text(), folder});
-}
-
-int run_rank(const TrainingCase& c, const fs::path& folder) {
-  const auto environment = launch::from_environment();
-  const auto store = launch::connect_store(environment);
-  auto world = comm::connect(
-      {.rank = environment.rank, .size = environment.size, .timeout = std::chrono::seconds(60)},
-      *store);
-  write_file_atomically(folder / std::to_string(environment.rank), run_case(c, world));
-  world.shutdown();
-  return 0;
-}
-
-std::vector<std::string> run_on_processes(const TrainingCase& c) {
-  auto pattern = (fs::temp_directory_path() / "skein-ranks-XXXXXX").string();
-  const fs::path folder = ::mkdtemp(pattern.data());
-  const pid_t child = ::fork();
-  if (child == 0) {
-    ::execl(self().c_str(), self().c_str(), "--launch", c.text().c_str(), folder.c_str(), nullptr);
-    ::_exit(127);
-  }
-  int status = 0;
-  ::waitpid(child, &status, 0);
-  EXPECT_EQ(status, 0) << c.text();
-  std::vector<std::string> texts;
-  for (int rank = 0; status == 0 && rank < c.ranks; ++rank)
-    texts.push_back(read_file(folder / std::to_string(rank)));
-  fs::remove_all(folder);
-  return texts;
-}
 
 void expect_close(const TrainingCase& a, const TrainingCase& b, double tolerance) {
   const auto left = numbers_of(run_on_threads(a)[0]), right = numbers_of(run_on_threads(b)[0]);
@@ -138,11 +94,7 @@ TEST(Sharding, ProcessesAreBitEqualToThreads) {
 int main(int argc, char** argv) {
   skein::set_log_level(skein::LogLevel::kError);
   at::set_num_threads(1);  // ranks share the machine's cores
-  const std::string role = argc > 3 ? argv[1] : "";
-  if (role == "--launch")
-    return skein::ranks::launch_case(skein::ranks::TrainingCase::parse(argv[2]), argv[3]);
-  if (role == "--rank")
-    return skein::ranks::run_rank(skein::ranks::TrainingCase::parse(argv[2]), argv[3]);
+  if (const auto code = skein::ranks::play_role(argc, argv)) return *code;
   testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();
 }

@@ -72,9 +72,10 @@ tensor::Batch make_batch(int64_t step, int64_t part) {
 std::string describe(const char* what, const std::vector<tensor::TensorSlice>& slices) {
   std::string text;
   for (const auto& slice : slices) {
-    const auto* data = static_cast<const std::byte*>(slice.data.const_data_ptr());
+    const auto host = slice.data.cpu();
+    const auto* data = static_cast<const std::byte*>(host.const_data_ptr());
     text += fmt::format("{} {} {} {} {}\n", what, slice.name, slice.begin, slice.end,
-                        digest(std::span(data, slice.data.nbytes())));
+                        digest(std::span(data, host.nbytes())));
   }
   return text;
 }
@@ -82,14 +83,14 @@ std::string describe(const char* what, const std::vector<tensor::TensorSlice>& s
 }  // namespace
 
 std::string TrainingCase::text() const {
-  return fmt::format("{} {} {} {} {} {}", model, stage, micro_batches, int{recompute}, int{float64},
-                     ranks);
+  return fmt::format("{} {} {} {} {} {} {} {}", model, stage, micro_batches, int{recompute},
+                     int{float64}, ranks, int{cuda}, backend);
 }
 
 TrainingCase TrainingCase::parse(const std::string& text) {
   TrainingCase c;
   std::istringstream(text) >> c.model >> c.stage >> c.micro_batches >> c.recompute >> c.float64 >>
-      c.ranks;
+      c.ranks >> c.cuda >> c.backend;
   return c;
 }
 
@@ -102,9 +103,13 @@ std::vector<std::string> model_names() {
 std::string run_case(const TrainingCase& c, comm::Group& world) {
   const auto model = build_model(c);
   const algorithms::Pretrain algorithm(*model);
-  parallel::Sharded sharded(
-      model->table(),
-      {.stage = {c.stage}, .recompute = c.recompute, .fp32_gradients = c.micro_batches > 1}, world);
+  const auto device = c.cuda ? at::Device(at::kCUDA, 0) : at::Device(at::kCPU);
+  parallel::Sharded sharded(model->table(),
+                            {.stage = {c.stage},
+                             .recompute = c.recompute,
+                             .fp32_gradients = c.micro_batches > 1,
+                             .device = device},
+                            world);
   sharded.initialise(5);
   optim::AdamW optimizer(sharded.owned_ranges(), {.weight_decay = 0.1}, sharded.memory());
   const int64_t num_targets = kRows * kTokens * c.micro_batches * world.size();
@@ -113,7 +118,8 @@ std::string run_case(const TrainingCase& c, comm::Group& world) {
     double loss = 0;
     for (int64_t k = 0; k < c.micro_batches; ++k) {
       sharded.begin_micro_batch(k, c.micro_batches);
-      const auto batch = make_batch(step, k * world.size() + world.rank());
+      const auto batch =
+          tensor::to_device(make_batch(step, k * world.size() + world.rank()), device);
       const auto part = algorithm.loss_sum(batch, {.seed = 3, .step = step}, sharded) / num_targets;
       torch::autograd::backward({part});
       sharded.end_micro_batch();
@@ -122,7 +128,7 @@ std::string run_case(const TrainingCase& c, comm::Group& world) {
     text += describe("gradient", sharded.gradient_slices());
     const double norm = sharded.clip_gradients(1.0).item<double>();
     text += fmt::format("number {:a}\nnumber {:a}\n", world.sum(loss), norm);
-    optimizer.step(1e-2, at::zeros({}, at::kFloat));
+    optimizer.step(1e-2, at::zeros({}, at::TensorOptions().dtype(at::kFloat).device(device)));
     sharded.publish();
   }
   return text + describe("parameter", sharded.slices_to_save()) +

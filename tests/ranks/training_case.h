@@ -20,6 +20,8 @@ struct TrainingCase {
   bool recompute = false;
   bool float64 = false;
   int ranks = 1;
+  bool cuda = false;  // all ranks on the first GPU
+  std::string backend = "gloo";
 
   std::string text() const;  // words that parse() reads back
   static TrainingCase parse(const std::string& text);

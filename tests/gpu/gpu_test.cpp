@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+
+// One GPU against the CPU. Built with CUDA only; `make gpu-test` runs it on a machine with a GPU.
+
+#include <ATen/Context.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/linalg_vector_norm.h>
+#include <c10/core/DeviceGuard.h>
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <cmath>
+#include <map>
+
+#include "skein/algorithms/pretrain.h"
+#include "skein/core/log.h"
+#include "skein/model/model.h"
+#include "skein/parallel/sharded.h"
+#include "tests/ranks/process_ranks.h"
+
+namespace skein::ranks {
+namespace {
+
+struct Step {
+  double loss = 0;
+  double norm = 0;
+  std::map<std::string, at::Tensor> gradients;  // float64, on the CPU
+};
+
+// Keyed dropout is on in GPT-2: the masks must be the CPU's.
+const std::map<std::string, std::string> kFamilies = {
+    {"llama",
+     R"({"model_type": "llama", "vocab_size": 512, "hidden_size": 256, "intermediate_size": 512,
+         "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2})"},
+    {"gpt2",
+     R"({"model_type": "gpt2", "vocab_size": 512, "n_positions": 256, "n_embd": 256, "n_layer": 2,
+         "n_head": 4})"}};
+
+Step one_step(const std::string& family, at::ScalarType dtype, at::Device device) {
+  const c10::DeviceGuard guard(device);
+  const auto model =
+      model::build(model::parse_hf_config(kFamilies.at(family), family), {.dtype = dtype});
+  const algorithms::Pretrain algorithm(*model);
+  comm::Group alone;
+  parallel::Sharded sharded(model->table(), {.device = device}, alone);
+  sharded.initialise(5);
+  const auto rows = at::arange(4).unsqueeze(1), columns = at::arange(129).unsqueeze(0);
+  const auto text = (rows * 131 + columns * columns * 7 + columns * 3) % 512;
+  const auto batch = tensor::to_device({text.slice(1, 0, 128).contiguous(),
+                                        text.slice(1, 1, 129).contiguous(), at::arange(4), 4 * 128},
+                                       device);
+  sharded.begin_micro_batch(0, 1);
+  const auto loss = algorithm.loss_sum(batch, {.seed = 3, .step = 7}, sharded) / batch.num_targets;
+  torch::autograd::backward({loss});
+  sharded.end_micro_batch();
+  Step step{.loss = loss.item<double>()};
+  for (const auto& slice : sharded.gradient_slices())
+    step.gradients[slice.name] = slice.data.cpu().to(at::kDouble);
+  step.norm = sharded.clip_gradients(0).item<double>();
+  return step;
+}
+
+// design: ‖a−b‖ / max(‖a‖, 1e-3 ‖all‖)
+double largest_difference(const Step& a, const Step& b) {
+  double largest = 0;
+  for (const auto& [name, gradient] : a.gradients) {
+    const auto norm = [](const at::Tensor& t) { return at::linalg_vector_norm(t).item<double>(); };
+    const double scale = std::max(norm(gradient), 1e-3 * a.norm);
+    largest = std::max(largest, norm(gradient - b.gradients.at(name)) / scale);
+  }
+  return largest;
+}
+
+TEST(Gpu, OneStepEqualsTheCpu) {
+  // bf16: eight bits of mantissa, sums in another order; the figures seen are printed.
+  const std::pair<at::ScalarType, double> kCases[] = {
+      {at::kDouble, 1e-10}, {at::kFloat, 2e-5}, {at::kBFloat16, 3e-2}};
+  for (const auto& [family, config] : kFamilies) {
+    for (const auto& [dtype, tolerance] : kCases) {
+      const auto cpu = one_step(family, dtype, at::kCPU),
+                 gpu = one_step(family, dtype, at::Device(at::kCUDA, 0));
+      const double loss = std::abs(cpu.loss - gpu.loss) / cpu.loss,
+                   norm = std::abs(cpu.norm - gpu.norm) / cpu.norm;
+      const double gradient = largest_difference(cpu, gpu);
+      fmt::print("{} {}: loss {:.1e}, norm {:.1e}, gradients {:.1e} (tolerance {:.0e})\n", family,
+                 c10::toString(dtype), loss, norm, gradient, tolerance);
+      EXPECT_LE(loss, tolerance);
+      EXPECT_LE(norm, tolerance);
+      EXPECT_LE(gradient, tolerance);
+    }
+  }
+}
+
+void expect_close(const TrainingCase& c, const std::vector<double>& expected) {
+  const auto texts = run_on_processes(c);
+  ASSERT_EQ(texts.size(), static_cast<size_t>(c.ranks));
+  const auto found = numbers_of(texts[0]);
+  ASSERT_EQ(found.size(), expected.size());
+  for (size_t i = 0; i < found.size(); ++i) {
+    EXPECT_LE(std::abs(found[i] - expected[i]), 1e-4 * std::abs(expected[i])) << c.text();
+  }
+}
+
+TEST(Gpu, NcclAtSizeOneTrainsAsTheCpuDoes) {
+  for (const auto& name : {"llama_lora", "gpt2"}) {
+    const auto expected = numbers_of(run_on_threads({.model = name})[0]);
+    for (const int stage : {0, 1, 2, 3}) {
+      expect_close(
+          {.model = name, .stage = stage, .recompute = stage == 3, .cuda = true, .backend = "nccl"},
+          expected);
+    }
+  }
+}
+
+TEST(Gpu, GlooWithTwoRanksOnOneGpuTrainsAsTheCpuDoes) {
+  for (const auto& name : {"llama_lora", "gpt2"}) {
+    const auto expected = numbers_of(run_on_threads({.model = name, .ranks = 2})[0]);
+    for (const int stage : {0, 1, 2, 3}) {
+      expect_close({.model = name, .stage = stage, .ranks = 2, .cuda = true}, expected);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace skein::ranks
+
+int main(int argc, char** argv) {
+  skein::set_log_level(skein::LogLevel::kError);
+  if (const auto code = skein::ranks::play_role(argc, argv)) return *code;
+  testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

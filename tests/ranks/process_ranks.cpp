@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "tests/ranks/process_ranks.h"
+
+#include <c10/core/DeviceGuard.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "skein/core/file.h"
+#include "skein/launch/launcher.h"
+#include "skein/launch/rank_environment.h"
+
+namespace skein::ranks {
+namespace {
+
+std::string self() { return fs::read_symlink("/proc/self/exe").string(); }
+
+int launch_case(const TrainingCase& c, const std::string& folder) {
+  return launch::launch({.local_ranks = c.ranks}, {self(), "--rank", c.text(), folder});
+}
+
+int run_rank(const TrainingCase& c, const fs::path& folder) {
+  const auto environment = launch::from_environment();
+  const auto store = launch::connect_store(environment);
+  const c10::DeviceGuard guard(c.cuda ? at::Device(at::kCUDA, 0) : at::Device(at::kCPU));
+  auto world = comm::connect({.rank = environment.rank,
+                              .size = environment.size,
+                              .backend = c.backend,
+                              .device_index = c.cuda ? 0 : -1,  // all ranks share the one GPU
+                              .timeout = std::chrono::seconds(60)},
+                             *store);
+  write_file_atomically(folder / std::to_string(environment.rank), run_case(c, world));
+  world.shutdown();
+  return 0;
+}
+
+}  // namespace
+
+std::optional<int> play_role(int argc, char** argv) {
+  const std::string role = argc > 3 ? argv[1] : "";
+  if (role == "--launch") return launch_case(TrainingCase::parse(argv[2]), argv[3]);
+  if (role == "--rank") return run_rank(TrainingCase::parse(argv[2]), argv[3]);
+  return std::nullopt;
+}
+
+std::vector<std::string> run_on_processes(const TrainingCase& c) {
+  auto pattern = (fs::temp_directory_path() / "skein-ranks-XXXXXX").string();
+  const fs::path folder = ::mkdtemp(pattern.data());
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::execl(self().c_str(), self().c_str(), "--launch", c.text().c_str(), folder.c_str(), nullptr);
+    ::_exit(127);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0) << c.text();
+  std::vector<std::string> texts;
+  for (int rank = 0; status == 0 && rank < c.ranks; ++rank) {
+    texts.push_back(read_file(folder / std::to_string(rank)));
+  }
+  fs::remove_all(folder);
+  return texts;
+}
+
+}  // namespace skein::ranks
