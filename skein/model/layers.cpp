@@ -42,7 +42,7 @@ at::Tensor linear(const Linear& layer, const at::Tensor& x) {
 
 UnitBuilder UnitBuilder::root(tensor::ParameterTable& table, const std::string& name,
                               const BuildOptions& options) {
-  UnitBuilder builder(table, table.add_unit(name, /*root=*/true), options, /*adapted=*/false);
+  UnitBuilder builder(table, table.add_unit(name, /*root=*/true), options.dtype);
   builder.frozen_ = options.lora && options.frozen_blocks.empty();
   return builder;
 }
@@ -50,9 +50,9 @@ UnitBuilder UnitBuilder::root(tensor::ParameterTable& table, const std::string& 
 UnitBuilder UnitBuilder::block(tensor::ParameterTable& table, const std::string& name, int index,
                                const BuildOptions& options) {
   const bool listed = std::ranges::count(options.frozen_blocks, index) > 0;
-  const bool adapted = options.lora && (listed || options.frozen_blocks.empty());
-  UnitBuilder builder(table, table.add_unit(name), options, adapted);
-  builder.frozen_ = listed || adapted;
+  UnitBuilder builder(table, table.add_unit(name), options.dtype);
+  if (options.lora && (listed || options.frozen_blocks.empty())) builder.lora_ = &*options.lora;
+  builder.frozen_ = listed || builder.lora_;
   return builder;
 }
 
@@ -62,7 +62,7 @@ void UnitBuilder::add(const std::string& name, std::vector<int64_t> shape, Init 
   const bool decay = shape.size() > 1;
   table_.add({.name = name,
               .shape = std::move(shape),
-              .dtype = options_.dtype,
+              .dtype = dtype_,
               .unit = unit_,
               .init = init,
               .trainable = !frozen_,
@@ -76,13 +76,13 @@ void UnitBuilder::add_linear(const std::string& name, const LinearShape& shape, 
   if (shape.transposed) std::swap(size[0], size[1]);
   add(name + ".weight", size, {Init::Kind::kNormal, shape.deviation}, layer.weight);
   if (shape.bias) add(name + ".bias", {shape.out}, {Init::Kind::kZeros}, layer.bias);
-  if (adapted_ && is_target(options_.lora->targets, name)) add_lora(name, shape, layer);
+  if (lora_ && is_target(lora_->targets, name)) add_lora(name, shape, layer);
 }
 
 void UnitBuilder::add_lora(const std::string& name, const LinearShape& shape, Linear& layer) {
-  const auto rank = options_.lora->rank;
+  const auto rank = lora_->rank;
   auto& lora = layer.lora.emplace();
-  lora.scale = options_.lora->alpha / static_cast<double>(rank);
+  lora.scale = lora_->alpha / static_cast<double>(rank);
   // PEFT draws A uniformly below 1/√in in size; the normal of equal deviation is near enough.
   const Init normal{Init::Kind::kNormal, 1 / std::sqrt(3.0 * static_cast<double>(shape.in))};
   const bool frozen = std::exchange(frozen_, false);

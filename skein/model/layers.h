@@ -85,8 +85,8 @@ class UnitBuilder {
                 at::Tensor* bias = nullptr);
 
  private:
-  UnitBuilder(tensor::ParameterTable& table, int unit, const BuildOptions& options, bool adapted)
-      : table_(table), unit_(unit), options_(options), adapted_(adapted) {}
+  UnitBuilder(tensor::ParameterTable& table, int unit, at::ScalarType dtype)
+      : table_(table), unit_(unit), dtype_(dtype) {}
 
   void add(const std::string& name, std::vector<int64_t> shape, tensor::Init init,
            at::Tensor& slot);
@@ -94,9 +94,9 @@ class UnitBuilder {
 
   tensor::ParameterTable& table_;
   int unit_;
-  const BuildOptions& options_;
-  bool adapted_;         // targets carry LoRA
-  bool frozen_ = false;  // what is added now does not train
+  at::ScalarType dtype_;
+  const LoraOptions* lora_ = nullptr;  // of the targets; null: none
+  bool frozen_ = false;                // what is added now does not train
 };
 
 // The random streams of one forward pass.

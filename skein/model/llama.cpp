@@ -131,20 +131,21 @@ at::Tensor Llama::forward(const Batch& batch, const StepKey& key, Units& units) 
 at::Tensor Llama::run_block(const Block& block, const at::Tensor& x, const ops::RopeTable& rope,
                             const ops::Dropout& dropout) const {
   const auto a = ops::rms_norm(x, block.input_norm, config_.rms_norm_eps);
-  const auto h = x + attention(block, a, rope, dropout);
-  const auto m = ops::rms_norm(h, block.post_attention_norm, config_.rms_norm_eps);
+  const auto [h, m] = ops::add_rms_norm(x, attention(block, a, rope, dropout),
+                                        block.post_attention_norm, config_.rms_norm_eps);
   return h + linear(block.down, ops::swiglu(linear(block.gate, m), linear(block.up, m)));
 }
 
 at::Tensor Llama::attention(const Block& block, const at::Tensor& x, const ops::RopeTable& rope,
                             const ops::Dropout& dropout) const {  // (B, T, C)
   const auto split_heads = [&](const at::Tensor& y) {
-    return y.view({y.size(0), y.size(1), -1, config_.head_dim}).transpose(1, 2);
+    return y.view({y.size(0), y.size(1), -1, config_.head_dim});
   };
-  const auto q = ops::rotate(split_heads(linear(block.q, x)), rope);  // (B, H, T, D)
+  const auto q = ops::rotate(split_heads(linear(block.q, x)), rope);  // (B, T, H, D)
   const auto k = ops::rotate(split_heads(linear(block.k, x)), rope);
   const auto v = split_heads(linear(block.v, x));
-  const auto y = ops::causal_attention(q, k, v, {.dropout = dropout});
+  const auto y = ops::causal_attention(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2),
+                                       {.dropout = dropout});  // (B, H, T, D)
   return linear(block.o, y.transpose(1, 2).flatten(2));
 }
 

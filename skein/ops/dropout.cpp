@@ -48,7 +48,7 @@ at::Tensor run(const at::Tensor& x, const at::Tensor& documents, double probabil
       .scale = 1 / (1 - probability),
       .type = dropout_type(x.scalar_type())};
   if (x.is_cuda()) {
-    dropout_on_cuda(call, x.get_device());
+    dropout_on_cuda(call);
   } else {
     dropout_on_cpu(call);
   }

@@ -38,7 +38,7 @@ SKEIN_HOST_DEVICE inline random::Words dropout_words(uint64_t stream, int64_t do
 }
 
 void dropout_on_cpu(const DropoutCall& call);
-// On torch's current stream of the device. Throws UserError in a build without CUDA.
-void dropout_on_cuda(const DropoutCall& call, int device);
+// On torch's current stream. Throws UserError in a build without CUDA.
+void dropout_on_cuda(const DropoutCall& call);
 
 }  // namespace skein::ops

@@ -17,8 +17,8 @@
 namespace skein::ops {
 
 struct HeadOptions {
-  int64_t logits_bytes = int64_t{64}
-                         << 20;  // of one chunk, as fp32; larger: fewer, larger products
+  // Of one chunk, as fp32; larger: fewer, larger products. A GPU takes 32 times as much.
+  int64_t logits_bytes = int64_t{64} << 20;
 };
 
 // hidden (N, C), weight (V, C), targets (N) int64, weights (N) or undefined (all one; a constant to

@@ -1,15 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
 // Built when CUDA is off: the kernels that this build does not have.
+
 #include "skein/core/error.h"
+#include "skein/ops/adamw_kernel.h"
+#include "skein/ops/cross_entropy_kernel.h"
+#include "skein/ops/device.h"
 #include "skein/ops/dropout_kernel.h"
+#include "skein/ops/rms_norm_kernel.h"
+#include "skein/ops/rope_kernel.h"
+#include "skein/ops/swiglu_kernel.h"
 
 namespace skein::ops {
+namespace {
 
-void dropout_on_cuda(const DropoutCall&, int) {
-  throw UserError(
-      "this build has no CUDA kernels: build with make: Nothing to be done for 'cuda'., or set "
-      "device: cpu");
+[[noreturn]] void refuse() {
+  throw UserError("this build has no CUDA kernels: build with `make cuda`, or set device: cpu");
 }
+
+}  // namespace
+
+void adamw_on_cuda(const AdamWCall&) { refuse(); }
+void cross_entropy_on_cuda(const CrossEntropyCall&) { refuse(); }
+void dropout_on_cuda(const DropoutCall&) { refuse(); }
+void rms_norm_on_cuda(const RmsNormForward&) { refuse(); }
+void rms_norm_backward_on_cuda(const RmsNormBackward&) { refuse(); }
+void rope_on_cuda(const RopeCall&) { refuse(); }
+void swiglu_on_cuda(const SwigluCall&) { refuse(); }
+void swiglu_backward_on_cuda(const SwigluCall&) { refuse(); }
+bool has_native_bfloat16(int) { refuse(); }
 
 }  // namespace skein::ops

@@ -5,10 +5,51 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/outer.h>
 #include <ATen/ops/pow.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "skein/ops/fused.h"
+#include "skein/ops/rope_kernel.h"
 
 namespace skein::ops {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::Function;
+using torch::autograd::variable_list;
+
+at::Tensor turn(const at::Tensor& x, const RopeTable& table, bool backwards) {
+  const auto input = x.contiguous();
+  const auto output = at::empty_like(input);
+  rope_on_cuda({.x = input.const_data_ptr(),
+                .y = output.mutable_data_ptr(),
+                .cos = table.cos.const_data_ptr(),
+                .sin = table.sin.const_data_ptr(),
+                .rows = x.size(0) * x.size(1),
+                .tokens = x.size(1),
+                .heads = static_cast<int>(x.size(2)),
+                .head_dim = static_cast<int>(x.size(3)),
+                .backwards = backwards,
+                .type = element_type(x)});
+  return output;
+}
+
+// A rotation's gradient is the rotation back.
+struct FusedRope : Function<FusedRope> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& cos,
+                            const at::Tensor& sin) {
+    context->save_for_backward({cos, sin});
+    return turn(x, {cos, sin}, /*backwards=*/false);
+  }
+  static variable_list backward(AutogradContext* context, const variable_list& incoming) {
+    const auto saved = context->get_saved_variables();
+    return {turn(incoming[0], {saved[0], saved[1]}, /*backwards=*/true), {}, {}};
+  }
+};
+
+}  // namespace
 
 RopeTable rope_table(int64_t num_tokens, int64_t head_dim, double theta,
                      const at::TensorOptions& options) {
@@ -20,10 +61,11 @@ RopeTable rope_table(int64_t num_tokens, int64_t head_dim, double theta,
 }
 
 at::Tensor rotate(const at::Tensor& x, const RopeTable& table) {
+  if (fits_kernels(x) && x.size(-1) % 16 == 0) return FusedRope::apply(x, table.cos, table.sin);
   const auto half = x.size(-1) / 2;
   const auto first = x.narrow(-1, 0, half), second = x.narrow(-1, half, half);
-  return at::cat({first * table.cos - second * table.sin, second * table.cos + first * table.sin},
-                 -1);
+  const auto cos = table.cos.unsqueeze(1), sin = table.sin.unsqueeze(1);  // (T, 1, D/2)
+  return at::cat({first * cos - second * sin, second * cos + first * sin}, -1);
 }
 
 }  // namespace skein::ops

@@ -20,7 +20,7 @@ struct RopeTable {
 RopeTable rope_table(int64_t num_tokens, int64_t head_dim, double theta,
                      const at::TensorOptions& options);
 
-// x (B, H, T, D)
+// x (B, T, H, D)
 at::Tensor rotate(const at::Tensor& x, const RopeTable& table);
 
 }  // namespace skein::ops

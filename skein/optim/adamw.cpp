@@ -8,6 +8,9 @@
 
 #include <algorithm>
 
+#include "skein/ops/adamw_kernel.h"
+#include "skein/ops/fused.h"
+
 namespace skein::optim {
 namespace {
 
@@ -42,30 +45,66 @@ void AdamW::refresh_masters() {
   for (size_t i = 0; i < ranges_.size(); ++i) states_[i].master.copy_(ranges_[i].parameters);
 }
 
-void AdamW::step(double learning_rate, const at::Tensor& skip) {
+void AdamW::step(double learning_rate, const Decision& decision) {
   num_updates_.add_(1);
-  for (size_t i = 0; i < ranges_.size(); ++i) update(ranges_[i], states_[i], learning_rate, skip);
-  num_updates_.sub_(skip);
+  for (size_t i = 0; i < ranges_.size(); ++i) {
+    const auto& master = states_[i].master;
+    if (master.is_cuda() && master.scalar_type() == at::kFloat) {
+      update_on_cuda(ranges_[i], states_[i], learning_rate, decision);
+    } else {
+      update(ranges_[i], states_[i], learning_rate, decision);
+    }
+  }
+  num_updates_.sub_(decision.skip);
 }
 
 void AdamW::update(const OwnedRange& range, const AdamState& state, double learning_rate,
-                   const at::Tensor& skip) {
+                   const Decision& decision) {
   const int64_t count = range.parameters.numel();
+  const auto factor = decision.factor.to(state.master.scalar_type());
   int64_t begin = 0;
   while (begin < count) {
     // A chunk never crosses the decay boundary: one weight decay per call.
     const bool decays = begin < range.decay_end;
     const int64_t end = std::min(begin + kChunk, decays ? range.decay_end : count);
     const auto part = [&](const at::Tensor& whole) { return whole.slice(0, begin, end); };
-    const auto gradient = part(range.gradients).to(state.master.scalar_type());
+    const auto gradient = part(range.gradients).to(state.master.scalar_type()).mul_(factor);
     at::_fused_adamw_({part(state.master)}, {gradient}, {part(state.exp_avg)},
                       {part(state.exp_avg_sq)}, {}, {num_updates_}, learning_rate,
                       options_.adam_beta1, options_.adam_beta2,
                       decays ? options_.weight_decay : 0.0, options_.adam_epsilon,
                       /*amsgrad=*/false, /*maximize=*/false,
-                      /*grad_scale=*/{}, /*found_inf=*/skip);
+                      /*grad_scale=*/{}, /*found_inf=*/decision.skip);
     if (is_16_bit(range.parameters)) part(range.parameters).copy_(part(state.master));
     begin = end;
+  }
+}
+
+// One kernel per side of the decay boundary: 28 bytes of traffic per 16-bit parameter.
+void AdamW::update_on_cuda(const OwnedRange& range, const AdamState& state, double learning_rate,
+                           const Decision& decision) {
+  const int64_t bounds[] = {0, range.decay_end, range.parameters.numel()};
+  for (int side = 0; side < 2; ++side) {
+    const int64_t begin = bounds[side], count = bounds[side + 1] - begin;
+    if (count == 0) continue;
+    const auto part = [&](const at::Tensor& whole) { return whole.narrow(0, begin, count); };
+    const bool separate = is_16_bit(range.parameters);
+    ops::adamw_on_cuda({.weights = separate ? part(range.parameters).mutable_data_ptr() : nullptr,
+                        .master = part(state.master).mutable_data_ptr<float>(),
+                        .exp_avg = part(state.exp_avg).mutable_data_ptr<float>(),
+                        .exp_avg_sq = part(state.exp_avg_sq).mutable_data_ptr<float>(),
+                        .gradient = part(range.gradients).const_data_ptr(),
+                        .factor = decision.factor.const_data_ptr<double>(),
+                        .skip = decision.skip.const_data_ptr<float>(),
+                        .step = num_updates_.const_data_ptr<float>(),
+                        .count = count,
+                        .type = ops::element_type(range.parameters),
+                        .gradient_type = ops::element_type(range.gradients),
+                        .learning_rate = learning_rate,
+                        .beta1 = options_.adam_beta1,
+                        .beta2 = options_.adam_beta2,
+                        .epsilon = options_.adam_epsilon,
+                        .weight_decay = side == 0 ? options_.weight_decay : 0.0});
   }
 }
 

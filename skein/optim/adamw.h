@@ -36,9 +36,12 @@ class AdamW {
   AdamW(std::vector<OwnedRange> ranges, const config::OptimizerConfig& options,
         tensor::FlatMemory& memory);
 
-  // `skip` is a float32 scalar on the ranges' device: 1 leaves everything as it is. The decision
-  // stays on the device, so that no step waits for the host.
-  void step(double learning_rate, const at::Tensor& skip);
+  // `factor` (float64) multiplies the gradients, `skip` (float32) leaves everything as it is when
+  // it is 1. Both are scalars on the ranges' device, so that no step waits for the host.
+  struct Decision {
+    at::Tensor factor, skip;
+  };
+  void step(double learning_rate, const Decision& decision);
 
   // One per range.
   const std::vector<AdamState>& states() const { return states_; }
@@ -52,7 +55,9 @@ class AdamW {
 
  private:
   void update(const OwnedRange& range, const AdamState& state, double learning_rate,
-              const at::Tensor& skip);
+              const Decision& decision);
+  void update_on_cuda(const OwnedRange& range, const AdamState& state, double learning_rate,
+                      const Decision& decision);
 
   std::vector<OwnedRange> ranges_;
   config::OptimizerConfig options_;

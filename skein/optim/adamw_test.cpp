@@ -3,7 +3,7 @@
 #include "skein/optim/adamw.h"
 
 #include <ATen/Context.h>
-#include <ATen/ops/cat.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
@@ -16,7 +16,9 @@ namespace {
 
 const config::OptimizerConfig kOptions{.weight_decay = 0.1, .adam_beta1 = 0.9, .adam_beta2 = 0.95};
 
-at::Tensor no_skip() { return at::zeros({}, at::kFloat); }
+AdamW::Decision decision(double skip = 0, double factor = 1) {
+  return {at::full({}, factor, at::kDouble), at::full({}, skip, at::kFloat)};
+}
 
 // The paper's formulas, one element at a time, in double.
 double reference_after(double weight, const std::vector<double>& gradients, double lr,
@@ -39,7 +41,7 @@ TEST(AdamW, FollowsThePaperOnBothSidesOfTheDecayBoundary) {
   AdamW adamw({{weights, gradients, 128}}, kOptions, *memory);
   for (const double g : {0.5, -0.25, 0.125}) {
     gradients.fill_(g);
-    adamw.step(0.01, no_skip());
+    adamw.step(0.01, decision());
   }
   EXPECT_NEAR(weights[5].item<double>(), reference_after(1, {0.5, -0.25, 0.125}, 0.01, 0.1), 1e-12);
   EXPECT_NEAR(weights[200].item<double>(), reference_after(1, {0.5, -0.25, 0.125}, 0.01, 0), 1e-12);
@@ -58,7 +60,7 @@ TEST(AdamW, ShardsAreBitEqualToTheWhole) {
                         std::clamp<int64_t>(640 - begin, 0, end - begin)});
     }
     AdamW adamw(ranges, kOptions, *memory);
-    for (int i = 0; i < 4; ++i) adamw.step(1e-2, no_skip());
+    for (int i = 0; i < 4; ++i) adamw.step(1e-2, decision());
     return weights;
   };
   EXPECT_TRUE(run({{0, 1024}}).equal(run({{0, 384}, {384, 768}, {768, 1024}})));
@@ -68,19 +70,31 @@ TEST(AdamW, SkipLeavesEverythingAsItIs) {
   const auto memory = tensor::FlatMemory::create(at::kCPU);
   auto weights = at::ones({128}), gradients = at::ones({128});
   AdamW adamw({{weights, gradients, 128}}, kOptions, *memory);
-  adamw.step(0.1, at::ones({}, at::kFloat));
+  adamw.step(0.1, decision(/*skip=*/1));
   EXPECT_TRUE(weights.equal(at::ones({128})));
   EXPECT_EQ(adamw.num_updates(), 0);
-  adamw.step(0.1, no_skip());
+  adamw.step(0.1, decision());
   EXPECT_LT(weights[0].item<float>(), 1);
   EXPECT_EQ(adamw.num_updates(), 1);
+}
+
+TEST(AdamW, FactorMultipliesTheGradient) {
+  const auto run = [](double gradient, double factor) {
+    const auto memory = tensor::FlatMemory::create(at::kCPU);
+    auto weights = at::ones({128}), gradients = at::full({128}, gradient);
+    AdamW adamw({{weights, gradients, 128}}, {.adam_epsilon = 0.1}, *memory);
+    adamw.step(0.1, decision(0, factor));
+    return weights;
+  };
+  EXPECT_TRUE(run(0.5, 0.25).equal(run(0.125, 1)));
+  EXPECT_FALSE(run(0.5, 1).equal(run(0.125, 1)));
 }
 
 TEST(AdamW, SixteenBitWeightsHaveAnFp32Master) {
   const auto memory = tensor::FlatMemory::create(at::kCPU);
   auto weights = at::ones({128}, at::kBFloat16), gradients = at::ones({128}, at::kBFloat16);
   AdamW adamw({{weights, gradients, 0}}, kOptions, *memory);
-  for (int i = 0; i < 10; ++i) adamw.step(1e-4, no_skip());
+  for (int i = 0; i < 10; ++i) adamw.step(1e-4, decision());
   // Ten steps of 1e-4 are below bf16's resolution at 1, and must not be lost.
   EXPECT_NEAR(adamw.states()[0].master[0].item<float>(), 1 - 1e-3, 1e-5);
   EXPECT_EQ(memory->bytes(), 128 * 12);

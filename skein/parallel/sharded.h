@@ -10,7 +10,7 @@
 //
 // The life of a step, with K micro-batches:
 //   for each: begin_micro_batch(i, K); forward and backward through run(); end_micro_batch()
-//   clip_gradients(); optimizer.step(); publish()
+//   gradient_norm(); optimizer.step(); publish()
 // Every rank makes the same calls. Gradients are sums over ranks, never means.
 
 #include <memory>
@@ -43,9 +43,14 @@ class Sharded final : public tensor::Units {
   void begin_micro_batch(int64_t index, int64_t count);
   void end_micro_batch();
 
-  // The global norm before clipping, as a float64 scalar on the device; gradients are scaled by
-  // min(1, max_norm / (norm + 1e-6)). max_norm 0: not scaled.
-  at::Tensor clip_gradients(double max_norm);
+  // The global norm of the gradients, as a float64 scalar on the device, and what the optimizer is
+  // to do with them: clip by min(1, max_norm / (norm + 1e-6)) (max_norm 0: not at all), and skip
+  // the update when the norm is not finite.
+  struct GradientNorm {
+    at::Tensor norm;
+    optim::AdamW::Decision decision;
+  };
+  GradientNorm gradient_norm(double max_norm);
   // Units whose gradient holds a NaN or an infinity, in forward order. Collective; slow.
   std::vector<std::string> non_finite_units();
 

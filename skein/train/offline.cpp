@@ -6,7 +6,6 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/isfinite.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/autograd.h>
 
@@ -105,8 +104,8 @@ Outcome run_offline(const config::Resolved& resolved, const config::BatchPlan& b
       loss += part.detach();
     }
 
-    const auto norm = sharded.clip_gradients(config.optimizer.max_grad_norm);
-    optimizer.step(learning_rate, norm.isfinite().logical_not().to(at::kFloat));
+    const auto [norm, decision] = sharded.gradient_norm(config.optimizer.max_grad_norm);
+    optimizer.step(learning_rate, decision);  // clips; left out when the norm is not finite
     sharded.publish();
     metrics.add_step(loss, data.num_targets + static_cast<int64_t>(data.samples.size()));
 

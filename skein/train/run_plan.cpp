@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "skein/core/error.h"
+#include "skein/ops/device.h"
 
 namespace skein::train {
 namespace {
@@ -46,7 +47,7 @@ at::ScalarType working_dtype(config::DType dtype, at::Device device) {
     case config::DType::kAuto:
       break;
   }
-  return device.is_cuda() ? at::kBFloat16 : at::kFloat;
+  return device.is_cuda() && ops::has_native_bfloat16(device.index()) ? at::kBFloat16 : at::kFloat;
 }
 
 parallel::Stage stage_of(config::Strategy strategy) {

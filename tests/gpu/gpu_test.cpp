@@ -59,7 +59,7 @@ Step one_step(const std::string& family, at::ScalarType dtype, at::Device device
   Step step{.loss = loss.item<double>()};
   for (const auto& slice : sharded.gradient_slices())
     step.gradients[slice.name] = slice.data.cpu().to(at::kDouble);
-  step.norm = sharded.clip_gradients(0).item<double>();
+  step.norm = sharded.gradient_norm(0).norm.item<double>();
   return step;
 }
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
-#include "skein/ops/cuda/dropout.h"
-
 #include <cuda_bf16.h>
+
+#include "skein/ops/cuda/stream.h"
+#include "skein/ops/dropout_kernel.h"
 
 namespace skein::ops {
 namespace {
@@ -51,15 +52,19 @@ void launch(const DropoutCall& call, cudaStream_t stream) {
 
 }  // namespace
 
-void launch_dropout(const DropoutCall& call, cudaStream_t stream) {
+void dropout_on_cuda(const DropoutCall& call) {
   switch (call.type) {
     case DropoutType::kFloat:
-      return launch<float>(call, stream);
+      launch<float>(call, current_stream());
+      break;
     case DropoutType::kDouble:
-      return launch<double>(call, stream);
+      launch<double>(call, current_stream());
+      break;
     case DropoutType::kBFloat16:
-      return launch<__nv_bfloat16>(call, stream);
+      launch<__nv_bfloat16>(call, current_stream());
+      break;
   }
+  check_launch();
 }
 
 }  // namespace skein::ops

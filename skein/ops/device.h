@@ -2,12 +2,9 @@
 // Copyright the skein authors.
 #pragma once
 
-#include <cuda_runtime_api.h>
-
-#include "skein/ops/dropout_kernel.h"
-
 namespace skein::ops {
 
-void launch_dropout(const DropoutCall& call, cudaStream_t stream);
+// By compute capability: torch's own answer counts emulation.
+bool has_native_bfloat16(int cuda_device);
 
 }  // namespace skein::ops

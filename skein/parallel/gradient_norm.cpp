@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
-// How is a sharded gradient's norm taken and clipped?
+// How is the norm of a sharded gradient taken?
 //
 // Every rank squares its own shard in fp64; the ranks' sums are gathered and added in rank order.
 // The cut is the same at every stage, so the norm is bit-equal over stages at one world size.
@@ -8,14 +8,14 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/isfinite.h>
 #include <ATen/ops/linalg_vector_norm.h>
-#include <ATen/ops/where.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 
 #include "skein/parallel/sharded.h"
 
 namespace skein::parallel {
 
-at::Tensor Sharded::clip_gradients(double max_norm) {
+Sharded::GradientNorm Sharded::gradient_norm(double max_norm) {
   const auto options = at::TensorOptions().dtype(at::kDouble).device(options_.device);
   auto own_square = at::zeros({1}, options);
   for (const auto* segment : trainable_segments()) {
@@ -25,15 +25,9 @@ at::Tensor Sharded::clip_gradients(double max_norm) {
   auto squares = at::zeros({group_.size()}, options);
   group_.all_gather(squares, own_square).wait();
   const auto norm = squares.sum().sqrt();
-  if (max_norm > 0) {
-    // A norm that is not finite must not spread to the units whose gradients are.
-    const auto factor = at::where(norm.isfinite(), (max_norm / (norm + 1e-6)).clamp_max(1.0), 1.0);
-    for (const auto* segment : trainable_segments()) {
-      auto gradients = segment->owned().gradients;
-      gradients.mul_(factor.to(gradients.scalar_type()));
-    }
-  }
-  return norm;
+  const auto factor =
+      max_norm > 0 ? (max_norm / (norm + 1e-6)).clamp_max(1.0) : at::ones({}, options);
+  return {norm, {factor, norm.isfinite().logical_not().to(at::kFloat)}};
 }
 
 std::vector<std::string> Sharded::non_finite_units() {

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#pragma once
+
+// The contract between optim/adamw.cpp and its CUDA kernel, in raw pointers.
+
+#include "skein/ops/element_type.h"
+
+namespace skein::ops {
+
+// One pass over everything: reads the gradient, updates master and moments, writes the weights.
+// All arrays have `count` elements, a multiple of 128.
+struct AdamWCall {
+  void* weights = nullptr;  // in `type`; null when the master is the weights
+  float* master = nullptr;
+  float* exp_avg = nullptr;
+  float* exp_avg_sq = nullptr;
+  const void* gradient = nullptr;  // in `gradient_type`
+  const double* factor = nullptr;  // on the device: multiplies the gradient (clipping)
+  const float* skip = nullptr;     // on the device: 1 leaves everything as it is
+  const float* step = nullptr;     // on the device: number of this update, from 1
+  int64_t count = 0;
+  ElementType type = ElementType::kFloat;
+  ElementType gradient_type = ElementType::kFloat;
+  double learning_rate = 0, beta1 = 0, beta2 = 0, epsilon = 0, weight_decay = 0;
+};
+
+void adamw_on_cuda(const AdamWCall& call);
+
+}  // namespace skein::ops

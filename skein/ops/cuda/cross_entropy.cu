@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include <cfloat>
+
+#include "skein/ops/cross_entropy_kernel.h"
+#include "skein/ops/cuda/stream.h"
+#include "skein/ops/cuda/vector.cuh"
+
+namespace skein::ops {
+namespace {
+
+constexpr int kThreads = 512;
+
+// Maximum and sum of exponentials relative to it, of what a thread has seen.
+struct Softmax {
+  float max = -FLT_MAX;
+  float sum = 0;
+  __device__ void add(float value) {
+    if (value > max) {
+      sum = sum * __expf(max - value) + 1;
+      max = value;
+    } else {
+      sum += __expf(value - max);
+    }
+  }
+  __device__ void merge(Softmax other) {
+    const float top = fmaxf(max, other.max);
+    sum = sum * __expf(max - top) + other.sum * __expf(other.max - top);
+    max = top;
+  }
+};
+
+__device__ Softmax merge_block(Softmax own, Softmax* shared) {
+  for (int offset = 16; offset > 0; offset /= 2) {
+    own.merge({__shfl_xor_sync(~0U, own.max, offset), __shfl_xor_sync(~0U, own.sum, offset)});
+  }
+  if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = own;
+  __syncthreads();
+  Softmax all = shared[0];
+  for (int warp = 1; warp < kThreads / 32; ++warp) all.merge(shared[warp]);
+  return all;
+}
+
+// Calls visit(column, value) for this thread's columns: vectors where rows are aligned to them.
+template <typename T, typename Visit>
+__device__ void for_columns(T* row, int64_t count, bool vectors, Visit visit) {
+  using V = Vector<T>;
+  if (!vectors) {
+    for (int64_t i = threadIdx.x; i < count; i += kThreads) row[i] = visit(i, row[i]);
+    return;
+  }
+  for (int64_t i = threadIdx.x; i < count / V::kSize; i += kThreads) {
+    V v = reinterpret_cast<V*>(row)[i];
+    for (int j = 0; j < V::kSize; ++j) v.values[j] = visit(i * V::kSize + j, v.values[j]);
+    reinterpret_cast<V*>(row)[i] = v;
+  }
+}
+
+template <typename T, typename Visit>
+__device__ void read_columns(const T* row, int64_t count, bool vectors, Visit visit) {
+  using V = Vector<T>;
+  if (!vectors) {
+    for (int64_t i = threadIdx.x; i < count; i += kThreads) visit(row[i]);
+    return;
+  }
+  for (int64_t i = threadIdx.x; i < count / V::kSize; i += kThreads) {
+    const V v = reinterpret_cast<const V*>(row)[i];
+    for (int j = 0; j < V::kSize; ++j) visit(v.values[j]);
+  }
+}
+
+// One block per row; the second pass finds the row in the L2 cache.
+template <typename T>
+__global__ void cross_entropy(CrossEntropyCall call) {
+  __shared__ Softmax shared[kThreads / 32];
+  const int64_t count = call.vocabulary, target = call.targets[blockIdx.x];
+  T* row = static_cast<T*>(call.logits) + static_cast<int64_t>(blockIdx.x) * count;
+  const bool vectors = count % Vector<T>::kSize == 0;
+  if (target < 0) {
+    if (threadIdx.x == 0) call.log_prob[blockIdx.x] = 0;
+    if (call.scale != nullptr) {
+      for_columns(row, count, vectors, [](int64_t, T) { return narrow<T>(0); });
+    }
+    return;
+  }
+  const float target_logit = widen(row[target]);
+  Softmax own;
+  read_columns(row, count, vectors, [&](T value) { own.add(widen(value)); });
+  const Softmax all = merge_block(own, shared);  // its barrier also ends the reads of row[target]
+  const float log_sum = all.max + logf(all.sum);
+  if (threadIdx.x == 0) call.log_prob[blockIdx.x] = target_logit - log_sum;
+  if (call.scale == nullptr) return;
+  const float scale = call.scale[blockIdx.x];
+  for_columns(row, count, vectors, [&](int64_t column, T value) {
+    const float probability = __expf(widen(value) - log_sum);
+    return narrow<T>(scale * ((column == target ? 1.0F : 0.0F) - probability));
+  });
+}
+
+}  // namespace
+
+void cross_entropy_on_cuda(const CrossEntropyCall& call) {
+  with_type(call.type, [&](auto type) {
+    cross_entropy<decltype(type)>
+        <<<static_cast<unsigned>(call.rows), kThreads, 0, current_stream()>>>(call);
+  });
+  check_launch();
+}
+
+}  // namespace skein::ops
