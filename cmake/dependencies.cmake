@@ -13,6 +13,9 @@ find_package(GTest REQUIRED)
 skein_static(yaml yaml-cpp/yaml.h libyaml-cpp.a)
 skein_static(sodium sodium.h libsodium.a)
 skein_static(xxhash xxhash.h libxxhash.a)
+skein_static(pcre2 pcre2.h libpcre2-8.a)
+skein_static(utf8proc utf8proc.h libutf8proc.a)
+target_compile_definitions(skein::utf8proc INTERFACE UTF8PROC_STATIC)
 find_path(JSON_INCLUDE nlohmann/json.hpp REQUIRED)
 
 # fmt has no archive in Debian; header-only inside core's own objects would cost every file, so it is shared.

@@ -88,12 +88,13 @@ void sweep_temporaries(const fs::path& output) {
   }
 }
 
-void remove_old_checkpoints(const fs::path& output, int64_t limit, int64_t keep_step) {
+void remove_old_checkpoints(const fs::path& output, int64_t limit,
+                            const std::vector<int64_t>& keep_steps) {
   if (limit <= 0) return;
   auto listed = list_checkpoints(output);
   auto excess = static_cast<int64_t>(listed.size()) - limit;
   for (auto oldest = listed.rbegin(); oldest != listed.rend() && excess > 0; ++oldest) {
-    if (oldest->step == keep_step) continue;
+    if (std::ranges::count(keep_steps, oldest->step) > 0) continue;
     remove_folder(oldest->path);
     --excess;
   }

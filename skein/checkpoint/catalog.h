@@ -37,9 +37,9 @@ std::optional<FoundCheckpoint> find_latest(const fs::path& output);
 // run writes into the folder.
 void sweep_temporaries(const fs::path& output);
 
-// Removes the oldest checkpoints until `limit` are left (0: no limit), never the one of
-// `keep_step`.
-void remove_old_checkpoints(const fs::path& output, int64_t limit, int64_t keep_step);
+// Removes the oldest checkpoints until `limit` are left (0: no limit), never those of `keep_steps`.
+void remove_old_checkpoints(const fs::path& output, int64_t limit,
+                            const std::vector<int64_t>& keep_steps);
 
 // Renames to a temporary name, then deletes: no half of a folder ever looks like a whole one.
 void remove_folder(const fs::path& folder);

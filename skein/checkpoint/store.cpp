@@ -25,8 +25,8 @@ void CheckpointStore::save(int64_t step, const Contents& contents) {
   job_ = take_snapshot(contents, options_.max_shard_bytes, buffer_);
   step_ = step;
   exchanges_.push_back(make_exchange(step));
-  thread_ = std::thread([this, exchange = exchanges_.back().get()] {
-    failure_ = write_checkpoint(job_, commit_options(step_), *exchange);
+  thread_ = std::thread([this, options = commit_options(step), exchange = exchanges_.back().get()] {
+    failure_ = write_checkpoint(job_, options, *exchange);
     if (failure_.empty()) forget_older_keys();
   });
 }
@@ -71,6 +71,7 @@ CommitOptions CheckpointStore::commit_options(int64_t step) const {
           .step = step,
           .token = options_.token,
           .save_total_limit = options_.save_total_limit,
+          .protected_step = protected_step_,
           .conditions = options_.conditions};
 }
 

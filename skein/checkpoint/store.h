@@ -51,6 +51,9 @@ class CheckpointStore {
   // Waits for the save before, copies, and returns while checkpoint-STEP is being written.
   void save(int64_t step, const Contents& contents);
 
+  // The checkpoint of this step outlives save_total_limit: the best one so far.
+  void protect(int64_t step) { protected_step_ = step; }
+
   // Waits for the save under way. Was the last one committed? (True when there was none.)
   bool finish();
   // Step of the newest commit of this store that finish() or a later save has seen.
@@ -68,6 +71,7 @@ class CheckpointStore {
   StoreOptions options_;
   skein::Store& store_;
   std::atomic<bool> stop_ = false;
+  int64_t protected_step_ = -1;
   int64_t num_saves_ = 0;
   std::vector<std::unique_ptr<Exchange>> exchanges_;  // whose keys may still be in the store
 

@@ -119,7 +119,8 @@ void tidy_up(const CommitOptions& options, const fs::path& temporary) {
   try {
     if (fs::exists(temporary)) remove_folder(temporary);
     replace_symlink(options.output / "latest", checkpoint_name(options.step));
-    remove_old_checkpoints(options.output, options.save_total_limit, options.step);
+    remove_old_checkpoints(options.output, options.save_total_limit,
+                           {options.step, options.protected_step});
   } catch (const std::exception& error) {
     log_warning("{} is saved, but: {}", checkpoint_name(options.step), error.what());
   }

@@ -39,6 +39,7 @@ struct CommitOptions {
   int64_t step = 0;
   std::string token;
   int64_t save_total_limit = 0;  // 0: keep all
+  int64_t protected_step = -1;   // not removed, whatever the limit
   RunConditions conditions;
 };
 

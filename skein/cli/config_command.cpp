@@ -7,8 +7,11 @@
 #include <cstdio>
 #include <vector>
 
+#include "skein/cli/words.h"
 #include "skein/config/help.h"
 #include "skein/config/load.h"
+#include "skein/config/schema.h"
+#include "skein/config/suggest.h"
 #include "skein/core/error.h"
 
 namespace skein::cli {
@@ -16,7 +19,8 @@ namespace {
 
 constexpr const char* kUsage =
     "skein config show [--origin] CONFIG.yaml [key=value …]   the resolved configuration\n"
-    "skein config check CONFIG.yaml [key=value …]             'ok', or what is wrong with it";
+    "skein config check CONFIG.yaml [key=value …]             'ok', or what is wrong with it\n"
+    "skein config schema                                      JSON Schema, for editors";
 
 void print_notes(const config::Resolved& resolved) {
   for (const auto& note : resolved.notes) fmt::print(stderr, "note: {}\n", note);
@@ -24,6 +28,7 @@ void print_notes(const config::Resolved& resolved) {
 
 int show(std::vector<std::string> words) {
   const bool with_origins = std::erase(words, "--origin") > 0;
+  check_flags(words, {"origin"});
   const auto resolved = config::load(words);
   print_notes(resolved);
   fmt::print("{}", config::to_yaml(resolved, with_origins));
@@ -36,7 +41,7 @@ void note_missing(const config::Resolved& resolved) {
     fmt::print(stderr, "note: '{}' is not given; skein train needs it\n", key);
   };
   if (config.model.model_name_or_path.empty()) note("model_name_or_path");
-  if (config.data.train_file.empty()) note("train_file");
+  if (config.data.train_file.empty() && config.data.train_file_dir.empty()) note("train_file");
   if (config.checkpoint.output_dir.empty() && config.checkpoint.experiment_name.empty())
     note("output_dir");
 }
@@ -55,13 +60,19 @@ int run_config_command(std::span<const std::string> arguments) {
   if (arguments.empty()) throw UserError(fmt::format("skein config needs a word:\n{}", kUsage));
   const auto& verb = arguments[0];
   const std::vector<std::string> words(arguments.begin() + 1, arguments.end());
-  if (verb == "--help" || verb == "-h") {
+  if (asks_for_help(arguments)) {
     fmt::print("{}\n\nkeys and their defaults:\n{}", kUsage, config::key_list());
     return 0;
   }
   if (verb == "show") return show(words);
   if (verb == "check") return check(words);
-  throw UserError(fmt::format("skein config has no '{}':\n{}", verb, kUsage));
+  if (verb == "schema") {
+    if (!words.empty()) throw UserError("skein config schema takes no arguments");
+    fmt::print("{}", config::json_schema());
+    return 0;
+  }
+  throw UserError(fmt::format("skein config has no '{}'{}\n{}", verb,
+                              config::did_you_mean(verb, {"show", "check", "schema"}), kUsage));
 }
 
 }  // namespace skein::cli

@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
-#include "skein/checkpoint/reader.h"
 #include "skein/checkpoint/safetensors.h"
+#include "skein/cli/load_model.h"
 #include "skein/core/error.h"
 #include "skein/core/file.h"
 #include "skein/model/model.h"
@@ -53,23 +53,6 @@ tensor::Batch next_token_batch(const at::Tensor& tokens) {
   batch.targets = at::cat({tokens.narrow(1, 1, length - 1), last}, 1);
   batch.num_targets = rows * (length - 1);
   return batch;
-}
-
-void load_weights(const model::HfConfig& config, const fs::path& folder,
-                  const tensor::ParameterTable& table) {
-  model::materialise(table, at::kCPU, /*seed=*/0);
-  std::vector<tensor::TensorSlice> slices;
-  for (const auto& parameter : table.parameters) {
-    slices.push_back({.name = parameter.name,
-                      .shape = parameter.shape,
-                      .dtype = parameter.dtype,
-                      .begin = 0,
-                      .end = parameter.numel(),
-                      .data = parameter.slot->detach().view(-1)});
-  }
-  checkpoint::LoadOptions options;
-  options.tied_head = model::has_tied_head(config);
-  checkpoint::Reader(folder).load(slices, options);
 }
 
 NamedTensors compute(const model::Model& model, const tensor::Batch& batch) {
@@ -126,8 +109,7 @@ int run_debug_forward(std::span<const std::string> arguments) {
   const auto dtype = arguments.size() == 4 ? parse_dtype(arguments[3]) : at::kFloat;
   const fs::path folder = arguments[0];
   const auto config = model::read_hf_config(folder);
-  const auto model = model::build(config, {.dtype = dtype});
-  load_weights(config, folder, model->table());
+  const auto model = load_model(folder, config, dtype, at::kCPU);
   write_tensors(arguments[2], compute(*model, next_token_batch(read_tokens(arguments[1]))));
   return static_cast<int>(ExitCode::kDone);
 }

@@ -13,6 +13,7 @@ namespace {
 struct Failure {
   ExitCode code;
   std::string message;
+  LogLevel level = LogLevel::kError;
 };
 
 Failure describe(const std::exception_ptr& failure) try {
@@ -20,7 +21,7 @@ Failure describe(const std::exception_ptr& failure) try {
 } catch (const UserError& error) {
   return {ExitCode::kUser, error.what()};
 } catch (const CommError& error) {
-  return {ExitCode::kComm, error.what()};
+  return {ExitCode::kComm, error.what(), LogLevel::kWarning};  // a symptom: the launcher knows more
 } catch (const IoError& error) {
   return {ExitCode::kIo, error.what()};
 } catch (const std::exception& error) {
@@ -41,7 +42,7 @@ int run_guarded(const std::function<int()>& body, const std::function<bool()>& m
   return body();
 } catch (...) {
   const auto failure = describe(std::current_exception());
-  if (ask(may_speak)) log_error("{}", failure.message);
+  if (ask(may_speak)) log_line(failure.level, failure.message);
   return static_cast<int>(failure.code);
 }
 

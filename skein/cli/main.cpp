@@ -10,40 +10,87 @@
 #include <string>
 #include <vector>
 
+#include "skein/cli/checkpoint_command.h"
 #include "skein/cli/config_command.h"
+#include "skein/cli/data_command.h"
 #include "skein/cli/guard.h"
+#include "skein/cli/plan_command.h"
+#include "skein/cli/tokenizer_command.h"
 #include "skein/cli/train_command.h"
+#include "skein/cli/words.h"
+#include "skein/cli/worker_program.h"
 #include "skein/config/suggest.h"
 #include "skein/core/error.h"
 
 namespace skein::cli {
 namespace {
 
-constexpr const char* kHelp =
-    "skein trains language models from one native program.\n"
-    "\n"
-    "  skein train CONFIG.yaml [key=value ...] [launch flags]   train; continues a started run\n"
-    "  skein config show|check CONFIG.yaml [key=value ...]      the configuration, or what is "
-    "wrong\n"
-    "  skein --help | --version\n"
-    "\n"
-    "`skein train --help` lists the launch flags.\n";
+using Arguments = std::span<const std::string>;
+
+struct Command {
+  const char* name;
+  const char* synopsis;
+  const char* help;
+  int (*run)(Arguments);  // null: in skein-worker
+};
+
+constexpr Command kCommands[] = {
+    {"train", "CONFIG.yaml [key=value ...] [launch flags]", "train; continues a started run",
+     run_train_command},
+    {"plan", "CONFIG.yaml [key=value ...] [--json]", "what train would do; starts nothing",
+     run_plan_command},
+    {"config", "show|check|schema CONFIG.yaml ...", "the configuration, or what is wrong with it",
+     run_config_command},
+    {"data", "prepare|inspect CONFIG.yaml ...", "tokenise once; show what is trained on",
+     run_data_command},
+    {"tokenizer", "train|encode|decode ...", "make a tokenizer, and try it", run_tokenizer_command},
+    {"checkpoint", "list|verify DIR [--json]", "what a run has saved, and whether it is whole",
+     run_checkpoint_command},
+    {"generate", "MODEL --prompt TEXT ...", "continue a text", nullptr},
+    {"eval", "MODEL --dataset FILE [--json]", "loss and perplexity of a model", nullptr},
+    {"bench", "NAME ...", "how fast is this machine?", nullptr},
+};
+
+void print_help() {
+  fmt::print("skein trains language models from one native program.\n\n");
+  for (const auto& command : kCommands) {
+    const auto usage = fmt::format("skein {} {}", command.name, command.synopsis);
+    fmt::print("  {:<57} {}\n", usage, command.help);
+  }
+  fmt::print("  skein --help | --version\n\n`skein COMMAND --help` tells more.\n");
+}
+
+[[noreturn]] void refuse_command(const std::string& word) {
+  std::vector<std::string> names = {"help", "--help", "--version"};
+  for (const auto& command : kCommands) names.emplace_back(command.name);
+  throw UserError(fmt::format("skein has no command '{}'{} (`skein --help` lists them)", word,
+                              config::did_you_mean(word, names)));
+}
+
+// `skein data prepare --help` is answered as `skein data --help`.
+int run_command(const Command& command, Arguments rest) {
+  const std::string help[] = {"--help"};
+  if (asks_for_help(rest)) rest = help;
+  if (!command.run) exec_worker(command.name, rest);
+  return command.run(rest);
+}
 
 int run(const std::vector<std::string>& arguments) {
-  const auto command = arguments.empty() ? "--help" : arguments[0];
+  const auto word = arguments.empty() ? "--help" : arguments[0];
   const auto rest = std::span(arguments).subspan(arguments.empty() ? 0 : 1);
-  if (command == "train") return run_train_command(rest);
-  if (command == "config") return run_config_command(rest);
-  if (command == "--help" || command == "-h" || command == "help") {
-    fmt::print("{}", kHelp);
+  for (const auto& command : kCommands) {
+    if (word == command.name) return run_command(command, rest);
+  }
+  if (word == "help" && !rest.empty()) return run({rest[0], "--help"});
+  if (word == "--help" || word == "-h" || word == "help") {
+    print_help();
     return 0;
   }
-  if (command == "--version") {
+  if (word == "--version") {
     fmt::print("skein {}\n", SKEIN_VERSION);
     return 0;
   }
-  throw UserError(fmt::format("skein has no command '{}'{} (`skein --help` lists them)", command,
-                              config::did_you_mean(command, {"train", "config", "help"})));
+  refuse_command(word);
 }
 
 }  // namespace

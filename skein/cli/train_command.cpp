@@ -11,6 +11,7 @@
 
 #include "skein/config/batch_plan.h"
 #include "skein/config/load.h"
+#include "skein/core/error.h"
 #include "skein/core/log.h"
 #include "skein/launch/detect.h"
 #include "skein/launch/launcher.h"
@@ -48,6 +49,18 @@ launch::LaunchPlan plan_launch(const launch::LaunchFlags& flags, config::Device 
        .cuda_build = SKEIN_HAS_CUDA});
 }
 
+// Before any rank starts: one message instead of one per rank.
+void check_given(const config::RunConfig& config) {
+  const auto need = [](bool given, const char* what) {
+    if (!given) throw UserError(fmt::format("skein train needs {}", what));
+  };
+  need(!config.model.model_name_or_path.empty(),
+       "model_name_or_path=FOLDER, the folder with the model's config.json");
+  need(!config.data.train_file.empty(), "train_file=FILE, the text to train on");
+  need(!config.checkpoint.output_dir.empty() || !config.checkpoint.experiment_name.empty(),
+       "output_dir=FOLDER (or experiment_name=NAME), where to save");
+}
+
 }  // namespace
 
 int run_train_command(std::span<const std::string> arguments) {
@@ -58,6 +71,7 @@ int run_train_command(std::span<const std::string> arguments) {
   }
   const auto split = launch::split_launch_flags(arguments);
   const auto resolved = config::load(split.rest);
+  check_given(resolved.config);
   for (const auto& note : resolved.notes) log_info("note: {}", note);
   const auto plan = plan_launch(split.flags, resolved.config.parallel.device);
   for (const auto& warning : plan.warnings) log_warning("{}", warning);

@@ -9,10 +9,14 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "skein/cli/bench_command.h"
+#include "skein/cli/debug_forward.h"
+#include "skein/cli/generate_command.h"
 #include "skein/cli/guard.h"
 #include "skein/config/batch_plan.h"
 #include "skein/config/load.h"
@@ -52,8 +56,10 @@ comm::GroupOptions group_options(const launch::RankEnvironment& environment,
           .timeout = std::chrono::seconds(parallel.ddp_timeout)};
 }
 
+// `may_speak` is asked while the group still stands: once it falls, the peers fail too and could
+// be heard instead of the cause.
 int run_train(std::span<const std::string> arguments, const launch::RankEnvironment& environment,
-              Store& store) {
+              Store& store, const std::function<bool()>& may_speak) {
   const auto resolved = config::load(arguments);
   const auto batches = config::plan_batches(resolved, environment.size);
   const auto& config = resolved.config;
@@ -67,15 +73,29 @@ int run_train(std::span<const std::string> arguments, const launch::RankEnvironm
       .group = comm::connect(group_options(environment, config.parallel, cuda), store),
       .store = store,
       .device = device,
+      .local_rank = environment.local_rank,
       .token = share_token(environment, store),
       .stop_requested = launch::stop_requested};
-  const auto outcome = train::run_offline(resolved, batches, world);
-  world.group.shutdown();
-  return static_cast<int>(outcome == train::Outcome::kStopped ? ExitCode::kStopped
-                                                              : ExitCode::kDone);
+  return run_guarded(
+      [&] {
+        const auto outcome = train::run_offline(resolved, batches, world);
+        world.group.shutdown();
+        return static_cast<int>(outcome == train::Outcome::kStopped ? ExitCode::kStopped
+                                                                    : ExitCode::kDone);
+      },
+      may_speak);
 }
 
 int run(const std::vector<std::string>& arguments) {
+  if (!arguments.empty() && arguments[0] == "debug-forward") {
+    return run_debug_forward(std::span(arguments).subspan(1));
+  }
+  if (!arguments.empty() && arguments[0] == "bench") {
+    return run_bench_command(std::span(arguments).subspan(1));
+  }
+  if (!arguments.empty() && arguments[0] == "generate") {
+    return run_generate_command(std::span(arguments).subspan(1));
+  }
   if (arguments.empty() || arguments[0] != "train") {
     throw UserError("skein-worker is started by skein: type `skein train CONFIG.yaml`");
   }
@@ -86,7 +106,9 @@ int run(const std::vector<std::string>& arguments) {
   // A mistake that all ranks make is told once, by the rank that meets it first.
   const auto is_first_to_fail = [&] { return store->add("run/failures", 1) == 1; };
   return run_guarded(
-      [&] { return run_train(std::span(arguments).subspan(1), environment, *store); },
+      [&] {
+        return run_train(std::span(arguments).subspan(1), environment, *store, is_first_to_fail);
+      },
       is_first_to_fail);
 }
 

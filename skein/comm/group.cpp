@@ -8,6 +8,7 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
 
+#include <atomic>
 #include <utility>
 
 #include "skein/comm/backend.h"
@@ -15,6 +16,23 @@
 
 namespace skein::comm {
 namespace {
+
+std::atomic<int64_t> blocked_nanoseconds = 0;
+
+// Adds its own lifetime to the time blocked.
+class BlockedTimer {
+ public:
+  BlockedTimer() : start_(Clock::now()) {}
+  ~BlockedTimer() {
+    blocked_nanoseconds += std::chrono::nanoseconds(Clock::now() - start_).count();
+  }
+  BlockedTimer(const BlockedTimer&) = delete;
+  BlockedTimer& operator=(const BlockedTimer&) = delete;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point start_;
+};
 
 // c10d raises version counters, on threads of its own, and autograd would take that for a change
 // of a parameter. The alias has its own counter, and keeps the memory while a work is under way.
@@ -38,6 +56,7 @@ void check_pair(const at::Tensor& whole, const at::Tensor& shard, const Backend&
 
 template <typename T>
 std::vector<T> sum_in_rank_order(Backend& backend, const std::vector<T>& values) {
+  const BlockedTimer timer;
   if (values.empty()) return {};
   std::vector<T> all(values.size() * static_cast<size_t>(backend.size()));
   backend.gather_host(std::as_bytes(std::span(values)), std::as_writable_bytes(std::span(all)));
@@ -111,8 +130,11 @@ std::shared_ptr<Backend> stage_cuda(std::shared_ptr<Backend> inner) {
 }
 
 void Work::wait() {
+  const BlockedTimer timer;
   if (auto wait = std::exchange(wait_, nullptr)) wait();
 }
+
+double Group::seconds_blocked() { return static_cast<double>(blocked_nanoseconds) * 1e-9; }
 
 Group::Group() : backend_(make_single()) {}
 Group::Group(std::shared_ptr<Backend> backend) : backend_(std::move(backend)) {}

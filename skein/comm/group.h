@@ -82,6 +82,8 @@ class Group {
   // Payload bytes of tensors that this rank has handed to peers; for tests and metrics. Host sums
   // and barriers are control traffic and are not counted.
   int64_t bytes_sent() const;
+  // Seconds that this process has been blocked in Work::wait() and host sums so far.
+  static double seconds_blocked();
 
   // Ends the group in order, once all works were waited for. Not a barrier. Without it a lost peer
   // may block the destructor. Only rank() and size() may be called afterwards.

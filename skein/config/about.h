@@ -16,7 +16,9 @@ struct About {
   double min = -std::numeric_limits<double>::infinity();
   double max = std::numeric_limits<double>::infinity();
   bool min_is_allowed = true, max_is_allowed = true;
-  std::vector<std::string_view> choices = {};  // strings only; empty: any
+  std::vector<std::string_view> choices = {};    // of text and lists; empty: any
+  std::vector<std::string_view> not_built = {};  // choices elsewhere that this version cannot do
+  bool is_percentage = false;                    // `5` and `5%` are both 5
   // False for what belongs to one start rather than to the run: not written by to_yaml().
   bool saved = true;
 };

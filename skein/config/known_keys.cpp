@@ -32,28 +32,35 @@ std::vector<KnownKey> no_effect_keys() {
       {"find_unused_parameters", kNo, "unused parameters are always handled"},
       {"ddp_broadcast_buffers", kNo, "the models have no buffers that change"},
       {"pin_memory", kNo, kOwnLoader},
-      {"num_workers", kNo, kOwnLoader},
-      {"prefetch_factor", kNo, kOwnLoader},
       {"persistent_workers", kNo, kOwnLoader},
       {"dataloader_pin_memory", kNo, kOwnLoader},
-      {"dataloader_num_workers", kNo, kOwnLoader},
-      {"dataloader_prefetch_factor", kNo, kOwnLoader},
       {"dataloader_persistent_workers", kNo, kOwnLoader},
       {"dataloader.pin_memory", kNo, kOwnLoader},
-      {"dataloader.num_workers", kNo, kOwnLoader},
-      {"dataloader.prefetch_factor", kNo, kOwnLoader},
       {"dataloader.persistent_workers", kNo, kOwnLoader},
-      {"preprocessing_num_workers", kNo, kOwnLoader},
       {"overwrite_output_dir", kNo, "a started run continues; --fresh starts over"},
       {"save_safetensors", kNo, "every tensor is written as safetensors"},
       {"logging_dir", kNo, "logs lie in output_dir"},
       {"logging_nan_inf_filter", kNo, "nan_policy decides"},
       {"average_tokens_across_devices", kNo, "the loss is always averaged over all ranks' tokens"},
       {"gradient_checkpointing_kwargs.use_reentrant", kNo, "there is one kind of recompute"},
-      {"per_device_eval_batch_size", kNo, "this version does not evaluate while training"},
       {"do_train", kNo, "the subcommand decides"},
-      {"plot_loss", kNo, "the losses are in trainer_log.jsonl"},
-      {"overwrite_cache", kNo, "nothing is cached"},
+      {"do_predict", kNo, "the subcommand decides"},
+      {"include_num_input_tokens_seen", kNo, "tokens are always counted"},
+      {"include_tokens_per_second", kNo, "tokens per second are always logged"},
+      {"skip_memory_metrics", kNo, "memory is always logged"},
+      {"log_level", kNo, "rank 0 reports, every rank warns"},
+      {"log_level_replica", kNo, "rank 0 reports, every rank warns"},
+      {"log_on_each_node", kNo, "rank 0 reports, every rank warns"},
+      {"save_on_each_node", kNo, "output_dir is one file system for all ranks"},
+      {"remove_unused_columns", kNo, "only \"text\" is read"},
+      {"prediction_loss_only", kNo, "evaluation computes the loss"},
+      {"eval_accumulation_steps", kNo, "evaluation keeps no logits"},
+      {"bf16_full_eval", kNo, "evaluation uses the working weights"},
+      {"torch_empty_cache_steps", kNo, "memory is planned ahead"},
+      {"low_cpu_mem_usage", kNo, "no rank ever holds a second copy"},
+      {"trust_remote_code", kNo, "no code of a model folder is ever run"},
+      {"use_fast_tokenizer", kNo, "there is one tokenizer"},
+      {"plot_loss", kNo, "training_loss.svg is always drawn"},
       {"local_rank", kNo, "the launcher tells each rank its number"},
       {"use_torchrun", kNo, "skein starts its own ranks"},
   };
@@ -62,7 +69,6 @@ std::vector<KnownKey> no_effect_keys() {
 std::vector<KnownKey> precision_keys() {
   constexpr auto kNot = Status::kNotBuilt;
   return {
-      {"fp16", kNot, "use bf16: true or dtype: float32", kFalse},
       {"tf32", kNot, "float32 products are exact", kFalse},
       {"fp8", kNot, "use bf16: true", kFalse},
       {"torch_compile", kNot, "kernels are fused by hand", kFalse},
@@ -87,6 +93,19 @@ std::vector<KnownKey> algorithm_keys() {
       {"beta", kNot, ""},
       {"loss_type", kNot, ""},
       {"pref_*", kNot, ""},
+      {"rl_beta", kNot, ""},
+      {"dpo_loss_type", kNot, ""},
+      {"trl.*", kNot, ""},
+      {"temperature", kNot, "`skein generate` has it"},
+      {"top_p", kNot, "`skein generate` has it"},
+      {"top_k", kNot, "`skein generate` has it"},
+      {"epsilon", kNot, ""},
+      {"epsilon_high", kNot, ""},
+      {"num_iterations", kNot, ""},
+      {"scale_rewards", kNot, ""},
+      {"reward_weights", kNot, ""},
+      {"mask_truncated_completions", kNot, ""},
+      {"unfrozen_parameters", kNot, "", kNone},
       {"ppo_*", kNot, ""},
       {"ref_model", kNot, "", kNone},
       {"reward_model", kNot, "", kNone},
@@ -96,9 +115,9 @@ std::vector<KnownKey> algorithm_keys() {
       {"gradient_type", kNot, ""},
       {"label_smoothing_factor", kNot, "", kZero},
       {"neftune_noise_alpha", kNot, "", {"none", "0"}},
-      {"lr_scaling", kNot, "", {"none"}},
       {"optim_args", kNot, "", kNone},
-      {"lr_scheduler_kwargs", kNot, "", kNone},
+      {"lr_scheduler_kwargs", kNot, "it takes an object", {"none", "{}"}},
+      {"lr_scheduler_kwargs.*", kNot, "no schedule of this version has it"},
       {"auto_find_batch_size", kNot, "", kFalse},
       {"use_liger_kernel", kNot, "", kFalse},
       {"fsdp", kNot, "use distributed_strategy: zero3", {"", "false", "none"}},
@@ -113,19 +132,17 @@ std::vector<KnownKey> data_keys() {
   return {
       {"dataset", kNot, kTrainFile, kNone},
       {"datasets", kNot, kTrainFile},
+      {"test_datasets", kNot, "use eval_file"},
+      {"tokenized_path", kNot, "use data_cache_dir", kNone},
+      {"packing_strategy", kNot, "blocks are always packed from plain text"},
       {"dataset_dir", kNot, kTrainFile},
       {"dataset_name", kNot, kTrainFile, kNone},
       {"dataset_config*", kNot, kTrainFile, kNone},
-      {"train_file_dir", kNot, kTrainFile},
-      {"eval_file", kNot, "", kNone},
       {"template", kNot, "", kNone},
       {"chat_template*", kNot, "", kNone},
       {"packing", kNot, "blocks are always packed from plain text", kFalse},
       {"sample_packing", kNot, "blocks are always packed from plain text", kFalse},
       {"streaming", kNot, "", kFalse},
-      {"max_samples", kNot, "", kNone},
-      {"val_size", kNot, "", {"0", "none"}},
-      {"val_set_size", kNot, "", {"0", "none"}},
       {"group_by_length", kNot, "all blocks have one length", kFalse},
       {"train_on_prompt", kNot, "", kFalse},
       {"mask_history", kNot, "", kFalse},
@@ -136,30 +153,16 @@ std::vector<KnownKey> data_keys() {
 
 std::vector<KnownKey> run_keys() {
   constexpr auto kNot = Status::kNotBuilt;
-  constexpr std::string_view kContinues = "a started run continues by itself from its output_dir";
   return {
-      {"report_to", kNot, "losses are in trainer_log.jsonl", {"none", "[]", "[none]", "false"}},
-      {"use_tensorboard", kNot, "", kFalse},
-      {"use_wandb", kNot, "", kFalse},
       {"use_mlflow", kNot, "", kFalse},
-      {"wandb_*", kNot, "", kNone},
-      {"do_eval", kNot, "", kFalse},
-      {"eval_strategy", kNot, "", {"no", "none", "false"}},
-      {"evaluation_strategy", kNot, "", {"no", "none", "false"}},
-      {"eval_on_start", kNot, "", kFalse},
+      {"wandb_*", kNot, "set WANDB_PROJECT and the like in the environment", kNone},
+      {"greater_is_better", kNot, "the best model has the smallest loss", kFalse},
       {"eval_dataset", kNot, "", kNone},
       {"eval_*", kNot, "", kNone},
-      {"evals_per_epoch", kNot, "", kZero},
-      {"saves_per_epoch", kNot, "use save_steps"},
-      {"load_best_model_at_end", kNot, "", kFalse},
-      {"metric_for_best_model", kNot, "", kNone},
+      {"evals_per_epoch", kNot, "use eval_steps, or eval_strategy: epoch", kZero},
+      {"saves_per_epoch", kNot, "use save_steps, or save_strategy: epoch"},
       {"predict_with_generate", kNot, "", kFalse},
-      {"save_strategy", kNot, "use save_steps", {"steps"}},
-      {"save_only_model", kNot, "", kFalse},
       {"logging_strategy", kNot, "use logging_steps", {"steps"}},
-      {"logging_first_step", kNot, "", kFalse},
-      {"resume_from_checkpoint", kNot, kContinues, {"true", "latest", "auto", "none"}},
-      {"auto_resume_from_checkpoints", kNot, kContinues, {"true"}},
       {"ignore_data_skip", kNot, "", kFalse},
       {"push_to_hub*", kNot, "", kNone},
       {"hub_*", kNot, "", kNone},
@@ -167,7 +170,14 @@ std::vector<KnownKey> run_keys() {
   };
 }
 
-const std::vector<KnownKey>& table() {
+bool matches(const KnownKey& known, std::string_view key) {
+  if (!known.name.ends_with('*')) return known.name == key;
+  return key.starts_with(known.name.substr(0, known.name.size() - 1));
+}
+
+}  // namespace
+
+const std::vector<KnownKey>& known_keys() {
   static const auto kTable = [] {
     std::vector<KnownKey> all;
     for (auto* part : {&no_effect_keys, &precision_keys, &algorithm_keys, &data_keys, &run_keys}) {
@@ -178,15 +188,8 @@ const std::vector<KnownKey>& table() {
   return kTable;
 }
 
-bool matches(const KnownKey& known, std::string_view key) {
-  if (!known.name.ends_with('*')) return known.name == key;
-  return key.starts_with(known.name.substr(0, known.name.size() - 1));
-}
-
-}  // namespace
-
 const KnownKey* find_known_key(std::string_view key) {
-  const auto& keys = table();
+  const auto& keys = known_keys();
   const auto found = std::ranges::find_if(keys, [&](const auto& k) { return matches(k, key); });
   return found == keys.end() ? nullptr : &*found;
 }

@@ -23,6 +23,7 @@ struct KnownKey {
   std::vector<std::string_view> off = {};  // kNotBuilt: values that are accepted and do nothing
 };
 
+const std::vector<KnownKey>& known_keys();
 // Null when the key is not in the table.
 const KnownKey* find_known_key(std::string_view key);
 // A bare `--key` of it means true, and the next word is not its value unless it is a boolean.

@@ -10,6 +10,7 @@
 
 #include "skein/config/deepspeed.h"
 #include "skein/config/field_index.h"
+#include "skein/config/followers.h"
 #include "skein/config/known_keys.h"
 #include "skein/config/standins.h"
 #include "skein/config/suggest.h"
@@ -20,8 +21,6 @@
 namespace skein::config {
 namespace {
 
-// Settings by canonical key. A setting keeps the spelling it was given in.
-using Layer = std::map<std::string, Setting>;
 using Notes = std::vector<std::string>;
 
 [[noreturn]] void refuse_unknown(const Setting& setting) {
@@ -45,10 +44,29 @@ using Notes = std::vector<std::string>;
                                     second.key, first.key, first.origin.place(), key));
 }
 
-// Several stand-ins may say the same thing (`bf16: true`, `mixed_precision: bf16`); `auto` yields.
-bool agree(Setting& first, const Setting& second) {
+// Several stand-ins may say the same thing (`bf16: true`, `mixed_precision: bf16`); `auto` yields,
+// and those that name reporters add up.
+bool agree(const std::string& key, Setting& first, const Setting& second) {
+  if (key == "report_to") {
+    first.value.text += "," + second.value.text;
+    return true;
+  }
   if (first.value.text == "auto") first = second;
   return second.value.text == "auto" || first.value.text == second.value.text;
+}
+
+// `--lr_scheduler_kwargs '{"num_cycles": 2}'`: what would be nested keys in a file.
+bool is_inline_object(const Setting& setting) {
+  return setting.key.ends_with("_kwargs") && setting.value.text.starts_with('{');
+}
+
+std::vector<Setting> inline_members(const Setting& setting) {
+  std::vector<Setting> members;
+  for (const auto& member : flatten(read_yaml(setting.value.text, setting.origin.place()))) {
+    members.push_back({setting.key + "." + member.key, member.value, setting.origin});
+    members.back().value.origin = setting.value.origin;
+  }
+  return members;
 }
 
 class LayerBuilder {
@@ -65,6 +83,8 @@ class LayerBuilder {
     const auto& spellings = field_index().canonical;
     if (const auto found = spellings.find(setting.key); found != spellings.end()) {
       insert(found->second, setting, false);
+    } else if (is_inline_object(setting)) {
+      for (const auto& member : inline_members(setting)) add(member);
     } else if (is_standin(setting.key)) {
       auto resolved = resolve_standin(setting, notes_);
       if (!resolved) return;
@@ -87,7 +107,7 @@ class LayerBuilder {
       return;
     }
     const bool may_agree = is_derived && derived_.contains(key) && key != kDeepSpeedKey;
-    if (may_agree && agree(place->second, setting)) return;
+    if (may_agree && agree(key, place->second, setting)) return;
     refuse_second(key, place->second, setting);
   }
 
@@ -113,6 +133,11 @@ void check_values(const Layer& layer) {
   RunConfig().fields([&](const std::string& name, auto& member, const About& about) {
     const auto found = layer.find(name);
     if (found == layer.end() || says_deepspeed(name, found->second)) return;
+    if (found->second.key == "fp16" && found->second.value.text == "fp16") {
+      refuse(found->second.origin,
+             "'fp16: true' is known, but this version does not support it; use bf16: true or "
+             "dtype: float32");
+    }
     assign(found->second, about, member);
   });
 }
@@ -130,42 +155,6 @@ Layer read_explicit(const Arguments& arguments, Notes& notes) {
     put_over(explicit_layer, std::move(layer), number++);
   }
   return explicit_layer;
-}
-
-// An explicit null is as good as nothing, except that it hides what a parent file says.
-void drop_absent_batch_sizes(Layer& explicit_layer) {
-  for (const auto* key : {"per_device_train_batch_size", "gradient_accumulation_steps",
-                          "global_batch_size", "batch_size"}) {
-    const auto found = explicit_layer.find(key);
-    if (found != explicit_layer.end() && is_absent(found->second.value))
-      explicit_layer.erase(found);
-  }
-}
-
-// The bare batch size is the global one when it stands alone, and per device when accumulation is
-// given beside it: in the same place or in one that it overrides. Otherwise accumulation on the
-// command line would turn a file's global batch into a per-device one.
-void read_bare_batch_size(Layer& explicit_layer, Notes& notes) {
-  auto bare = explicit_layer.extract("batch_size");
-  if (bare.empty()) return;
-  auto& setting = bare.mapped();
-  const auto steps = explicit_layer.find("gradient_accumulation_steps");
-  const bool per_device = steps != explicit_layer.end() && steps->second.layer <= setting.layer;
-  const std::string key = per_device ? "per_device_train_batch_size" : "global_batch_size";
-  const auto reading = per_device ? "per device, since accumulation is given beside it"
-                                  : "the global batch, since accumulation is not given beside it";
-  const auto twin = explicit_layer.find(key);
-  if (twin != explicit_layer.end() && twin->second.layer == setting.layer) {
-    refuse(setting.origin,
-           fmt::format("'batch_size' is read as {}, but '{}' is given too ({}); keep one", reading,
-                       twin->second.key, twin->second.origin.place()));
-  }
-  if (twin != explicit_layer.end() && twin->second.layer > setting.layer) return;
-  notes.push_back(fmt::format("{}: batch_size {} is read as {}", setting.origin.place(),
-                              setting.value.shown(), reading));
-  setting.origin.spelling =
-      fmt::format("batch_size, read as {}", per_device ? "per device" : "global");
-  explicit_layer.insert_or_assign(key, std::move(setting));
 }
 
 std::optional<std::string> take_text(Layer& layer, std::string_view key) {
@@ -264,13 +253,39 @@ Layer add_deepspeed(Layer explicit_layer, Notes& notes) {
   return layer;
 }
 
-void check_together(const Resolved& resolved) {
+void check_schedule(const Resolved& resolved) {
   const auto& schedule = resolved.config.schedule;
   if (schedule.warmup_steps > 0 && schedule.warmup_ratio > 0) {
     refuse(resolved.origin_of("warmup_ratio"),
            fmt::format("'warmup_ratio' and 'warmup_steps' ({}) both ask for warm-up; "
                        "keep one, or set the other to 0",
                        resolved.origin_of("warmup_steps").place()));
+  }
+  if (schedule.min_lr > 0 && schedule.min_lr_rate > 0) {
+    refuse(resolved.origin_of("min_lr_rate"),
+           fmt::format("'min_lr_rate' and 'min_lr' ({}) both say where the rate ends; keep one",
+                       resolved.origin_of("min_lr").place()));
+  }
+  // HF has no default for these either.
+  const auto type = schedule.lr_scheduler_type;
+  const auto need = [&](const char* keys) {
+    refuse(resolved.origin_of("lr_scheduler_type"),
+           fmt::format("'lr_scheduler_type: {}' needs {}", to_text(type), keys));
+  };
+  if (type == Schedule::kWarmupStableDecay && schedule.num_decay_steps == 0) {
+    need("num_decay_steps");
+  }
+  if (type == Schedule::kCosineWithMinLr && !resolved.origins.contains("min_lr") &&
+      !resolved.origins.contains("min_lr_rate")) {
+    need("min_lr or min_lr_rate");
+  }
+}
+
+void check_evaluation(const Resolved& resolved) {
+  const auto& eval = resolved.config.eval;
+  if (eval.load_best_model_at_end && eval.eval_strategy == EvalStrategy::kNo) {
+    refuse(resolved.origin_of("load_best_model_at_end"),
+           "'load_best_model_at_end' needs evaluations; add eval_strategy: steps or epoch");
   }
 }
 
@@ -284,16 +299,23 @@ Origin Resolved::origin_of(const std::string& key) const {
 Resolved load(const Arguments& arguments) {
   Resolved resolved;
   auto explicit_layer = read_explicit(arguments, resolved.notes);
-  drop_absent_batch_sizes(explicit_layer);
   read_bare_batch_size(explicit_layer, resolved.notes);
-  const auto layer = add_deepspeed(std::move(explicit_layer), resolved.notes);
+  read_do_eval(explicit_layer, resolved.notes);
+  auto layer = add_deepspeed(std::move(explicit_layer), resolved.notes);
+  add_environment_timeout(layer);
   resolved.config.fields([&](const std::string& name, auto& member, const About& about) {
     const auto found = layer.find(name);
     if (found == layer.end()) return;
     assign(found->second, about, member);
     resolved.origins[name] = found->second.origin;
   });
-  check_together(resolved);
+  settle_words(resolved.config);
+  check_schedule(resolved);
+  check_evaluation(resolved);
+  for (const auto& [key, why] : idle_keys(resolved.config)) {
+    resolved.notes.push_back(
+        fmt::format("{}: '{}' has no effect: {}", resolved.origin_of(key).place(), key, why));
+  }
   return resolved;
 }
 

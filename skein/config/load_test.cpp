@@ -58,52 +58,65 @@ TEST_F(LoadTest, RefusalsSayWhereAndWhy) {
       {"warmup_ratio: 1.5\n", "'warmup_ratio' must be at most 1"},
       {"ddp_backend: mpi\n", "'ddp_backend' must be one of auto, nccl, gloo, not 'mpi'"},
       {"lr_scheduler_type: cosin\n", "not 'cosin'; did you mean 'cosine'?"},
-      {"lr_scheduler_type: polynomial\n",
-       "'lr_scheduler_type: polynomial' is known, but this version does not support it"},
+      {"lr_scheduler_type: reduce_lr_on_plateau\n",
+       "'lr_scheduler_type: reduce_lr_on_plateau' is known, but this version does not support it"},
       {"stage: sft\n", "'stage: sft' is known, but this version does not support it"},
       {"algorithm: reward_model\n", "is known, but this version"},
       {"warmup_steps: 10\nwarmup_ratio: 0.1\n",
        "run.yaml:2:1: 'warmup_ratio' and 'warmup_steps' (run.yaml:1:1)"},
       {"mixed_precision: fp16\n",
        "'mixed_precision: fp16' is known, but this version does not support it"},
+      {"fp16: true\n", "run.yaml:1:1: 'fp16: true' is known, but this version does not support"},
+      {"fp16: true\nbf16: true\n", "run.yaml:2:1: 'bf16' contradicts 'fp16' (run.yaml:1:1)"},
+      {"mixed_precision: fp16\nbf16: true\n", "'bf16' contradicts 'mixed_precision'"},
+      {"fp16: true\ndtype: bfloat16\n", "'dtype' contradicts 'fp16'"},
       {"dtype: float16\n", "'dtype: float16' is known, but this version does not support it"},
       {"optim: adafactor\n", "is not supported by this version: it has adamw_torch"},
       {"grad_accum_dtype: bf16\n", "'grad_accum_dtype' must be fp32 or auto, not 'bf16'"},
       {"distributed_strategy: deepspeed\n", "add deepspeed: FILE.json"},
+      {"report_to: tensorbord\n", "not 'tensorbord'; did you mean 'tensorboard'?"},
+      {"report_to: [tensorboard, mlflow]\n",
+       "'report_to: mlflow' is known, but this version does not support it"},
+      {"val_size: 100\n", "'val_size: 100' as a number of rows is known"},
+      {"save_strategy: best\n", "'save_strategy: best' is known, but this version"},
+      {"load_best_model_at_end: true\n", "add eval_strategy: steps or epoch"},
+      {"lr_scheduler_type: warmup_stable_decay\n",
+       "run.yaml:1:1: 'lr_scheduler_type: warmup_stable_decay' needs num_decay_steps"},
+      {"lr_scheduler_type: cosine_with_min_lr\n", "needs min_lr or min_lr_rate"},
+      {"do_eval: false\neval_strategy: steps\n", "'do_eval: false' contradicts"},
+      {"min_lr: 1e-5\nlr_scheduler_kwargs: {min_lr_rate: 0.1}\n", "keep one"},
+      {"num_cycles: 2\nlr_scheduler_kwargs: {num_cycles: 2}\n", "contradicts 'num_cycles'"},
   };
   for (const auto& c : cases) EXPECT_PRED2(contains, error_of(c.yaml), c.message) << c.yaml;
 }
 
 TEST_F(LoadTest, KeysOfMissingFeaturesAreKnownAndAcceptedWhenOff) {
-  const char* refused[] = {"fp16: true",
-                           "report_to: tensorboard",
-                           "report_to: [wandb]",
-                           "lora_rank: 8",
-                           "eval_strategy: steps",
-                           "eval_steps: 10",
-                           "template: llama3",
-                           "dataset: alpaca",
-                           "packing: true",
-                           "save_strategy: no",
-                           "finetuning_type: lora",
-                           "val_size: 0.1",
-                           "save_strategy: epoch",
-                           "mode: eval",
-                           "resume_from_checkpoint: ./outputs/experiment/checkpoints/latest"};
+  const char* refused[] = {
+      "lora_rank: 8",     "template: llama3",        "dataset: alpaca",
+      "packing: true",    "finetuning_type: lora",   "eval_delay: 3",
+      "wandb_entity: me", "greater_is_better: true", "lr_scheduler_kwargs: {colour: red}",
+      "mode: eval"};
   for (const auto* line : refused) {
     EXPECT_PRED2(contains, error_of(line), "is a known key, but this version does not support it")
         << line;
   }
   const char* accepted[] = {"fp16: false",
                             "fp16: off",
-                            "report_to: none",
-                            "report_to: []",
+                            "lr_scheduler_kwargs: {}",
+                            "lr_scheduler_kwargs: null",
+                            "lr_scaling: none",
+                            "val_size: null",
+                            "use_wandb: false",
                             "eval_strategy: no",
+                            "do_eval: false",
                             "packing: false",
                             "val_size: 0.0",
                             "finetuning_type: full",
                             "save_strategy: steps",
                             "resume_from_checkpoint: null",
+                            "resume_from_checkpoint: true",
+                            "resume_from_checkpoint: latest",
+                            "auto_resume_from_checkpoints: true",
                             "dataset: null",
                             "mode: train",
                             "optim: adamw_torch_fused",
@@ -119,8 +132,8 @@ TEST_F(LoadTest, KeysWithoutEffectAreNoted) {
   for (const auto* key :
        {"gradient_as_bucket_view", "set_to_none", "ddp_bucket_cap_mb", "bucket_cap_mb",
         "find_unused_parameters", "ddp_find_unused_parameters", "ddp_broadcast_buffers",
-        "pin_memory", "num_workers", "prefetch_factor", "dataloader_num_workers",
-        "overwrite_output_dir", "save_safetensors", "logging_dir"}) {
+        "pin_memory", "persistent_workers", "dataloader_pin_memory", "overwrite_output_dir",
+        "save_safetensors", "logging_dir"}) {
     const auto resolved = load_yaml(std::string(key) + ": 25\n");
     EXPECT_EQ(resolved.config, RunConfig()) << key;
     ASSERT_EQ(resolved.notes.size(), 1u) << key;
@@ -227,12 +240,16 @@ TEST_F(LoadTest, EveryFieldChangedReloadsToTheSameRun) {
     } else if constexpr (std::is_same_v<Member, double>) {
       member = 0.125;
     } else if constexpr (std::is_enum_v<Member>) {
-      member = static_cast<Member>(std::is_same_v<Member, Stage> ? 0 : 2);
+      member = static_cast<Member>(std::is_same_v<Member, Stage> ? 0 : 1);
+    } else if constexpr (std::is_same_v<Member, std::vector<std::string>>) {
+      member = {"wandb", "tensorboard"};
     } else {
       member = 77;
     }
   });
   changed.config.schedule.warmup_ratio = 0;
+  changed.config.schedule.min_lr = 0;
+  changed.config.eval.metric_for_best_model = "loss";
   EXPECT_EQ(load_yaml(to_yaml(changed)).config, changed.config) << to_yaml(changed);
 }
 

@@ -14,6 +14,8 @@ std::string Origin::place() const {
       return "default";
     case Kind::kCommandLine:
       return "command line";
+    case Kind::kEnvironment:
+      return fmt::format("environment: {}", file);
     default:
       return fmt::format("{}:{}:{}", file, line, column);
   }

@@ -11,13 +11,13 @@
 namespace skein::config {
 
 struct Origin {
-  enum class Kind { kDefault, kFile, kDeepSpeed, kCommandLine };
+  enum class Kind { kDefault, kFile, kDeepSpeed, kCommandLine, kEnvironment };
   Kind kind = Kind::kDefault;
-  std::string file = {};
+  std::string file = {};  // kEnvironment: the variable
   int line = 0, column = 0;
   std::string spelling = {};  // the key as it was written, when that is not the canonical one
 
-  // "default", "command line", "recipe.yaml:3:5".
+  // "default", "command line", "environment: NCCL_TIMEOUT", "recipe.yaml:3:5".
   std::string place() const;
   // place(), and the spelling in brackets where there is one.
   std::string text() const;

@@ -24,12 +24,6 @@ Setting stands_for(const Setting& setting, const std::string& key, const std::st
          fmt::format("'{}' must be {}, not '{}'", setting.key, choices, setting.value.shown()));
 }
 
-[[noreturn]] void refuse_fp16(const Setting& setting) {
-  refuse(setting.value.origin,
-         fmt::format("'{}: {}' is known, but this version does not support it (use bf16)",
-                     setting.key, setting.value.shown()));
-}
-
 // An explicit false must not end up as bfloat16 on a GPU that has it, so it means float32.
 Result bf16(const Setting& setting, Notes&) {
   const auto word = lower(setting.value.shown());
@@ -50,8 +44,60 @@ Result mixed_precision(const Setting& setting, Notes&) {
   if (word == "no" || word == "none" || word == "false" || word == "fp32" || word == "null") {
     return stands_for(setting, "dtype", "float32");
   }
-  if (word == "fp16" || word == "float16") refuse_fp16(setting);
+  // Refused where no bf16 beside it makes it a contradiction.
+  if (word == "fp16" || word == "float16") return stands_for(setting, "dtype", "fp16");
   refuse_choice(setting, "bf16 or no");
+}
+
+Result fp16(const Setting& setting, Notes&) {
+  const auto word = lower(setting.value.shown());
+  if (word == "auto") return stands_for(setting, "dtype", "auto");
+  const auto on = parse_bool(word);
+  if (!on) refuse_choice(setting, "true, false or auto");
+  if (!*on) return std::nullopt;
+  return stands_for(setting, "dtype", "fp16");
+}
+
+Result reporter(const Setting& setting, const std::string& name) {
+  const auto on = parse_bool(setting.value.text);
+  if (!on) refuse_choice(setting, "true or false");
+  if (!*on) return std::nullopt;
+  return stands_for(setting, "report_to", name);
+}
+Result use_tensorboard(const Setting& setting, Notes&) { return reporter(setting, "tensorboard"); }
+Result use_wandb(const Setting& setting, Notes&) { return reporter(setting, "wandb"); }
+
+// LLaMA-Factory and axolotl: a share of the data, or a number of rows.
+Result val_size(const Setting& setting, Notes&) {
+  if (is_absent(setting.value)) return std::nullopt;
+  const auto share = parse_real(setting.value.text);
+  if (!share || *share < 0) refuse_choice(setting, "a share of the data below 1");
+  if (*share >= 1) {
+    refuse(setting.value.origin,
+           fmt::format("'{}: {}' as a number of rows is known, but this version does not support "
+                       "it; write a share below 1, or eval_file: FILE",
+                       setting.key, setting.value.shown()));
+  }
+  return stands_for(setting, "validation_split_percentage", fmt::format("{:.12g}", *share * 100));
+}
+
+Result use_cpu(const Setting& setting, Notes&) {
+  const auto on = parse_bool(setting.value.text);
+  if (!on) refuse_choice(setting, "true or false");
+  if (!*on) return std::nullopt;
+  return stands_for(setting, "device", "cpu");
+}
+
+Result auto_resume(const Setting& setting, Notes&) {
+  const auto on = parse_bool(setting.value.text);
+  if (!on) refuse_choice(setting, "true or false");
+  return stands_for(setting, "resume_from_checkpoint", *on ? "auto" : "false");
+}
+
+Result do_eval(const Setting& setting, Notes&) {
+  const auto on = parse_bool(setting.value.text);
+  if (!on) refuse_choice(setting, "true or false");
+  return stands_for(setting, setting.key, *on ? "true" : "false");
 }
 
 Result use_mixed_precision(const Setting& setting, Notes&) {
@@ -110,6 +156,7 @@ Result deepspeed_conflict(const Setting& setting, Notes&) {
 
 const std::map<std::string_view, Result (*)(const Setting&, Notes&)> kStandins = {
     {"bf16", bf16},
+    {"fp16", fp16},
     {"pure_bf16", pure_bf16},
     {"mixed_precision", mixed_precision},
     {"use_mixed_precision", use_mixed_precision},
@@ -121,6 +168,14 @@ const std::map<std::string_view, Result (*)(const Setting&, Notes&)> kStandins =
     {"deepspeed_config", deepspeed},
     {"deepspeed.config_path", deepspeed},
     {kDeepSpeedConflictKey, deepspeed_conflict},
+    {"use_tensorboard", use_tensorboard},
+    {"use_wandb", use_wandb},
+    {"use_cpu", use_cpu},
+    {"no_cuda", use_cpu},
+    {"val_size", val_size},
+    {"val_set_size", val_size},
+    {"auto_resume_from_checkpoints", auto_resume},
+    {kDoEvalKey, do_eval},
 };
 
 }  // namespace
@@ -128,7 +183,20 @@ const std::map<std::string_view, Result (*)(const Setting&, Notes&)> kStandins =
 bool is_standin(std::string_view key) { return kStandins.contains(key); }
 
 bool is_standin_flag(std::string_view key) {
-  return key == "bf16" || key == "pure_bf16" || key == "use_mixed_precision";
+  constexpr std::string_view kFlags[] = {"bf16",
+                                         "fp16",
+                                         "pure_bf16",
+                                         "use_mixed_precision",
+                                         "use_tensorboard",
+                                         "use_wandb",
+                                         kDoEvalKey,
+                                         "auto_resume_from_checkpoints"};
+  return std::ranges::count(kFlags, key) > 0;
+}
+
+bool is_off_word(const std::string& text) {
+  const auto word = lower(text);
+  return word == "none" || parse_bool(word) == false;
 }
 
 std::vector<std::string> standin_names() {

@@ -13,9 +13,13 @@
 
 namespace skein::config {
 
-// `deepspeed` and `deepspeed_conflict` steer loading itself and are no fields of a run.
+// These steer loading itself and are no fields of a run.
 inline constexpr std::string_view kDeepSpeedKey = "deepspeed";
 inline constexpr std::string_view kDeepSpeedConflictKey = "deepspeed_conflict";
+inline constexpr std::string_view kDoEvalKey = "do_eval";
+
+// no, none, off, false: what a strategy says when there is none.
+bool is_off_word(const std::string& text);
 
 bool is_standin(std::string_view key);
 // Its bare `--key` means true.

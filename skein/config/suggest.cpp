@@ -37,6 +37,10 @@ std::string did_you_mean(std::string_view word, const std::vector<std::string>& 
     const auto distance = edit_distance(word, candidate);
     if (distance <= limit) near.emplace(distance, candidate);
   }
+  // Beside a slip of one letter, what needs three is no help.
+  std::erase_if(near, [&, best = near.empty() ? 0 : near.begin()->first](const auto& entry) {
+    return entry.first > best + 1;
+  });
   std::string text;
   size_t written = 0;
   const size_t count = std::min(near.size(), kMost);

@@ -72,6 +72,41 @@ void check_range(const Setting& setting, const About& about, double value) {
   }
 }
 
+// Lower-case words of `a`, `a,b` or `[a, b]`.
+std::vector<std::string> list_items(const Setting& setting) {
+  std::vector<std::string> items;
+  if (setting.value.kind == Node::Kind::kList) {
+    for (const auto& item : setting.value.items) {
+      if (item.kind != Node::Kind::kScalar) refuse_value(setting, "a list of words");
+      items.push_back(lower(item.text));
+    }
+    return items;
+  }
+  if (setting.value.kind == Node::Kind::kMap) refuse_value(setting, "a word or a list of words");
+  std::string word;
+  for (const char c : setting.value.text + ",") {
+    if (c == ',') {
+      if (!word.empty()) items.push_back(lower(word));
+      word.clear();
+    } else if (c != ' ' && c != '[' && c != ']') {
+      word += c;
+    }
+  }
+  return items;
+}
+
+[[noreturn]] void refuse_item(const Setting& setting, const About& about,
+                              const std::vector<std::string>& known, const std::string& word) {
+  if (std::ranges::count(about.not_built, word) > 0) {
+    refuse(setting.value.origin,
+           fmt::format("'{}: {}' is known, but this version does not support it; it has {}",
+                       setting.key, word, fmt::join(known, ", ")));
+  }
+  refuse(setting.value.origin,
+         fmt::format("'{}' takes none, all or some of {}, not '{}'{}", setting.key,
+                     fmt::join(known, ", "), word, did_you_mean(word, known)));
+}
+
 }  // namespace
 
 std::string lower(std::string text) {
@@ -165,8 +200,10 @@ void assign(const Setting& setting, const About& about, int64_t& member) {
 void assign(const Setting& setting, const About& about, double& member) {
   const auto value = parse_real(setting.value.text);
   if (!value) refuse_value(setting, "a number");
-  check_range(setting, about, *value);
-  member = *value;
+  const bool by_sign = about.is_percentage && setting.value.text.ends_with('%');
+  const double number = by_sign ? *value * 100 : *value;
+  check_range(setting, about, number);
+  member = number;
 }
 
 void assign(const Setting& setting, const About& about, std::optional<int64_t>& member) {
@@ -175,6 +212,24 @@ void assign(const Setting& setting, const About& about, std::optional<int64_t>& 
   int64_t value = 0;
   assign(setting, about, value);
   member = value;
+}
+
+void assign(const Setting& setting, const About& about, std::vector<std::string>& member) {
+  member.clear();
+  const auto add = [&](const std::string& word) {
+    if (std::ranges::count(member, word) == 0) member.push_back(word);
+  };
+  const std::vector<std::string> known(about.choices.begin(), about.choices.end());
+  for (const auto& word : list_items(setting)) {
+    if (word == "none" || word == "false" || word == "null") continue;
+    if (word == "all") {
+      for (const auto& choice : known) add(choice);
+    } else if (known.empty() || std::ranges::count(known, word) > 0) {
+      add(word);
+    } else {
+      refuse_item(setting, about, known, word);
+    }
+  }
 }
 
 void refuse_word(const Setting& setting, std::span<const std::string> known,
@@ -213,6 +268,9 @@ std::string to_text(double value) { return fmt::format("{}", value); }
 std::string to_text(const std::optional<int64_t>& value) {
   return value ? to_text(*value) : "null";
 }
+std::string to_text(const std::vector<std::string>& value) {
+  return fmt::format("[{}]", fmt::join(value, ", "));
+}
 
 Words<DType> words_of(DType) {
   static constexpr Word<DType> kKnown[] = {
@@ -243,10 +301,47 @@ Words<Schedule> words_of(Schedule) {
       {"constant", Schedule::kConstant},
       {"constant_with_warmup", Schedule::kConstantWithWarmup},
       {"linear", Schedule::kLinear},
-      {"cosine", Schedule::kCosine}};
-  static constexpr const char* kNotBuilt[] = {
-      "cosine_with_restarts", "polynomial",          "inverse_sqrt", "reduce_lr_on_plateau",
-      "cosine_with_min_lr",   "warmup_stable_decay", "greedy"};
+      {"cosine", Schedule::kCosine},
+      {"cosine_with_restarts", Schedule::kCosineWithRestarts},
+      {"polynomial", Schedule::kPolynomial},
+      {"inverse_sqrt", Schedule::kInverseSqrt},
+      {"cosine_with_min_lr", Schedule::kCosineWithMinLr},
+      {"warmup_stable_decay", Schedule::kWarmupStableDecay},
+      {"nanogpt", Schedule::kNanoGpt},
+      {"wsd", Schedule::kWarmupStableDecay}};
+  static constexpr const char* kNotBuilt[] = {"reduce_lr_on_plateau", "cosine_warmup_with_min_lr",
+                                              "greedy", "one_cycle", "rex"};
+  return {kKnown, kNotBuilt};
+}
+Words<Curve> words_of(Curve) {
+  static constexpr Word<Curve> kKnown[] = {
+      {"linear", Curve::kLinear}, {"cosine", Curve::kCosine}, {"1-sqrt", Curve::kOneMinusSqrt}};
+  return {kKnown, {}};
+}
+Words<LrScaling> words_of(LrScaling) {
+  static constexpr Word<LrScaling> kKnown[] = {
+      {"none", LrScaling::kNone}, {"linear", LrScaling::kLinear}, {"sqrt", LrScaling::kSqrt}};
+  return {kKnown, {}};
+}
+Words<BadLines> words_of(BadLines) {
+  static constexpr Word<BadLines> kKnown[] = {{"stop", BadLines::kStop}, {"skip", BadLines::kSkip}};
+  return {kKnown, {}};
+}
+Words<EvalStrategy> words_of(EvalStrategy) {
+  static constexpr Word<EvalStrategy> kKnown[] = {{"no", EvalStrategy::kNo},
+                                                  {"steps", EvalStrategy::kSteps},
+                                                  {"epoch", EvalStrategy::kEpoch},
+                                                  {"none", EvalStrategy::kNo},
+                                                  {"false", EvalStrategy::kNo}};
+  return {kKnown, {}};
+}
+Words<SaveStrategy> words_of(SaveStrategy) {
+  static constexpr Word<SaveStrategy> kKnown[] = {{"no", SaveStrategy::kNo},
+                                                  {"steps", SaveStrategy::kSteps},
+                                                  {"epoch", SaveStrategy::kEpoch},
+                                                  {"none", SaveStrategy::kNo},
+                                                  {"false", SaveStrategy::kNo}};
+  static constexpr const char* kNotBuilt[] = {"best"};
   return {kKnown, kNotBuilt};
 }
 Words<NanPolicy> words_of(NanPolicy) {

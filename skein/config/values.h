@@ -6,6 +6,7 @@
 //
 // Integers: 42, 1_000, 2e8, 25MiB (KiB MiB GiB TiB, and kB MB GB TB by thousands); never octal.
 // Reals: also 5%. Booleans: true/false, yes/no, on/off, 1/0. Optionals: none, null or ~ is absent.
+// Lists: a word, words with commas, or a YAML list; none is empty, all is every choice.
 
 #include <concepts>
 #include <cstdint>
@@ -13,6 +14,7 @@
 #include <span>
 #include <string>
 #include <type_traits>
+#include <vector>
 
 #include "skein/config/about.h"
 #include "skein/config/node.h"
@@ -48,6 +50,11 @@ Words<Schedule> words_of(Schedule);
 Words<NanPolicy> words_of(NanPolicy);
 Words<Stage> words_of(Stage);
 Words<BatchConflict> words_of(BatchConflict);
+Words<Curve> words_of(Curve);
+Words<LrScaling> words_of(LrScaling);
+Words<BadLines> words_of(BadLines);
+Words<EvalStrategy> words_of(EvalStrategy);
+Words<SaveStrategy> words_of(SaveStrategy);
 
 // Throw UserError at the value's place when it is of the wrong type or out of range.
 void assign(const Setting& setting, const About& about, std::string& member);
@@ -55,6 +62,7 @@ void assign(const Setting& setting, const About& about, bool& member);
 void assign(const Setting& setting, const About& about, int64_t& member);
 void assign(const Setting& setting, const About& about, double& member);
 void assign(const Setting& setting, const About& about, std::optional<int64_t>& member);
+void assign(const Setting& setting, const About& about, std::vector<std::string>& member);
 template <typename Enum>
   requires std::is_enum_v<Enum>
 void assign(const Setting& setting, const About& about, Enum& member);
@@ -65,6 +73,7 @@ std::string to_text(bool value);
 std::string to_text(int64_t value);
 std::string to_text(double value);
 std::string to_text(const std::optional<int64_t>& value);
+std::string to_text(const std::vector<std::string>& value);
 template <typename Enum>
   requires std::is_enum_v<Enum>
 std::string to_text(Enum value) {

@@ -121,7 +121,9 @@ void flatten_into(const Node& map, const std::string& prefix, std::vector<Settin
     if (path == "training" && is_section) {
       flatten_into(value, "", settings);
     } else if (value.kind == Node::Kind::kMap && path != "deepspeed") {
-      if (value.members.empty()) refuse(origin, fmt::format("section '{}' is empty", path));
+      if (value.members.empty() && !path.ends_with("_kwargs")) {
+        refuse(origin, fmt::format("section '{}' is empty", path));
+      }
       flatten_into(value, path, settings);
     } else {
       settings.push_back({path, value, origin});

@@ -6,9 +6,11 @@
 #include <ctime>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "skein/core/error.h"
+#include "skein/core/log_writer.h"
 
 namespace skein {
 namespace {
@@ -18,6 +20,7 @@ struct LogState {
   LogLevel level = LogLevel::kInfo;
   int rank = -1;  // -1: not a rank (launcher, commands)
   std::vector<std::FILE*> files;
+  LogWriter writer;  // empty: stderr
 };
 
 LogState& state() {
@@ -68,6 +71,11 @@ void add_log_file(const std::filesystem::path& path) {
   state().files.push_back(file);
 }
 
+void set_log_writer(LogWriter writer) {
+  const std::lock_guard lock(state().mutex);
+  state().writer = std::move(writer);
+}
+
 void log_line(LogLevel level, std::string_view text) {
   auto& log = state();
   const std::lock_guard lock(log.mutex);
@@ -76,8 +84,10 @@ void log_line(LogLevel level, std::string_view text) {
   if (to_terminal) {
     const auto who = log.rank > 0 ? fmt::format("[rank {}] ", log.rank) : std::string();
     const auto line = fmt::format("{}{}{}\n", who, level_name(level), text);
-    std::fwrite(line.data(), 1, line.size(),
-                stderr);  // one write per line: ranks interleave whole lines
+    if (log.writer)
+      log.writer(line);
+    else
+      std::fwrite(line.data(), 1, line.size(), stderr);  // whole lines: ranks interleave
   }
   for (std::FILE* file : log.files) {
     fmt::print(file, "{} {}{}\n", timestamp(), level_name(level), text);

@@ -29,6 +29,7 @@ class LoaderTest : public testing::Test {
     std::string pattern = (fs::temp_directory_path() / "skein-loader-XXXXXX").string();
     folder_ = ::mkdtemp(pattern.data());
     options_.data.train_file = (folder_ / "train.bin").string();
+    options_.data.data_cache_dir = (folder_ / "cache").string();
     options_.data.block_size = 4;
     options_.seed = 7;
     options_.vocab_size = 1000;
@@ -206,6 +207,61 @@ TEST_F(LoaderTest, ResumeIsASeek) {
   const auto resumed = ranks(split);
   for (const int64_t step : {19, 7, 8}) {
     EXPECT_EQ(global_step(resumed, split, step), steps[step]);
+  }
+}
+
+TEST_F(LoaderTest, ReadingAheadChangesNothing) {
+  const Split split{2, 2, 2};
+  const auto ahead = ranks(split);
+  options_.data.dataloader_num_workers = 0;
+  const auto plain = ranks(split);
+  for (const int64_t step : {0, 1, 2, 3, 9, 10, 4}) {
+    EXPECT_EQ(global_step(ahead, split, step), global_step(plain, split, step));
+  }
+}
+
+TEST_F(LoaderTest, EvaluationSeesEveryHeldOutSampleOnceAndTrainingNone) {
+  options_.data.validation_split_percentage = 20;  // 6 of 31
+  options_.eval_batch = 2;
+  for (int size = 1; size <= 4; ++size) {
+    const Split split{size, 2, 1};
+    const auto loaders = ranks(split);
+    EXPECT_EQ(loaders[0].num_samples(), 25);
+    EXPECT_EQ(loaders[0].num_eval_samples(), 6);
+    std::vector<int64_t> samples;
+    for (const auto& row : global_step(loaders, split, 0).rows) samples.push_back(row.document);
+    for (int64_t step = 1; step < loaders[0].steps_per_epoch(); ++step) {
+      for (const auto& row : global_step(loaders, split, step).rows) {
+        samples.push_back(row.document);
+      }
+    }
+    std::vector<Row> rows;
+    int64_t num_targets = 0;
+    for (int64_t k = 0; k < loaders[0].num_eval_batches(); ++k) {
+      for (const auto& loader : loaders) {
+        const auto batch = loader.eval_batch(k);
+        num_targets += batch.num_targets;
+        append_rows(batch, rows);
+      }
+    }
+    EXPECT_EQ(num_targets, loaders[0].num_eval_targets());
+    for (const auto& row : rows) samples.push_back(row.document);
+    std::sort(samples.begin(), samples.end());
+    ASSERT_EQ(samples.size(), 31u);
+    for (int64_t i = 0; i < 31; ++i) EXPECT_EQ(samples[i], i);
+  }
+}
+
+TEST_F(LoaderTest, SamplesAreLimited) {
+  options_.data.max_train_samples = 10;
+  options_.data.max_eval_samples = 3;
+  options_.data.eval_file = options_.data.train_file;
+  options_.eval_batch = 4;
+  const auto limited = loader({1, 4, 1}, 0);
+  EXPECT_EQ(limited.num_samples(), 10);
+  EXPECT_EQ(limited.num_eval_samples(), 3);
+  for (int64_t step = 0; step < 3; ++step) {
+    for (const int64_t sample : limited.batches(step).samples) EXPECT_LT(sample, 10);
   }
 }
 

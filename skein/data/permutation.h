@@ -14,7 +14,12 @@ namespace skein::data {
 // The place of `index` in a permutation of [0, n) named by `key`. Requires index < n <= 2^63.
 uint64_t permuted(uint64_t index, uint64_t n, uint64_t key);
 
+// Undoes it: permuted(unpermuted(place, n, key), n, key) == place.
+uint64_t unpermuted(uint64_t place, uint64_t n, uint64_t key);
+
 // The permutation's name for one epoch of a run.
 uint64_t epoch_key(uint64_t seed, uint64_t epoch);
+// And for the choice of the blocks that are held out of training.
+uint64_t holdout_key(uint64_t seed);
 
 }  // namespace skein::data

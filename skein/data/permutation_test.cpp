@@ -63,5 +63,16 @@ TEST(Permutation, SmallSetsTakeEveryOrder) {
   for (const auto& [order, count] : counts) EXPECT_GT(count, 50);  // 100 expected
 }
 
+TEST(Permutation, CanBeUndone) {
+  for (const uint64_t n : {1, 2, 3, 5, 64, 100, 1000}) {
+    for (uint64_t i = 0; i < n; ++i) {
+      EXPECT_EQ(unpermuted(permuted(i, n, 11), n, 11), i);
+      EXPECT_EQ(permuted(unpermuted(i, n, 11), n, 11), i);
+    }
+  }
+  const uint64_t n = uint64_t{1} << 63;
+  EXPECT_EQ(unpermuted(permuted(n - 5, n, 3), n, 3), n - 5);
+}
+
 }  // namespace
 }  // namespace skein::data

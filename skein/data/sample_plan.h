@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "skein/data/blocks.h"
+#include "skein/data/sample_set.h"
 
 namespace skein::data {
 
@@ -32,16 +32,19 @@ struct StepPlan {
 
 class SamplePlan {
  public:
-  // Throws UserError when drop_last leaves no step at all. Requires blocks.count() > 0.
-  SamplePlan(const Blocks& blocks, const SampleOrder& order);
+  // Throws UserError when drop_last leaves no step at all. Requires set.count() > 0.
+  SamplePlan(const SampleSet& set, const SampleOrder& order);
 
-  int64_t num_samples() const { return blocks_.count(); }
+  int64_t num_samples() const { return set_.count(); }
   int64_t steps_per_epoch() const { return steps_per_epoch_; }
   // Requires step >= 0; steps count from 0 and never end.
   StepPlan step_plan(int64_t step) const;
+  // The step that comes after so many samples, also when another global batch was used until
+  // there. Throws UserError when no step starts at that position.
+  int64_t step_of(int64_t samples) const;
 
  private:
-  Blocks blocks_;
+  SampleSet set_;
   SampleOrder order_;
   int64_t samples_per_epoch_;  // less the dropped ones
   int64_t steps_per_epoch_;

@@ -80,6 +80,7 @@ class Ranks {
   Deadline next_deadline() const;
   int exit_code() const;
   void report() const;
+  void report_failure(const Failure& cause) const;
 
   const LaunchOptions& options_;
   const SignalInbox& inbox_;
@@ -192,15 +193,23 @@ int Ranks::exit_code() const {
   return stopped || stopped_early_ ? kStoppedCode : 0;
 }
 
+// A rank that ends with an error of its own has told it; one that was killed, or that lost a peer,
+// has not told the cause. So every failed run has one error on stderr.
+void Ranks::report_failure(const Failure& cause) const {
+  if (cause.end.signal == 0 && cause.end.code == static_cast<int>(ExitCode::kUser)) return;
+  const bool untold = cause.end.signal != 0 || is_communication_error(cause.end);
+  log_line(untold ? LogLevel::kError : LogLevel::kInfo,
+           fmt::format("launch: rank {} of {} on {} failed first: {}{}{}", cause.rank,
+                       ranks_.size(), host_name(), describe(cause.end),
+                       cause.end.signal == SIGKILL ? " (probably out of memory)" : "",
+                       ranks_.size() > 1 ? "; the other ranks were ended" : ""));
+}
+
 void Ranks::report() const {
   if (interrupts_ > 1) {
     log_error("launch: interrupted twice: all ranks were killed, nothing more was saved");
   } else if (!failures_.empty()) {
-    const auto& cause = root_cause(failures_, options_.root_cause_window);
-    log_error("launch: rank {} of {} on {} failed first: {}{}{}", cause.rank, ranks_.size(),
-              host_name(), describe(cause.end),
-              cause.end.signal == SIGKILL ? " (probably out of memory)" : "",
-              ranks_.size() > 1 ? "; the other ranks were ended" : "");
+    report_failure(root_cause(failures_, options_.root_cause_window));
   } else if (stopped_early_) {
     log_warning("launch: stopped before all ranks could save; the same command continues the run");
   }

@@ -35,8 +35,12 @@ class Gpt2 final : public Model {
   Gpt2(const GptConfig& config, const BuildOptions& options);
 
   at::Tensor forward(const Batch& batch, const StepKey& key, Units& units) const override;
+  int64_t max_positions() const override { return config_.n_positions; }
+  int64_t vocab_size() const override { return config_.vocab_size; }
 
  private:
+  at::Tensor decode_at(const at::Tensor& positions, const at::Tensor& tokens, KvCache& cache,
+                       Units& units) const override;
   int head_unit() const override { return head_unit_; }
   const at::Tensor& head_weight() const override {
     return config_.tie_word_embeddings ? tokens_ : head_;
@@ -45,8 +49,12 @@ class Gpt2 final : public Model {
   void add_block(int index, const BuildOptions& options);
 
   at::Tensor embed(const at::Tensor& tokens, const Draws& draws) const;
-  at::Tensor run_block(const Block& block, const at::Tensor& x, const Draws& draws) const;
-  at::Tensor attention(const Block& block, const at::Tensor& x, const Draws& draws) const;
+  at::Tensor run_blocks(at::Tensor x, const Draws& draws,
+                        const std::function<Attend(const Block&)>& attend, Units& units) const;
+  at::Tensor run_block(const Block& block, const at::Tensor& x, const Draws& draws,
+                       const Attend& attend) const;
+  at::Tensor attention(const Block& block, const at::Tensor& x, const Attend& attend) const;
+  double attention_scale(const Block& block) const;
   at::Tensor mlp(const Block& block, const at::Tensor& x) const;
   at::Tensor normalise(const Norm& norm, const at::Tensor& x) const;
 
@@ -109,14 +117,42 @@ at::Tensor Gpt2::forward(const Batch& batch, const StepKey& key, Units& units) c
         batch.tokens.size(1), config_.n_positions));
   }
   const Draws draws{key, batch.documents};
-  auto x =
+  const auto x =
       run_unit(units, embedding_unit_, {}, [this, tokens = batch.tokens, draws](const Tensors&) {
         return embed(tokens, draws);  // (B, T, C)
       });
+  const auto attend = [&](const Block& block) -> Attend {
+    const ops::AttentionOptions options{
+        .scale = attention_scale(block),
+        .dropout = draws.at(config_.attn_pdrop, block.index, DropoutSite::kAttention)};
+    return [options](const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+      return ops::causal_attention(q, k, v, options);
+    };
+  };
+  return run_blocks(x, draws, attend, units);
+}
+
+at::Tensor Gpt2::decode_at(const at::Tensor& positions, const at::Tensor& tokens, KvCache& cache,
+                           Units& units) const {
+  const auto x = run_unit(units, embedding_unit_, {}, [&](const Tensors&) {
+    return embedding(tokens_, tokens) + embedding(positions_, positions);
+  });
+  const auto attend = [&](const Block& block) -> Attend {
+    return [&](const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+      return cache.attend(static_cast<size_t>(block.index), q, k, v, positions,
+                          attention_scale(block));
+    };
+  };
+  return run_blocks(x, {.key = {.training = false}, .documents = {}}, attend, units);
+}
+
+at::Tensor Gpt2::run_blocks(at::Tensor x, const Draws& draws,
+                            const std::function<Attend(const Block&)>& attend, Units& units) const {
   for (const auto& block : blocks_) {
-    x = run_unit(units, block.unit, {x}, [this, &block, draws](const Tensors& in) {
-      return run_block(block, in[0], draws);
-    });
+    x = run_unit(units, block.unit, {x},
+                 [this, &block, draws, attend = attend(block)](const Tensors& in) {
+                   return run_block(block, in[0], draws, attend);
+                 });
   }
   return run_unit(units, head_unit_, {x},
                   [this](const Tensors& in) { return normalise(norm_, in[0]); });
@@ -127,26 +163,31 @@ at::Tensor Gpt2::embed(const at::Tensor& tokens, const Draws& draws) const {  //
   return ops::dropout(x, draws.at(config_.embd_pdrop, -1, DropoutSite::kEmbedding));
 }
 
-at::Tensor Gpt2::run_block(const Block& block, const at::Tensor& x, const Draws& draws) const {
+at::Tensor Gpt2::run_block(const Block& block, const at::Tensor& x, const Draws& draws,
+                           const Attend& attend) const {
   const auto drop = [&](const at::Tensor& y, DropoutSite site) {
     return ops::dropout(y, draws.at(config_.resid_pdrop, block.index, site));
   };
   const auto h =
-      x + drop(attention(block, normalise(block.norm_1, x), draws), DropoutSite::kAttentionOutput);
+      x + drop(attention(block, normalise(block.norm_1, x), attend), DropoutSite::kAttentionOutput);
   return h + drop(mlp(block, normalise(block.norm_2, h)), DropoutSite::kMlpOutput);
 }
 
-at::Tensor Gpt2::attention(const Block& block, const at::Tensor& x, const Draws& draws) const {
+at::Tensor Gpt2::attention(const Block& block, const at::Tensor& x, const Attend& attend) const {
+  // unbind: its gradient is one stack, where three selects would each fill a whole qkv.
   const auto qkv = linear(block.qkv, x)
                        .view({x.size(0), x.size(1), 3, config_.n_head, -1})
-                       .permute({2, 0, 3, 1, 4});  // (3, B, H, T, D)
-  double scale = 1;
-  if (config_.scale_attn_weights) scale /= std::sqrt(static_cast<double>(qkv.size(4)));
-  if (config_.scale_attn_by_inverse_layer_idx) scale /= static_cast<double>(block.index + 1);
-  const auto dropout = draws.at(config_.attn_pdrop, block.index, DropoutSite::kAttention);
-  const auto y =
-      ops::causal_attention(qkv[0], qkv[1], qkv[2], {.scale = scale, .dropout = dropout});
+                       .unbind(2);  // three of (B, T, H, D)
+  const auto y = attend(qkv[0].transpose(1, 2), qkv[1].transpose(1, 2), qkv[2].transpose(1, 2));
   return linear(block.attention_out, y.transpose(1, 2).flatten(2));
+}
+
+double Gpt2::attention_scale(const Block& block) const {
+  double scale = 1;
+  const auto head_dim = config_.n_embd / config_.n_head;
+  if (config_.scale_attn_weights) scale /= std::sqrt(static_cast<double>(head_dim));
+  if (config_.scale_attn_by_inverse_layer_idx) scale /= static_cast<double>(block.index + 1);
+  return scale;
 }
 
 at::Tensor Gpt2::mlp(const Block& block, const at::Tensor& x) const {

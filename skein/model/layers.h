@@ -108,6 +108,11 @@ struct Draws {
   ops::Dropout at(double probability, int64_t layer, ops::DropoutSite site) const;
 };
 
+// How a block's attention gets from q (B, H, T, D), k and v (B, G, T, D) to (B, H, T, D): over the
+// tokens themselves, or over a cache too.
+using Attend =
+    std::function<at::Tensor(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v)>;
+
 // Runs a unit whose block has one output.
 at::Tensor run_unit(tensor::Units& units, int unit, const tensor::Tensors& inputs,
                     std::function<at::Tensor(const tensor::Tensors&)> block);

@@ -33,8 +33,12 @@ class Llama final : public Model {
   Llama(const LlamaConfig& config, const BuildOptions& options);
 
   at::Tensor forward(const Batch& batch, const StepKey& key, Units& units) const override;
+  int64_t max_positions() const override { return config_.max_position_embeddings; }
+  int64_t vocab_size() const override { return config_.vocab_size; }
 
  private:
+  at::Tensor decode_at(const at::Tensor& positions, const at::Tensor& tokens, KvCache& cache,
+                       Units& units) const override;
   int head_unit() const override { return head_unit_; }
   const at::Tensor& head_weight() const override {
     return config_.tie_word_embeddings ? embedding_ : head_;
@@ -42,10 +46,13 @@ class Llama final : public Model {
 
   void add_block(int index, const BuildOptions& options);
 
+  // `attend` gives each block's attention.
+  at::Tensor run(const at::Tensor& tokens, const ops::RopeTable& rope,
+                 const std::function<Attend(size_t block)>& attend, Units& units) const;
   at::Tensor run_block(const Block& block, const at::Tensor& x, const ops::RopeTable& rope,
-                       const ops::Dropout& dropout) const;
+                       const Attend& attend) const;
   at::Tensor attention(const Block& block, const at::Tensor& x, const ops::RopeTable& rope,
-                       const ops::Dropout& dropout) const;
+                       const Attend& attend) const;
 
   LlamaConfig config_;
   int embedding_unit_ = 0, head_unit_ = 0;
@@ -111,17 +118,39 @@ at::Tensor Llama::forward(const Batch& batch, const StepKey& key, Units& units) 
   const Draws draws{key, batch.documents};
   const auto rope = ops::rope_table(batch.tokens.size(1), config_.head_dim, config_.rope_theta,
                                     embedding_.options());
+  const auto attend = [&](size_t block) -> Attend {
+    const auto dropout = draws.at(config_.attention_dropout, static_cast<int64_t>(block),
+                                  ops::DropoutSite::kAttention);
+    return [dropout](const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+      return ops::causal_attention(q, k, v, {.dropout = dropout});
+    };
+  };
+  return run(batch.tokens, rope, attend, units);
+}
 
-  auto x = run_unit(units, embedding_unit_, {}, [this, tokens = batch.tokens](const Tensors&) {
+at::Tensor Llama::decode_at(const at::Tensor& positions, const at::Tensor& tokens, KvCache& cache,
+                            Units& units) const {
+  const auto rope =
+      ops::rope_table(positions, config_.head_dim, config_.rope_theta, embedding_.options());
+  const auto attend = [&](size_t block) -> Attend {
+    return [&, block](const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+      return cache.attend(block, q, k, v, positions);
+    };
+  };
+  return run(tokens, rope, attend, units);
+}
+
+at::Tensor Llama::run(const at::Tensor& tokens, const ops::RopeTable& rope,
+                      const std::function<Attend(size_t block)>& attend, Units& units) const {
+  auto x = run_unit(units, embedding_unit_, {}, [this, tokens](const Tensors&) {
     return embedding(embedding_, tokens);  // (B, T, C)
   });
   for (size_t i = 0; i < blocks_.size(); ++i) {
-    const auto dropout =
-        draws.at(config_.attention_dropout, static_cast<int64_t>(i), ops::DropoutSite::kAttention);
     const auto& block = blocks_[i];
-    x = run_unit(units, block.unit, {x}, [this, &block, rope, dropout](const Tensors& in) {
-      return run_block(block, in[0], rope, dropout);
-    });
+    x = run_unit(units, block.unit, {x},
+                 [this, &block, rope, attend = attend(i)](const Tensors& in) {
+                   return run_block(block, in[0], rope, attend);
+                 });
   }
   return run_unit(units, head_unit_, {x}, [this](const Tensors& in) {
     return ops::rms_norm(in[0], norm_, config_.rms_norm_eps);
@@ -129,23 +158,22 @@ at::Tensor Llama::forward(const Batch& batch, const StepKey& key, Units& units) 
 }
 
 at::Tensor Llama::run_block(const Block& block, const at::Tensor& x, const ops::RopeTable& rope,
-                            const ops::Dropout& dropout) const {
+                            const Attend& attend) const {
   const auto a = ops::rms_norm(x, block.input_norm, config_.rms_norm_eps);
-  const auto [h, m] = ops::add_rms_norm(x, attention(block, a, rope, dropout),
+  const auto [h, m] = ops::add_rms_norm(x, attention(block, a, rope, attend),
                                         block.post_attention_norm, config_.rms_norm_eps);
   return h + linear(block.down, ops::swiglu(linear(block.gate, m), linear(block.up, m)));
 }
 
 at::Tensor Llama::attention(const Block& block, const at::Tensor& x, const ops::RopeTable& rope,
-                            const ops::Dropout& dropout) const {  // (B, T, C)
+                            const Attend& attend) const {  // (B, T, C)
   const auto split_heads = [&](const at::Tensor& y) {
     return y.view({y.size(0), y.size(1), -1, config_.head_dim});
   };
   const auto q = ops::rotate(split_heads(linear(block.q, x)), rope);  // (B, T, H, D)
   const auto k = ops::rotate(split_heads(linear(block.k, x)), rope);
   const auto v = split_heads(linear(block.v, x));
-  const auto y = ops::causal_attention(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2),
-                                       {.dropout = dropout});  // (B, H, T, D)
+  const auto y = attend(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2));  // (B, H, T, D)
   return linear(block.o, y.transpose(1, 2).flatten(2));
 }
 

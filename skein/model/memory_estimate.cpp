@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 #include <vector>
 
 namespace skein::model {
@@ -27,6 +28,53 @@ std::vector<int64_t> unit_sizes(const Shapes& shapes, int64_t ranks) {
   return sizes;
 }
 
+// What comes and goes during a step at stages 2 and 3, followed through it: a block's backward runs
+// while the block before it in backward is being reduced and the next one is being gathered.
+class Transients {
+ public:
+  Transients(const Shapes& shapes, const std::vector<int64_t>& sizes,
+             const MemoryQuestion& question)
+      : question_(question) {
+    for (size_t unit = 0; unit < sizes.size(); ++unit) {
+      auto& list = shapes.units[unit].root ? roots_ : blocks_;
+      list.push_back(sizes[unit]);
+    }
+  }
+
+  int64_t peak() {
+    // The embedding's gradient comes last, unless it is the head's too or micro-batches add up.
+    const bool all_along = question_.accumulates || roots_.size() < 2;
+    const int64_t first = roots_.empty() ? 0 : roots_.front();
+    const int64_t early = sum(roots_) - (all_along ? 0 : first);
+    const auto count = static_cast<int64_t>(blocks_.size());
+    for (int64_t i = 0; i < count; ++i) {  // forward
+      see(block(i) + block(i + 1), question_.accumulates ? sum(roots_) : 0);
+    }
+    for (int64_t i = count - 1; i >= 0; --i)
+      see(block(i) + block(i - 1), early + block(i) + block(i + 1));
+    see(0, sum(roots_) + block(0));  // the embedding
+    return peak_;
+  }
+
+ private:
+  static int64_t sum(const std::vector<int64_t>& sizes) {
+    return std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
+  }
+  int64_t block(int64_t index) const {
+    const bool exists = index >= 0 && index < static_cast<int64_t>(blocks_.size());
+    return exists ? blocks_[static_cast<size_t>(index)] : 0;
+  }
+  void see(int64_t gathered, int64_t gradients) {
+    const int64_t weights = question_.stage >= 3 ? sum(roots_) + gathered : 0;
+    peak_ =
+        std::max(peak_, weights * question_.weight_bytes + gradients * question_.gradient_bytes);
+  }
+
+  MemoryQuestion question_;
+  std::vector<int64_t> roots_, blocks_;  // padded elements
+  int64_t peak_ = 0;
+};
+
 }  // namespace
 
 int64_t state_bytes_per_element(int64_t weight_bytes) {
@@ -35,26 +83,14 @@ int64_t state_bytes_per_element(int64_t weight_bytes) {
 
 FlatBytes flat_bytes(const Shapes& shapes, const MemoryQuestion& question) {
   const auto sizes = unit_sizes(shapes, question.ranks);
-  int64_t whole = 0, roots = 0, largest = 0;
-  int64_t blocks = 0;
-  for (size_t unit = 0; unit < sizes.size(); ++unit) {
-    whole += sizes[unit];
-    if (shapes.units[unit].root) {
-      roots += sizes[unit];
-    } else {
-      largest = std::max(largest, sizes[unit]);
-      ++blocks;
-    }
-  }
+  const int64_t whole = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
   const int64_t shard = whole / question.ranks;
-  const int64_t moving = roots + std::min<int64_t>(2, blocks) * largest;
   FlatBytes bytes;
   bytes.weights = (question.stage >= 3 ? shard : whole) * question.weight_bytes;
   bytes.gradients = (question.stage >= 2 ? shard : whole) * question.gradient_bytes;
   bytes.states =
       (question.stage >= 1 ? shard : whole) * state_bytes_per_element(question.weight_bytes);
-  if (question.stage >= 2) bytes.transient += moving * question.gradient_bytes;
-  if (question.stage >= 3) bytes.transient += moving * question.weight_bytes;
+  if (question.stage >= 2) bytes.transient = Transients(shapes, sizes, question).peak();
   return bytes;
 }
 

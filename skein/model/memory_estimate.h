@@ -19,6 +19,7 @@ struct MemoryQuestion {
   int64_t ranks = 1;
   int64_t weight_bytes = 4;    // per element: 2, 4 or 8
   int64_t gradient_bytes = 4;  // per element
+  bool accumulates = false;    // more than one micro-batch per update
   int64_t rows = 1;            // of a micro-batch
   int64_t tokens = 1;          // of a row
   bool recompute = false;      // gradient_checkpointing

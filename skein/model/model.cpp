@@ -2,6 +2,7 @@
 // Copyright the skein authors.
 #include "skein/model/model.h"
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/linear.h>
 #include <fmt/format.h>
@@ -58,6 +59,20 @@ void check_adapters(const BuildOptions& options, const tensor::ParameterTable& t
 }
 
 }  // namespace
+
+at::Tensor Model::decode(const at::Tensor& tokens, KvCache& cache, tensor::Units& units) const {
+  const auto num_tokens = tokens.size(1);
+  SKEIN_CHECK(tokens.size(0) == cache.rows(), "one row of tokens per row of the cache");
+  SKEIN_CHECK(cache.capacity() <= max_positions(), "a cache beyond the model's positions");
+  for (const auto length : cache.lengths()) {
+    SKEIN_CHECK(length + num_tokens <= cache.capacity(), "the cache is full");
+  }
+  const at::NoGradGuard no_grad;
+  const auto positions = cache.positions(num_tokens, tokens.device());
+  const auto hidden = decode_at(positions, tokens, cache, units);
+  cache.advance(num_tokens);
+  return hidden;
+}
 
 at::Tensor Model::head_loss_sum(const at::Tensor& hidden, const at::Tensor& targets,
                                 const at::Tensor& weights, tensor::Units& units) const {

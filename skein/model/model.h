@@ -14,6 +14,7 @@
 #include <memory>
 
 #include "skein/model/hf_config.h"
+#include "skein/model/kv_cache.h"
 #include "skein/model/layers.h"
 #include "skein/tensor/batch.h"
 #include "skein/tensor/parameter_table.h"
@@ -36,6 +37,14 @@ class Model {
   virtual at::Tensor forward(const tensor::Batch& batch, const tensor::StepKey& key,
                              tensor::Units& units) const = 0;
 
+  // Hidden states (B, T, C) of the T tokens (B, T) that follow what the cache holds, which it then
+  // holds too. Equal to forward over the whole row, without dropout and without gradients.
+  at::Tensor decode(const at::Tensor& tokens, KvCache& cache, tensor::Units& units) const;
+
+  // The longest row that the model was made for.
+  virtual int64_t max_positions() const = 0;
+  virtual int64_t vocab_size() const = 0;
+
   // Sum of -log p(target), times `weights` (B, T) where defined -> float64 scalar. Never holds all
   // logits. Targets are those of Batch: the token that a position predicts, or kIgnore.
   at::Tensor head_loss_sum(const at::Tensor& hidden, const at::Tensor& targets,
@@ -47,6 +56,9 @@ class Model {
   at::Tensor head_logits(const at::Tensor& hidden, tensor::Units& units) const;
 
  protected:
+  // decode, once the positions (B, T) of the tokens are known.
+  virtual at::Tensor decode_at(const at::Tensor& positions, const at::Tensor& tokens,
+                               KvCache& cache, tensor::Units& units) const = 0;
   virtual int head_unit() const = 0;
   virtual const at::Tensor& head_weight() const = 0;  // (V, C)
 

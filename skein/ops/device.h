@@ -2,9 +2,25 @@
 // Copyright the skein authors.
 #pragma once
 
+// What the code above the kernels asks of a GPU. In a build without CUDA there is none: waiting
+// returns at once, figures are 0.
+
+#include <cstdint>
+#include <string>
+
 namespace skein::ops {
 
 // By compute capability: torch's own answer counts emulation.
 bool has_native_bfloat16(int cuda_device);
+
+// "NVIDIA H200", and "0000:1B:00.0". Empty in a build without CUDA.
+std::string device_name(int cuda_device);
+std::string pci_bus_id(int cuda_device);
+
+// Waits until the current device is idle.
+void synchronise(bool cuda);
+
+// Most bytes that torch's allocator has held on the current device.
+int64_t peak_device_bytes(bool cuda);
 
 }  // namespace skein::ops

@@ -29,5 +29,9 @@ void rope_on_cuda(const RopeCall&) { refuse(); }
 void swiglu_on_cuda(const SwigluCall&) { refuse(); }
 void swiglu_backward_on_cuda(const SwigluCall&) { refuse(); }
 bool has_native_bfloat16(int) { refuse(); }
+std::string device_name(int) { return {}; }
+std::string pci_bus_id(int) { return {}; }
+void synchronise(bool) {}
+int64_t peak_device_bytes(bool) { return 0; }
 
 }  // namespace skein::ops

@@ -6,7 +6,6 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty_like.h>
-#include <ATen/ops/outer.h>
 #include <ATen/ops/pow.h>
 #include <torch/csrc/autograd/custom_function.h>
 
@@ -28,7 +27,7 @@ at::Tensor turn(const at::Tensor& x, const RopeTable& table, bool backwards) {
                 .cos = table.cos.const_data_ptr(),
                 .sin = table.sin.const_data_ptr(),
                 .rows = x.size(0) * x.size(1),
-                .tokens = x.size(1),
+                .tokens = table.cos.numel() / table.cos.size(-1),  // all rows, where they differ
                 .heads = static_cast<int>(x.size(2)),
                 .head_dim = static_cast<int>(x.size(3)),
                 .backwards = backwards,
@@ -53,10 +52,16 @@ struct FusedRope : Function<FusedRope> {
 
 RopeTable rope_table(int64_t num_tokens, int64_t head_dim, double theta,
                      const at::TensorOptions& options) {
+  return rope_table(at::arange(num_tokens, options.dtype(at::kFloat).requires_grad(false)),
+                    head_dim, theta, options);
+}
+
+RopeTable rope_table(const at::Tensor& positions, int64_t head_dim, double theta,
+                     const at::TensorOptions& options) {
   const auto wide = options.dtype(at::kFloat).requires_grad(false);
   const auto exponent = at::arange(0, head_dim, 2, wide) / static_cast<double>(head_dim);
   const auto frequency = at::pow(theta, exponent).reciprocal();           // (D/2)
-  const auto angle = at::outer(at::arange(num_tokens, wide), frequency);  // (T, D/2)
+  const auto angle = positions.to(at::kFloat).unsqueeze(-1) * frequency;  // (…, D/2)
   return {angle.cos().to(options.dtype()), angle.sin().to(options.dtype())};
 }
 
@@ -64,7 +69,7 @@ at::Tensor rotate(const at::Tensor& x, const RopeTable& table) {
   if (fits_kernels(x) && x.size(-1) % 16 == 0) return FusedRope::apply(x, table.cos, table.sin);
   const auto half = x.size(-1) / 2;
   const auto first = x.narrow(-1, 0, half), second = x.narrow(-1, half, half);
-  const auto cos = table.cos.unsqueeze(1), sin = table.sin.unsqueeze(1);  // (T, 1, D/2)
+  const auto cos = table.cos.unsqueeze(-2), sin = table.sin.unsqueeze(-2);  // (…, T, 1, D/2)
   return at::cat({first * cos - second * sin, second * cos + first * sin}, -1);
 }
 

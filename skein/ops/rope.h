@@ -12,12 +12,14 @@
 namespace skein::ops {
 
 struct RopeTable {
-  at::Tensor cos, sin;  // (T, D/2)
+  at::Tensor cos, sin;  // (T, D/2), or (B, T, D/2) where rows differ
 };
 
-// Positions 0 … T-1. Angles are fp32 whatever the dtype of `options` (as Hugging Face's, also in
-// float64), then cosines and sines are rounded to it.
+// Of `positions` (T) or (B, T), or of 0 … T-1. Angles are fp32 whatever the dtype of `options` (as
+// Hugging Face's, also in float64), then cosines and sines are rounded to it.
 RopeTable rope_table(int64_t num_tokens, int64_t head_dim, double theta,
+                     const at::TensorOptions& options);
+RopeTable rope_table(const at::Tensor& positions, int64_t head_dim, double theta,
                      const at::TensorOptions& options);
 
 // x (B, T, H, D)

@@ -17,24 +17,24 @@ namespace skein::parallel {
 
 Sharded::GradientNorm Sharded::gradient_norm(double max_norm) {
   const auto options = at::TensorOptions().dtype(at::kDouble).device(options_.device);
-  auto own_square = at::zeros({1}, options);
+  auto unit_squares = at::zeros({static_cast<int64_t>(table_.units.size())}, options);
   for (const auto* segment : trainable_segments()) {
     const auto norm = at::linalg_vector_norm(segment->shard_gradient(), 2, {}, false, at::kDouble);
-    own_square.add_(norm * norm);
+    unit_squares.select(0, segment->layout().unit).add_(norm * norm);
   }
   auto squares = at::zeros({group_.size()}, options);
-  group_.all_gather(squares, own_square).wait();
+  group_.all_gather(squares, unit_squares.sum().view({1})).wait();
   const auto norm = squares.sum().sqrt();
   const auto factor =
       max_norm > 0 ? (max_norm / (norm + 1e-6)).clamp_max(1.0) : at::ones({}, options);
-  return {norm, {factor, norm.isfinite().logical_not().to(at::kFloat)}};
+  return {norm, {factor, norm.isfinite().logical_not().to(at::kFloat)}, unit_squares};
 }
 
-std::vector<std::string> Sharded::non_finite_units() {
+std::vector<std::string> Sharded::non_finite_units(const GradientNorm& norm) {
+  const auto finite = norm.unit_squares.isfinite().cpu();
   std::vector<int64_t> found(table_.units.size(), 0);
-  for (const auto* segment : trainable_segments()) {
-    const bool finite = segment->shard_gradient().isfinite().all().item<bool>();
-    if (!finite) found[segment->layout().unit] = 1;
+  for (size_t unit = 0; unit < found.size(); ++unit) {
+    found[unit] = finite[static_cast<int64_t>(unit)].item<bool>() ? 0 : 1;
   }
   found = group_.sum(found);
   std::vector<std::string> names;

@@ -106,15 +106,7 @@ void Sharded::begin_micro_batch(int64_t index, int64_t count) {
   if (index == 0) {
     for (auto& segment : segments_) segment.begin_accumulation();
   }
-  if (options_.stage.shards_parameters() && !root_whole_) {
-    const auto actions = gather_actions();
-    for (int unit = 0; unit < static_cast<int>(table_.units.size()); ++unit) {
-      if (!table_.units[unit].root) continue;
-      actions.start(unit);
-      actions.wait(unit);
-    }
-    root_whole_ = true;
-  }
+  gather_roots();
   gather_.begin();
   reduce_.begin();
 }
@@ -122,8 +114,29 @@ void Sharded::begin_micro_batch(int64_t index, int64_t count) {
 void Sharded::end_micro_batch() {
   if (options_.stage.shards_parameters()) gather_.end();
   reduce_.end();
-  const bool last = micro_batch_ + 1 == num_micro_batches_;
-  if (!last || !root_whole_) return;
+  if (micro_batch_ + 1 == num_micro_batches_) drop_roots();
+}
+
+void Sharded::begin_evaluation() { gather_roots(); }
+
+void Sharded::end_evaluation() {
+  if (options_.stage.shards_parameters()) gather_.end();
+  drop_roots();
+}
+
+void Sharded::gather_roots() {
+  if (!options_.stage.shards_parameters() || root_whole_) return;
+  const auto actions = gather_actions();
+  for (int unit = 0; unit < static_cast<int>(table_.units.size()); ++unit) {
+    if (!table_.units[unit].root) continue;
+    actions.start(unit);
+    actions.wait(unit);
+  }
+  root_whole_ = true;
+}
+
+void Sharded::drop_roots() {
+  if (!root_whole_) return;
   for (auto& segment : segments_) {
     if (table_.units[segment.layout().unit].root) segment.drop_gathered();
   }

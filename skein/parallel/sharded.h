@@ -43,16 +43,22 @@ class Sharded final : public tensor::Units {
   void begin_micro_batch(int64_t index, int64_t count);
   void end_micro_batch();
 
+  // Forward passes without gradients: begin once, then next_evaluation_batch() before each pass.
+  void begin_evaluation();
+  void next_evaluation_batch() { gather_.begin(); }
+  void end_evaluation();
+
   // The global norm of the gradients, as a float64 scalar on the device, and what the optimizer is
   // to do with them: clip by min(1, max_norm / (norm + 1e-6)) (max_norm 0: not at all), and skip
   // the update when the norm is not finite.
   struct GradientNorm {
     at::Tensor norm;
     optim::AdamW::Decision decision;
+    at::Tensor unit_squares;  // (units) of this rank's shard: tells where a NaN came from
   };
   GradientNorm gradient_norm(double max_norm);
-  // Units whose gradient holds a NaN or an infinity, in forward order. Collective; slow.
-  std::vector<std::string> non_finite_units();
+  // Units whose gradient held a NaN or an infinity, in forward order. Collective.
+  std::vector<std::string> non_finite_units(const GradientNorm& norm);
 
   // The optimizer has updated the owned ranges: make the new weights known.
   void publish();
@@ -98,6 +104,8 @@ class Sharded final : public tensor::Units {
   // Does this unit's gradient travel in this micro-batch?
   bool reduces_now(int unit) const;
   void start_reduce(int unit);
+  void gather_roots();
+  void drop_roots();
   std::vector<int> blocks() const;
   std::vector<int> reduce_order() const;
 

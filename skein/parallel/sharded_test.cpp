@@ -137,7 +137,7 @@ Outcome train(const Case& c) {
         torch::autograd::backward({net.loss(sharded, tokens)});
         sharded.end_micro_batch();
       }
-      const auto [norm, decision] = sharded.gradient_norm(1.0);
+      const auto [norm, decision, squares] = sharded.gradient_norm(1.0);
       norms.push_back(norm.item<double>());
       optimizer.step(1e-2, decision);
       sharded.publish();
@@ -217,7 +217,7 @@ TEST(Sharded, MoreRanksGiveTheSameTraining) {
               {net.loss(sharded, (at::arange(4) * 3 + part * 5 + step) % net.vocabulary)});
           sharded.end_micro_batch();
         }
-        const auto [norm, decision] = sharded.gradient_norm(1.0);
+        const auto [norm, decision, squares] = sharded.gradient_norm(1.0);
         if (world.rank() == 0) found.push_back(norm.item<double>());
         optimizer.step(1e-2, decision);
         sharded.publish();

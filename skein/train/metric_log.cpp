@@ -3,20 +3,38 @@
 #include "skein/train/metric_log.h"
 
 #include <ATen/TensorOperators.h>
+#include <fmt/format.h>
 
 #include <utility>
 
+#include "skein/comm/group.h"
 #include "skein/core/log.h"
+#include "skein/train/flops.h"
 
 namespace skein::train {
+namespace {
 
-MetricLog::MetricLog(fs::path output, bool writes) : output_(std::move(output)), writes_(writes) {}
+using nlohmann::ordered_json;
 
-void MetricLog::add_step(const at::Tensor& loss_share, int64_t num_tokens) {
+Numbers numbers_of(const ordered_json& record) {
+  Numbers numbers;
+  for (const auto& [name, value] : record.items()) {
+    if (name != "step" && value.is_number()) numbers.emplace_back(name, value.get<double>());
+  }
+  return numbers;
+}
+
+}  // namespace
+
+MetricLog::MetricLog(MetricOptions options)
+    : options_(std::move(options)), spikes_(options_.spike_zscore) {}
+
+void MetricLog::add_step(int64_t step, const at::Tensor& loss_share, int64_t num_tokens) {
   loss_ = loss_.defined() ? loss_ + loss_share : loss_share;
   ++num_steps_;
   num_tokens_ += num_tokens;
   num_tokens_seen_ += num_tokens;
+  if (terminal_) terminal_->update(step);
 }
 
 double MetricLog::take_loss_share() {
@@ -24,37 +42,91 @@ double MetricLog::take_loss_share() {
   return sum / static_cast<double>(std::exchange(num_steps_, 0));
 }
 
-void MetricLog::write(const StepNumbers& numbers, double loss) {
+void MetricLog::write(const StepNumbers& numbers) {
   const auto now = std::chrono::steady_clock::now();
   const double seconds =
       std::chrono::duration<double>(now - std::exchange(last_record_, now)).count();
   const double tokens_per_second = static_cast<double>(std::exchange(num_tokens_, 0)) / seconds;
-  nlohmann::ordered_json record = {{"step", numbers.step},
-                                   {"epoch", numbers.epoch},
-                                   {"loss", loss},
-                                   {"grad_norm", numbers.grad_norm},
-                                   {"learning_rate", numbers.learning_rate},
-                                   {"tokens_per_second", tokens_per_second},
-                                   {"peak_memory_bytes", numbers.peak_memory_bytes},
-                                   {"num_input_tokens_seen", num_tokens_seen_}};
-  if (writes_) {
-    log_info("step {}/{}  loss {:.4f}  grad_norm {:.4f}  lr {:.3e}  {:.0f} tokens/s", numbers.step,
-             numbers.total_steps, loss, numbers.grad_norm, numbers.learning_rate,
-             tokens_per_second);
+  ordered_json record = {{"step", numbers.step},
+                         {"epoch", numbers.epoch},
+                         {"loss", numbers.loss},
+                         {"grad_norm", numbers.grad_norm},
+                         {"learning_rate", numbers.learning_rate},
+                         {"tokens_per_second", tokens_per_second}};
+  if (options_.peak_flops > 0) {
+    record["mfu"] = model_flops_utilisation(options_.flops_per_token, tokens_per_second,
+                                            options_.peak_flops, /*num_devices=*/1);
+  }
+  record["peak_memory_bytes"] = numbers.peak_memory_bytes;
+  if (numbers.peak_device_memory_bytes > 0) {
+    record["peak_device_memory_bytes"] = numbers.peak_device_memory_bytes;
+  }
+  record["num_input_tokens_seen"] = num_tokens_seen_;
+  const auto phases = phases_.take();
+  for (size_t i = 0; i < kNumPhases; ++i) {
+    record[fmt::format("seconds_{}", kPhaseNames[i])] = phases[i];
+  }
+  const double blocked = comm::Group::seconds_blocked();
+  record["seconds_communication"] = blocked - std::exchange(seconds_blocked_, blocked);
+  if (terminal_) {
+    terminal_->record(numbers.step, {{"loss", fmt::format("{:.4f}", numbers.loss)},
+                                     {"grad_norm", fmt::format("{:.3f}", numbers.grad_norm)},
+                                     {"lr", fmt::format("{:.2e}", numbers.learning_rate)},
+                                     {"tokens/s", fmt::format("{:.0f}", tokens_per_second)}});
+  }
+  if (const auto score = spikes_.add(numbers.loss); score && options_.writes) {
+    log_warning("step {}: the loss jumped to {:.4f}, {:.1f} deviations above the last records",
+                numbers.step, numbers.loss, *score);
+  }
+  append(std::move(record));
+}
+
+void MetricLog::write(int64_t step, double epoch, const Evaluation& evaluation) {
+  if (options_.writes) {
+    log_info("step {}: eval_loss {:.4f}, perplexity {:.3f} ({} samples, {:.1f} s)", step,
+             evaluation.loss, evaluation.perplexity(), evaluation.num_samples, evaluation.seconds);
+  }
+  const auto samples = static_cast<double>(evaluation.num_samples);
+  append({{"step", step},
+          {"epoch", epoch},
+          {"eval_loss", evaluation.loss},
+          {"eval_perplexity", evaluation.perplexity()},
+          {"eval_runtime", evaluation.seconds},
+          {"eval_samples_per_second", samples / evaluation.seconds}});
+}
+
+void MetricLog::append(ordered_json record) {
+  if (options_.writes) {
     const auto log = File::open_to_write(file());
     const auto line = record.dump() + "\n";
     log.write_at(log.size(), std::as_bytes(std::span(line)));
   }
+  if (reporters_) reporters_->record(record.at("step").get<int64_t>(), numbers_of(record));
   history_.push_back(std::move(record));
 }
 
-void MetricLog::restore(nlohmann::ordered_json history, int64_t num_tokens_seen) {
+void MetricLog::restore(ordered_json history, int64_t num_tokens_seen) {
   history_ = std::move(history);
   num_tokens_seen_ = num_tokens_seen;
-  if (!writes_) return;
+  for (const auto& record : history_) {
+    if (record.contains("loss")) spikes_.add(record.at("loss").get<double>());
+  }
+  if (!options_.writes) return;
   std::string text;
   for (const auto& record : history_) text += record.dump() + "\n";
   write_file_atomically(file(), text);
+}
+
+void MetricLog::show(const Terminal::Options& terminal, const ReporterOptions& reporters) {
+  if (!options_.writes) return;
+  terminal_ = std::make_unique<Terminal>(terminal);
+  reporters_ = std::make_unique<Reporters>(reporters);
+  last_record_ = std::chrono::steady_clock::now();
+}
+
+void MetricLog::finish() {
+  terminal_.reset();
+  if (reporters_) reporters_->finish();
 }
 
 }  // namespace skein::train

@@ -2,38 +2,59 @@
 // Copyright the skein authors.
 #pragma once
 
-// Numbers of a run, one record per logged step: trainer_log.jsonl and a line on the terminal.
+// Numbers of a run: trainer_log.jsonl, the terminal, and the reporters.
 //
-// Every rank has one; only the first writes. Losses are added up between records, on the device.
+// Every rank has one, so that all keep the same history; only the first rank's writes. Losses are
+// added up between records, on the device.
 
 #include <ATen/core/Tensor.h>
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "skein/core/file.h"
+#include "skein/train/evaluate.h"
+#include "skein/train/phases.h"
+#include "skein/train/reporters.h"
+#include "skein/train/spike.h"
+#include "skein/train/terminal.h"
 
 namespace skein::train {
 
+struct MetricOptions {
+  fs::path output;
+  bool writes = false;  // the first rank
+  double spike_zscore = 0;
+  double flops_per_token = 0;
+  double peak_flops = 0;  // of all ranks; 0: no MFU
+};
+
+// What one log record is made of, besides what the log has counted itself.
 struct StepNumbers {
   int64_t step = 0;  // finished updates, from 1
-  int64_t total_steps = 0;
   double epoch = 0;
+  double loss = 0;
   double grad_norm = 0;
   double learning_rate = 0;
-  int64_t peak_memory_bytes = 0;
+  int64_t peak_memory_bytes = 0;         // flat buffers
+  int64_t peak_device_memory_bytes = 0;  // torch's allocator; 0 on CPUs
 };
 
 class MetricLog {
  public:
-  MetricLog(fs::path output, bool writes);
+  explicit MetricLog(MetricOptions options);
+
+  Phases& phases() { return phases_; }
 
   // One finished step: this rank's share of its loss, and the tokens that all ranks read.
-  void add_step(const at::Tensor& loss_share, int64_t num_tokens);
+  void add_step(int64_t step, const at::Tensor& loss_share, int64_t num_tokens);
   // This rank's share of the mean loss since the last record.
   double take_loss_share();
-  void write(const StepNumbers& numbers, double loss);
+  void write(const StepNumbers& numbers);
+  void write(int64_t step, double epoch, const Evaluation& evaluation);
 
   // What trainer_state.json keeps. restore() also rewrites trainer_log.jsonl, so that records of
   // steps that were lost do not stay there.
@@ -41,16 +62,26 @@ class MetricLog {
   int64_t num_tokens_seen() const { return num_tokens_seen_; }
   void restore(nlohmann::ordered_json history, int64_t num_tokens_seen);
 
- private:
-  fs::path file() const { return output_ / "trainer_log.jsonl"; }
+  // From here on the terminal shows progress and reporters get the records. First rank only.
+  void show(const Terminal::Options& terminal, const ReporterOptions& reporters);
+  // The run has ended well.
+  void finish();
 
-  fs::path output_;
-  bool writes_;
+ private:
+  fs::path file() const { return options_.output / "trainer_log.jsonl"; }
+  void append(nlohmann::ordered_json record);
+
+  MetricOptions options_;
   nlohmann::ordered_json history_ = nlohmann::ordered_json::array();
+  SpikeDetector spikes_;
+  Phases phases_;
+  std::unique_ptr<Terminal> terminal_;
+  std::unique_ptr<Reporters> reporters_;
   at::Tensor loss_;  // sum since the last record; undefined when there is none
   int64_t num_steps_ = 0;
   int64_t num_tokens_ = 0;
   int64_t num_tokens_seen_ = 0;
+  double seconds_blocked_ = 0;  // in communication, when the last record was written
   std::chrono::steady_clock::time_point last_record_ = std::chrono::steady_clock::now();
 };
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "skein/core/error.h"
 #include "skein/core/log.h"
@@ -22,16 +23,21 @@ std::string describe(const std::vector<int64_t>& samples) {
 
 }  // namespace
 
-NanVerdict judge(double grad_norm, config::NanPolicy policy, int64_t step,
-                 const std::vector<int64_t>& samples, parallel::Sharded& sharded) {
-  if (std::isfinite(grad_norm)) return NanVerdict::kGoOn;
-  const auto units = sharded.non_finite_units();
+void NanGuard::watch(int64_t step, parallel::Sharded::GradientNorm norm,
+                     std::vector<int64_t> samples) {
+  watched_ = Watched{step, std::move(norm), std::move(samples)};
+}
+
+NanVerdict NanGuard::judge() {
+  const auto watched = std::exchange(watched_, std::nullopt);
+  if (!watched || std::isfinite(watched->norm.norm.item<double>())) return NanVerdict::kGoOn;
+  const auto units = sharded_.non_finite_units(watched->norm);
   // Backward runs from the last unit to the first: the last one that is hit is nearest the cause.
   const auto message = fmt::format(
       "step {}: the gradient is not finite, first in {} (samples {}); the update was left out",
-      step, units.empty() ? "no single layer: the norm overflowed" : units.back(),
-      describe(samples));
-  switch (policy) {
+      watched->step, units.empty() ? "no single layer: the norm overflowed" : units.back(),
+      describe(watched->samples));
+  switch (policy_) {
     case config::NanPolicy::kStop:
       throw UserError(message +
                       ". Lower learning_rate or max_grad_norm, look at the samples, or go on with "

@@ -4,10 +4,12 @@
 
 // What happens when a gradient is not finite?
 //
-// The update was already left out on the device, on all ranks alike (they share the norm). This
-// says so, with the samples and the layers, and does what nan_policy asks.
+// The update is left out on the device, on all ranks alike (they share the norm). The guard reads
+// the norm one step later, when it is there without waiting, says what happened, with the samples
+// and the layer, and does what nan_policy asks.
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "skein/config/run_config.h"
@@ -17,8 +19,26 @@ namespace skein::train {
 
 enum class NanVerdict { kGoOn, kRollBack };
 
-// Collective. Throws UserError under nan_policy: stop.
-NanVerdict judge(double grad_norm, config::NanPolicy policy, int64_t step,
-                 const std::vector<int64_t>& samples, parallel::Sharded& sharded);
+class NanGuard {
+ public:
+  NanGuard(config::NanPolicy policy, parallel::Sharded& sharded)
+      : policy_(policy), sharded_(sharded) {}
+
+  // Remembers a step (finished updates, from 1).
+  void watch(int64_t step, parallel::Sharded::GradientNorm norm, std::vector<int64_t> samples);
+  // Judges the remembered step, once. Collective. Throws UserError under nan_policy: stop.
+  NanVerdict judge();
+
+ private:
+  struct Watched {
+    int64_t step = 0;
+    parallel::Sharded::GradientNorm norm;
+    std::vector<int64_t> samples;
+  };
+
+  config::NanPolicy policy_;
+  parallel::Sharded& sharded_;
+  std::optional<Watched> watched_;
+};
 
 }  // namespace skein::train

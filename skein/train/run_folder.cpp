@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 
 #include "skein/checkpoint/catalog.h"
+#include "skein/checkpoint/manifest.h"
+#include "skein/core/error.h"
 #include "skein/core/log.h"
 
 namespace skein::train {
@@ -16,8 +18,26 @@ void remove_old_run(const fs::path& output) {
     checkpoint::remove_folder(path);
   }
   std::error_code ignored;
-  fs::remove(output / "trainer_log.jsonl", ignored);
-  fs::remove(output / "latest", ignored);
+  for (const char* name :
+       {"trainer_log.jsonl", "trainer_state.json", "training_loss.svg", "latest"}) {
+    fs::remove(output / name, ignored);
+  }
+  fs::remove_all(output / "runs", ignored);
+  fs::remove_all(output / "wandb", ignored);
+}
+
+// `latest` is a link; the seeds' spelling …/checkpoints/latest means the one beside the
+// checkpoints.
+fs::path named_checkpoint(const fs::path& named) {
+  fs::path path = named;
+  if (!fs::exists(path) && path.filename() == "latest" &&
+      path.parent_path().filename() == "checkpoints") {
+    path = path.parent_path().parent_path() / "latest";
+  }
+  if (!fs::exists(path)) {
+    throw UserError(fmt::format("resume_from_checkpoint: there is no {}", named.string()));
+  }
+  return fs::canonical(path);
 }
 
 }  // namespace
@@ -43,6 +63,31 @@ std::optional<fs::path> newest_checkpoint(const fs::path& output, World& world) 
   step = world.group.sum(world.is_first() ? step : int64_t{0});
   if (step < 0) return std::nullopt;
   return output / checkpoint::checkpoint_name(step);
+}
+
+std::optional<fs::path> checkpoint_to_continue(const config::CheckpointConfig& options,
+                                               const fs::path& output, World& world) {
+  if (options.resume_from_checkpoint == "auto") return newest_checkpoint(output, world);
+  if (options.resume_from_checkpoint == "false") {
+    if (checkpoint::list_checkpoints(output).empty()) return std::nullopt;
+    throw UserError(fmt::format(
+        "resume_from_checkpoint=false, but {} holds checkpoints of a started run: give another "
+        "output_dir, or --fresh to remove them",
+        output.string()));
+  }
+  const auto path = named_checkpoint(options.resume_from_checkpoint);
+  bool whole = true;
+  if (world.is_first()) {
+    for (const auto& problem : checkpoint::verify(path)) {
+      log_error("{}: {}", path.string(), problem.message());
+      whole = false;
+    }
+  }
+  if (world.group.sum(int64_t{whole ? 0 : 1}) > 0) {
+    throw UserError(
+        fmt::format("resume_from_checkpoint: {} is not a whole checkpoint", path.string()));
+  }
+  return path;
 }
 
 }  // namespace skein::train

@@ -18,5 +18,9 @@ void prepare_folder(const fs::path& output, const config::Resolved& resolved, Wo
 
 // Collective: the newest checkpoint that verifies, as the first rank found it.
 std::optional<fs::path> newest_checkpoint(const fs::path& output, World& world);
+// Collective: what resume_from_checkpoint means for this folder; none: start from the beginning.
+// Throws UserError when the named checkpoint is not whole, or when `false` meets a started run.
+std::optional<fs::path> checkpoint_to_continue(const config::CheckpointConfig& options,
+                                               const fs::path& output, World& world);
 
 }  // namespace skein::train

@@ -21,13 +21,48 @@ int64_t interval(double value, int64_t total_steps) {
 
 RunPlan plan_run(const config::RunConfig& config, int64_t steps_per_epoch) {
   const auto& schedule = config.schedule;
-  const int64_t total = schedule.max_steps > 0
-                            ? schedule.max_steps
-                            : static_cast<int64_t>(std::ceil(schedule.num_train_epochs *
-                                                             static_cast<double>(steps_per_epoch)));
-  return {.total_steps = total,
-          .save_every = interval(config.checkpoint.save_steps, total),
-          .log_every = interval(config.log.logging_steps, total)};
+  RunPlan plan{.steps_per_epoch = steps_per_epoch, .log_first = config.log.logging_first_step};
+  plan.total_steps = schedule.max_steps > 0
+                         ? schedule.max_steps
+                         : static_cast<int64_t>(std::ceil(schedule.num_train_epochs *
+                                                          static_cast<double>(steps_per_epoch)));
+  plan.log_every = interval(config.log.logging_steps, plan.total_steps);
+  switch (config.eval.eval_strategy) {
+    case config::EvalStrategy::kNo:
+      break;
+    case config::EvalStrategy::kSteps:
+      plan.eval_every = config.eval.eval_steps > 0
+                            ? interval(config.eval.eval_steps, plan.total_steps)
+                            : plan.log_every;
+      break;
+    case config::EvalStrategy::kEpoch:
+      plan.eval_every = steps_per_epoch;
+      break;
+  }
+  switch (config.checkpoint.save_strategy) {
+    case config::SaveStrategy::kNo:
+      break;
+    case config::SaveStrategy::kSteps:
+      plan.save_every = interval(config.checkpoint.save_steps, plan.total_steps);
+      break;
+    case config::SaveStrategy::kEpoch:
+      plan.save_every = steps_per_epoch;
+      break;
+  }
+  if (config.eval.load_best_model_at_end && (plan.eval_every == 0 || plan.save_every == 0)) {
+    throw UserError(
+        "load_best_model_at_end needs evaluations and checkpoints: set eval_strategy and "
+        "save_strategy to steps or epoch");
+  }
+  return plan;
+}
+
+bool RunPlan::is_due(int64_t finished_steps, int64_t every) const {
+  return every > 0 && (finished_steps % every == 0 || finished_steps == total_steps);
+}
+
+bool RunPlan::logs_at(int64_t finished_steps) const {
+  return is_due(finished_steps, log_every) || (log_first && finished_steps == 1);
 }
 
 fs::path output_folder(const config::CheckpointConfig& checkpoint) {
@@ -63,10 +98,6 @@ parallel::Stage stage_of(config::Strategy strategy) {
       return {3};
   }
   throw InternalError("a strategy without a stage");
-}
-
-bool due(int64_t finished_steps, int64_t every, int64_t total_steps) {
-  return finished_steps % every == 0 || finished_steps == total_steps;
 }
 
 }  // namespace skein::train

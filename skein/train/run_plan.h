@@ -14,10 +14,18 @@
 
 namespace skein::train {
 
+// Intervals in steps; 0: never.
 struct RunPlan {
   int64_t total_steps = 0;
-  int64_t save_every = 0;
+  int64_t steps_per_epoch = 0;
   int64_t log_every = 0;
+  int64_t eval_every = 0;
+  int64_t save_every = 0;
+  bool log_first = false;
+
+  // Steps count finished updates from 1; the last one is always due.
+  bool is_due(int64_t finished_steps, int64_t every) const;
+  bool logs_at(int64_t finished_steps) const;
 };
 
 RunPlan plan_run(const config::RunConfig& config, int64_t steps_per_epoch);
@@ -26,8 +34,5 @@ RunPlan plan_run(const config::RunConfig& config, int64_t steps_per_epoch);
 fs::path output_folder(const config::CheckpointConfig& checkpoint);
 at::ScalarType working_dtype(config::DType dtype, at::Device device);
 parallel::Stage stage_of(config::Strategy strategy);
-
-// Steps count finished updates from 1; the last one is always due.
-bool due(int64_t finished_steps, int64_t every, int64_t total_steps);
 
 }  // namespace skein::train

@@ -3,7 +3,9 @@
 #include "skein/train/run_state.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <set>
 #include <variant>
 
 #include "skein/checkpoint/reader.h"
@@ -36,6 +38,10 @@ std::vector<std::string> names_of(const std::vector<TensorEntry>& entries) {
   for (const auto& entry : entries) names.push_back(entry.name);
   return names;
 }
+
+// Keys of config.json that may change without changing what the weights mean.
+const std::set<std::string> kNotArchitecture = {"dtype", "torch_dtype", "transformers_version",
+                                                "use_cache", "_name_or_path"};
 
 const char* dtype_word(at::ScalarType dtype) {
   return dtype == at::kDouble ? "float64" : dtype == at::kBFloat16 ? "bfloat16" : "float32";
@@ -92,12 +98,16 @@ std::vector<TensorEntry> RunState::optimizer_entries() const {
   return entries;
 }
 
-checkpoint::Contents RunState::contents(int64_t step) {
+checkpoint::Contents RunState::contents(int64_t step, bool with_optimizer) {
   checkpoint::Contents contents{.model = model_entries(),
-                                .optimizer = optimizer_entries(),
+                                .optimizer = {},
                                 .model_slices = sharded_.slices_to_save(),
-                                .optimizer_slices = sharded_.slices_to_save(optimizer_),
+                                .optimizer_slices = {},
                                 .texts = carried_};
+  if (with_optimizer) {
+    contents.optimizer = optimizer_entries();
+    contents.optimizer_slices = sharded_.slices_to_save(optimizer_);
+  }
   const auto dtype = model_.table().parameters.front().dtype;
   contents.texts["config.json"] = model::hf_config_json(architecture_, dtype_word(dtype));
   contents.texts[kStateFile] = trainer_state(step);
@@ -108,20 +118,53 @@ checkpoint::Contents RunState::contents(int64_t step) {
 // keeps the state of what is attached to a run.
 std::string RunState::trainer_state(int64_t step) {
   const double epoch = static_cast<double>(step) / static_cast<double>(identity_.steps_per_epoch);
-  const ordered_json state = {{"global_step", step},
-                              {"max_steps", identity_.total_steps},
-                              {"epoch", epoch},
-                              {"num_input_tokens_seen", metrics_.num_tokens_seen()},
-                              {"is_local_process_zero", true},
-                              {"is_world_process_zero", true},
-                              {"log_history", metrics_.history()},
-                              {"stateful_callbacks",
-                               {{"skein",
-                                 {{"num_updates", optimizer_.num_updates()},
-                                  {"data_digest", identity_.data_digest},
-                                  {"global_batch", identity_.global_batch},
-                                  {"data_seed", identity_.seed}}}}}};
+  ordered_json state = {{"best_global_step", nullptr},
+                        {"best_metric", nullptr},
+                        {"best_model_checkpoint", nullptr},
+                        {"epoch", epoch},
+                        {"global_step", step},
+                        {"max_steps", identity_.total_steps},
+                        {"num_input_tokens_seen", metrics_.num_tokens_seen()},
+                        {"is_local_process_zero", true},
+                        {"is_world_process_zero", true},
+                        {"log_history", metrics_.history()}};
+  if (best_step_) {
+    state["best_global_step"] = *best_step_;
+    state["best_metric"] = *best_loss_;
+    state["best_model_checkpoint"] = fmt::format("checkpoint-{}", *best_step_);
+  }
+  // TrainerState refuses keys that it does not know; this one takes any object.
+  state["stateful_callbacks"] = {{"skein",
+                                  {{"num_updates", optimizer_.num_updates()},
+                                   {"data_digest", identity_.data_digest},
+                                   {"global_batch", identity_.global_batch},
+                                   {"data_seed", identity_.seed}}}};
   return state.dump(2) + "\n";
+}
+
+bool RunState::add_evaluation(int64_t step, double loss) {
+  if (best_loss_ && !(loss < *best_loss_)) return false;
+  best_loss_ = loss;
+  best_step_ = step;
+  return true;
+}
+
+void RunState::check_architecture(const fs::path& checkpoint) const {
+  const auto saved = ordered_json::parse(read_file(checkpoint / "config.json"));
+  const auto now = ordered_json::parse(architecture_.source);
+  std::vector<std::string> changed;
+  for (const auto& [key, value] : now.items()) {
+    if (kNotArchitecture.contains(key)) continue;
+    if (!saved.contains(key) || saved.at(key) != value) changed.push_back(key);
+  }
+  for (const auto& [key, value] : saved.items()) {
+    if (!now.contains(key) && !kNotArchitecture.contains(key)) changed.push_back(key);
+  }
+  if (changed.empty()) return;
+  throw UserError(fmt::format(
+      "{} holds another model than model_name_or_path: {} differ in config.json. Give the old "
+      "model, another output_dir, or start over with --fresh",
+      checkpoint.string(), fmt::join(changed, ", ")));
 }
 
 void RunState::check_identity(const ordered_json& saved, const fs::path& checkpoint) const {
@@ -141,11 +184,30 @@ void RunState::check_identity(const ordered_json& saved, const fs::path& checkpo
 int64_t RunState::restore(const fs::path& checkpoint) {
   const auto state = ordered_json::parse(read_file(checkpoint / kStateFile));
   const auto& ours = state.at("stateful_callbacks").at("skein");
+  check_architecture(checkpoint);
   check_identity(ours, checkpoint);
+  if (!fs::exists(checkpoint / "optimizer.safetensors") &&
+      !fs::exists(checkpoint / "optimizer.safetensors.index.json")) {
+    throw UserError(fmt::format(
+        "{} has no optimizer state (save_only_model): it cannot be continued. Use it as "
+        "model_name_or_path of a new run, or start over with --fresh",
+        checkpoint.string()));
+  }
   restore_tensors(checkpoint);
   optimizer_.set_num_updates(ours.at("num_updates").get<int64_t>());
   metrics_.restore(state.at("log_history"), state.at("num_input_tokens_seen").get<int64_t>());
+  if (state.contains("best_metric") && state.at("best_metric").is_number()) {
+    best_loss_ = state.at("best_metric").get<double>();
+    best_step_ = state.at("best_global_step").get<int64_t>();
+  }
   return state.at("global_step").get<int64_t>();
+}
+
+void RunState::restore_weights(const fs::path& checkpoint) {
+  auto slices = sharded_.slices_to_load();
+  checkpoint::Reader(checkpoint)
+      .load(slices, {.names = names_of(model_entries()), .foreign = false});
+  optimizer_.refresh_masters();
 }
 
 void RunState::restore_tensors(const fs::path& checkpoint) {

@@ -46,16 +46,24 @@ class RunState {
   void initialise(uint64_t seed);
   void load_weights(const fs::path& folder);
 
-  checkpoint::Contents contents(int64_t step);
-  // Returns the step it was saved at. Throws UserError naming what changed the data order.
+  // Without the optimizer a checkpoint cannot be continued.
+  checkpoint::Contents contents(int64_t step, bool with_optimizer = true);
+  // Returns the step it was saved at. Throws UserError naming what changed the model or the data
+  // order, or that there is no optimizer state.
   int64_t restore(const fs::path& checkpoint);
   // Weights and moments alone, as they were there; step, data position and log go on.
   void restore_tensors(const fs::path& checkpoint);
+  void restore_weights(const fs::path& checkpoint);
   std::string trainer_state(int64_t step);
+
+  // The best evaluation so far and the step it was made at. Returns whether this one is better.
+  bool add_evaluation(int64_t step, double loss);
+  std::optional<int64_t> best_step() const { return best_step_; }
 
  private:
   std::vector<checkpoint::TensorEntry> model_entries() const;
   std::vector<checkpoint::TensorEntry> optimizer_entries() const;
+  void check_architecture(const fs::path& checkpoint) const;
   void check_identity(const nlohmann::ordered_json& saved, const fs::path& checkpoint) const;
 
   const model::HfConfig& architecture_;
@@ -64,6 +72,8 @@ class RunState {
   optim::AdamW& optimizer_;
   MetricLog& metrics_;
   DataIdentity identity_;
+  std::optional<double> best_loss_;
+  std::optional<int64_t> best_step_;
   std::map<std::string, std::string> carried_;
 };
 

@@ -18,6 +18,7 @@ struct World {
   comm::Group group;
   skein::Store& store;
   at::Device device = at::kCPU;
+  int local_rank = 0;
   std::string token;                     // of this start, alike on all ranks
   std::function<bool()> stop_requested;  // has somebody asked this rank to stop?
 

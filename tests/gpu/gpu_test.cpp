@@ -75,10 +75,12 @@ double largest_difference(const Step& a, const Step& b) {
 }
 
 TEST(Gpu, OneStepEqualsTheCpu) {
-  // bf16: eight bits of mantissa, sums in another order; the figures seen are printed.
-  const std::pair<at::ScalarType, double> kCases[] = {
-      {at::kDouble, 1e-10}, {at::kFloat, 2e-5}, {at::kBFloat16, 3e-2}};
   for (const auto& [family, config] : kFamilies) {
+    // Llama in float64 as well turns by angles that are fp32 (as Hugging Face's), whose cosines
+    // differ in the last bit between CPU and GPU. bf16: eight bits of mantissa, sums in another
+    // order; the figures seen are printed.
+    const std::pair<at::ScalarType, double> kCases[] = {
+        {at::kDouble, family == "gpt2" ? 1e-10 : 1e-6}, {at::kFloat, 2e-5}, {at::kBFloat16, 3e-2}};
     for (const auto& [dtype, tolerance] : kCases) {
       const auto cpu = one_step(family, dtype, at::kCPU),
                  gpu = one_step(family, dtype, at::Device(at::kCUDA, 0));

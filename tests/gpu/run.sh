@@ -27,16 +27,16 @@ cat > model/config.json <<'JSON'
  "intermediate_size": 768, "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2}
 JSON
 for i in $(seq 4000); do echo "line $i of a small corpus, and $((i * i)) is its square"; done > text.txt
-train() {
-  "$folder/bin/skein" train model_name_or_path=model train_from_scratch=true train_file=text.txt \
-    block_size=256 global_batch_size=32 learning_rate=1e-3 logging_steps=10 save_steps=20 \
-    full_determinism=true "$@"
-}
-train max_steps=40 output_dir=whole
-train max_steps=40 output_dir=stopped & pid=$!
+command=("$folder/bin/skein" train model_name_or_path=model train_from_scratch=true
+  train_file=text.txt block_size=256 global_batch_size=32 learning_rate=1e-3 max_steps=40
+  logging_steps=10 save_steps=20 full_determinism=true)
+"${command[@]}" output_dir=whole
+"${command[@]}" output_dir=stopped & pid=$!
 while [ ! -e stopped/checkpoint-20 ]; do sleep 0.02; kill -0 $pid; done
-kill -TERM $pid && wait $pid || [ $? -eq 75 ]
-train max_steps=40 output_dir=stopped
+kill -TERM $pid
+code=0; wait $pid || code=$?
+[ $code -eq 75 ] || { echo "stopped run: exit code $code, not 75" >&2; exit 1; }
+"${command[@]}" output_dir=stopped
 cmp whole/checkpoint-40/model.safetensors stopped/checkpoint-40/model.safetensors
 cmp whole/checkpoint-40/optimizer.safetensors stopped/checkpoint-40/optimizer.safetensors
 echo "gpu-test: passed"

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright the skein authors.
 """Fixtures of the parity tests: the program under test, and tiny random checkpoints."""
+import json
 import os
 import subprocess
 from pathlib import Path
@@ -11,6 +12,7 @@ os.environ["TRANSFORMERS_OFFLINE"] = "1"
 os.environ["HF_DATASETS_OFFLINE"] = "1"
 os.environ["WANDB_MODE"] = "offline"
 
+import numpy
 import pytest
 import torch
 import transformers
@@ -45,6 +47,33 @@ def run_skein(skein):
         return result
 
     return run
+
+
+@pytest.fixture
+def train(run_skein, tmp_path):
+    """train(output, ranks=1, **keys) → the records of trainer_log.jsonl, one for every step.
+
+    The keys become the YAML file of `skein train`; every run has a folder of its own in tmp_path.
+    """
+
+    def run(output, ranks=1, **keys):
+        defaults = dict(output_dir=str(tmp_path / output), device="cpu", dtype="float32",
+                        logging_steps=1)
+        config = tmp_path / f"{output}.yaml"
+        # JSON is YAML.
+        config.write_text(json.dumps(defaults | {k: str(v) for k, v in keys.items()}))
+        run_skein(["train", config, "--nproc-per-node", ranks], tmp_path)
+        lines = (tmp_path / output / "trainer_log.jsonl").read_text().splitlines()
+        return [json.loads(line) for line in lines]
+
+    return run
+
+
+def write_tokens(path, count, vocab_size=257, seed=0):
+    """Writes a file that train_file takes, random tokens; returns them."""
+    tokens = numpy.random.default_rng(seed).integers(0, vocab_size, count)
+    tokens.astype("<u2").tofile(path)
+    return torch.from_numpy(tokens)
 
 
 def gpt2_config(**changes):

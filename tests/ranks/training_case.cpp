@@ -126,7 +126,7 @@ std::string run_case(const TrainingCase& c, comm::Group& world) {
       loss += part.item<double>();
     }
     text += describe("gradient", sharded.gradient_slices());
-    const auto [norm, decision] = sharded.gradient_norm(1.0);
+    const auto [norm, decision, squares] = sharded.gradient_norm(1.0);
     text += fmt::format("number {:a}\nnumber {:a}\n", world.sum(loss), norm.item<double>());
     optimizer.step(1e-2, decision);
     sharded.publish();

@@ -81,6 +81,13 @@ TEST(CudaKernels, Rope) {
   compare("rope", run, {at::randn({2, 65, 3, 64})});
 }
 
+TEST(CudaKernels, RopeOfRowsAtDifferentPositions) {
+  const auto run = [](const Inputs& in) {
+    return rotate(in[0], rope_table(in[1], in[0].size(3), 1e4, in[0].options()));
+  };
+  compare("rope", run, {at::randn({2, 5, 3, 64}), at::randint(0, 65, {2, 5}, at::kLong)});
+}
+
 TEST(CudaKernels, Swiglu) {
   compare("swiglu", [](const Inputs& in) { return swiglu(in[0], in[1]); },
           {at::randn({5, 33, 264}), at::randn({5, 33, 264})});

@@ -2,7 +2,9 @@
 // Copyright the skein authors.
 #include "skein/ops/cuda/stream.h"
 
+#include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAStream.h>
 
 #include "skein/ops/device.h"
@@ -17,6 +19,28 @@ bool has_native_bfloat16(int device) {
   int major = 0;
   C10_CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
   return major >= 8;
+}
+
+std::string device_name(int device) {
+  cudaDeviceProp properties{};
+  C10_CUDA_CHECK(cudaGetDeviceProperties(&properties, device));
+  return properties.name;
+}
+
+std::string pci_bus_id(int device) {
+  char text[32] = {};
+  C10_CUDA_CHECK(cudaDeviceGetPCIBusId(text, sizeof text, device));
+  return text;
+}
+
+void synchronise(bool cuda) {
+  if (cuda) c10::cuda::device_synchronize();
+}
+
+int64_t peak_device_bytes(bool cuda) {
+  if (!cuda) return 0;
+  const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(c10::cuda::current_device());
+  return stats.allocated_bytes[0].peak;
 }
 
 }  // namespace skein::ops

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/cli/checkpoint_command.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "skein/checkpoint/catalog.h"
+#include "skein/checkpoint/manifest.h"
+#include "skein/cli/words.h"
+#include "skein/config/suggest.h"
+#include "skein/core/error.h"
+
+namespace skein::cli {
+namespace {
+
+using checkpoint::Manifest;
+using checkpoint::Problem;
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kUsage =
+    "skein checkpoint list DIR [--full] [--json]   the checkpoints of a run, newest first\n"
+    "skein checkpoint verify DIR [--json]          read every byte of one checkpoint, or of all\n"
+    "                                              of a run\n"
+    "\n"
+    "  --full   list: compare every byte with its digest, not only names and sizes\n"
+    "  --json   for machines\n"
+    "\n"
+    "DIR is a run's folder or one checkpoint-STEP. verify ends with exit code 4 if anything is\n"
+    "damaged, and names the file and the tensor.\n";
+
+struct Examined {
+  fs::path path;
+  Manifest manifest;  // empty when it could not be read
+  std::vector<Problem> problems;
+
+  bool whole() const { return problems.empty(); }
+  std::string name() const { return path.filename().string(); }
+  uint64_t bytes() const {
+    uint64_t sum = 0;
+    for (const auto& file : manifest.files) sum += file.size;
+    return sum;
+  }
+};
+
+// The manifest, and whether its files are there with their sizes.
+Examined look_at(const fs::path& path) {
+  constexpr uint64_t kMaxManifestBytes = uint64_t{256} << 20;
+  Examined seen{.path = path};
+  try {
+    const auto text = read_file(path / checkpoint::kManifestName, kMaxManifestBytes);
+    seen.manifest = checkpoint::parse_manifest(text, "its text");
+  } catch (const std::exception& error) {
+    seen.problems.push_back({std::string(checkpoint::kManifestName), "", error.what()});
+    return seen;
+  }
+  for (const auto& file : seen.manifest.files) {
+    std::error_code error;
+    const auto size = fs::file_size(path / file.name, error);
+    if (error) {
+      seen.problems.push_back({file.name, "", error.message()});
+    } else if (size != file.size) {
+      seen.problems.push_back(
+          {file.name, "", fmt::format("it has {} bytes, {} were written", size, file.size)});
+    }
+  }
+  return seen;
+}
+
+Examined read_all(const fs::path& path) {
+  Examined seen{.path = path};
+  seen.problems = checkpoint::verify(path, &seen.manifest);
+  return seen;
+}
+
+void require_folder(const fs::path& folder) {
+  if (fs::is_directory(folder)) return;
+  throw UserError(fmt::format("'{}' {}", folder.string(),
+                              fs::exists(folder) ? "is not a folder" : "does not exist"));
+}
+
+fs::path the_folder(const Words& words, const char* verb) {
+  if (words.rest.size() != 1) {
+    throw UserError(
+        fmt::format("skein checkpoint {} takes one folder, not {} words", verb, words.rest.size()));
+  }
+  const fs::path folder = words.rest[0];
+  require_folder(folder);
+  return fs::canonical(folder);
+}
+
+Json summary(const Examined& seen) {
+  const auto& manifest = seen.manifest;
+  Json problems = Json::array();
+  for (const auto& problem : seen.problems) {
+    problems.push_back(
+        {{"file", problem.file}, {"tensor", problem.tensor}, {"text", problem.text}});
+  }
+  return {{"path", seen.path.string()},
+          {"step", manifest.step},
+          {"saved_at", manifest.saved_at},
+          {"bytes", seen.bytes()},
+          {"ranks", manifest.conditions.size},
+          {"stage", manifest.conditions.stage},
+          {"tier", manifest.conditions.tier},
+          {"whole", seen.whole()},
+          {"problems", problems}};
+}
+
+void print_row(const Examined& seen, bool full, bool latest) {
+  const auto state = !seen.whole() ? "damaged: " + seen.problems.front().message()
+                     : full        ? std::string("verified")
+                                   : std::string("sizes match");
+  const auto& manifest = seen.manifest;
+  fmt::print("{:<20} {:>10}  {:<20} {:>5} {:>5} {:>5}  {}{}\n", seen.name(),
+             shown_bytes(seen.bytes()), manifest.saved_at, manifest.conditions.size,
+             manifest.conditions.stage, manifest.conditions.tier, state,
+             latest ? ", the latest" : "");
+}
+
+int list(std::span<const std::string> arguments) {
+  const auto words = sort_words("checkpoint list", arguments, {"--json", "--full"});
+  const auto folder = the_folder(words, "list");
+  const bool full = words.has("--full");
+  std::vector<Examined> all;
+  for (const auto& listed : checkpoint::list_checkpoints(folder)) {
+    if (full) fmt::print(stderr, "reading {}\n", listed.path.string());
+    all.push_back(full ? read_all(listed.path) : look_at(listed.path));
+  }
+  const Examined* latest = nullptr;
+  for (const auto& seen : all) {
+    if (!latest && seen.whole()) latest = &seen;
+  }
+  if (words.has("--json")) {
+    Json result = {{"folder", folder.string()},
+                   {"checked", full ? "digests" : "sizes"},
+                   {"latest", latest ? Json(latest->name()) : Json(nullptr)},
+                   {"checkpoints", Json::array()}};
+    for (const auto& seen : all) result["checkpoints"].push_back(summary(seen));
+    fmt::print("{}\n", result.dump(2));
+    return 0;
+  }
+  if (all.empty()) fmt::print(stderr, "{} holds no checkpoint\n", folder.string());
+  if (!all.empty()) {
+    fmt::print("{:<20} {:>10}  {:<20} {:>5} {:>5} {:>5}  {}\n", "checkpoint", "size", "saved at",
+               "ranks", "stage", "tier", "state");
+  }
+  for (const auto& seen : all) print_row(seen, full, &seen == latest);
+  return 0;
+}
+
+std::vector<fs::path> checkpoints_of(const fs::path& folder) {
+  if (fs::exists(folder / checkpoint::kManifestName) ||
+      folder.filename().string().starts_with("checkpoint-")) {
+    return {folder};
+  }
+  std::vector<fs::path> paths;
+  for (const auto& listed : checkpoint::list_checkpoints(folder)) paths.push_back(listed.path);
+  if (paths.empty()) throw UserError(fmt::format("'{}' holds no checkpoint", folder.string()));
+  return paths;
+}
+
+int verify(std::span<const std::string> arguments) {
+  const auto words = sort_words("checkpoint verify", arguments, {"--json"});
+  const auto paths = checkpoints_of(the_folder(words, "verify"));
+  Json results = Json::array();
+  size_t damaged = 0;
+  std::string first;
+  for (size_t i = 0; i < paths.size(); ++i) {
+    fmt::print(stderr, "reading {} ({} of {}, {})\n", paths[i].string(), i + 1, paths.size(),
+               shown_bytes(look_at(paths[i]).bytes()));
+    const auto seen = read_all(paths[i]);
+    results.push_back(summary(seen));
+    if (!words.has("--json")) {
+      fmt::print("{}: {}\n", paths[i].string(), seen.whole() ? "whole" : "damaged");
+      for (const auto& problem : seen.problems) fmt::print("  {}\n", problem.message());
+    }
+    if (seen.whole()) continue;
+    ++damaged;
+    if (first.empty()) first = fmt::format("{}/{}", seen.name(), seen.problems.front().message());
+  }
+  if (words.has("--json")) {
+    fmt::print("{}\n", Json{{"whole", damaged == 0}, {"checkpoints", results}}.dump(2));
+  }
+  if (damaged == 0) return 0;
+  std::fflush(stdout);
+  throw IoError(fmt::format("{} of {} checkpoints damaged: {}", damaged, paths.size(), first));
+}
+
+}  // namespace
+
+int run_checkpoint_command(std::span<const std::string> arguments) {
+  if (asks_for_help(arguments)) {
+    fmt::print("{}", kUsage);
+    return 0;
+  }
+  if (arguments.empty()) throw UserError(fmt::format("skein checkpoint needs a word:\n{}", kUsage));
+  const auto& verb = arguments[0];
+  if (verb == "list") return list(arguments.subspan(1));
+  if (verb == "verify") return verify(arguments.subspan(1));
+  throw UserError(fmt::format("skein checkpoint has no '{}'{}\n{}", verb,
+                              config::did_you_mean(verb, {"list", "verify"}), kUsage));
+}
+
+}  // namespace skein::cli

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/cli/generate_command.h"
+
+#include <ATen/Context.h>
+#include <c10/core/DeviceGuard.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <vector>
+
+#include "skein/cli/generate_flags.h"
+#include "skein/cli/load_model.h"
+#include "skein/core/error.h"
+#include "skein/core/log.h"
+#include "skein/rollout/generate.h"
+#include "skein/rollout/text_codec.h"
+#include "skein/rollout/text_stream.h"
+
+namespace skein::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Json = nlohmann::ordered_json;
+using rollout::Finish;
+
+at::Device device_of(const std::string& name) {
+  const bool has_cuda = at::hasCUDA();
+  if (name == "cpu" || (name == "auto" && !has_cuda)) return at::kCPU;
+  if (name != "auto" && name != "cuda" && !name.starts_with("cuda:")) {
+    throw UserError(fmt::format("--device is '{}', expected auto, cpu, cuda or cuda:N", name));
+  }
+  if (!has_cuda) {
+    throw UserError(fmt::format(
+        "--device {}: no usable GPU (none visible, or a build without CUDA); --device cpu works",
+        name));
+  }
+  try {
+    return at::Device(name == "auto" || name == "cuda" ? "cuda:0" : name);
+  } catch (const c10::Error&) {
+    throw UserError(fmt::format("--device is '{}', expected auto, cpu, cuda or cuda:N", name));
+  }
+}
+
+// On a GPU what the files hold, on a CPU float32: 16-bit arithmetic is slow there.
+at::ScalarType dtype_of(const std::string& name, const model::HfConfig& config,
+                        const at::Device& device) {
+  const bool is_16_bit = config.dtype == "bfloat16" || config.dtype == "float16";
+  if (name == "auto") return is_16_bit && device.is_cuda() ? at::kBFloat16 : at::kFloat;
+  if (name == "float32") return at::kFloat;
+  if (name == "bfloat16") return at::kBFloat16;
+  if (name == "float64") return at::kDouble;
+  throw UserError(
+      fmt::format("--dtype is '{}', expected auto, float32, bfloat16 or float64", name));
+}
+
+std::vector<rollout::Request> requests_of(const GenerateFlags& flags,
+                                          const rollout::TextCodec& codec) {
+  std::vector<rollout::Request> requests;
+  for (size_t prompt = 0; prompt < flags.prompts.size(); ++prompt) {
+    const auto tokens = codec.encode(flags.prompts[prompt]);
+    for (int64_t text = 0; text < flags.num_return; ++text) {
+      // A text stays the same when further prompts or texts are asked for.
+      requests.push_back({tokens, (uint64_t{prompt} << 32) + static_cast<uint64_t>(text)});
+    }
+  }
+  return requests;
+}
+
+std::vector<int64_t> stop_tokens(const rollout::GenerationConfig& folder,
+                                 const rollout::TextCodec& codec) {
+  auto tokens = folder.eos_token_ids;
+  if ((tokens.empty() || codec.is_bytes()) && codec.end()) tokens.push_back(*codec.end());
+  return tokens;
+}
+
+void show(std::string_view text) {
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
+}
+
+// The texts as they grow.
+class Texts {
+ public:
+  Texts(size_t count, const rollout::TextCodec& codec, const GenerateFlags& flags)
+      : codec_(codec),
+        streams_(count, rollout::TextStream(flags.stops)),
+        texts_(count),
+        shown_(flags.stream && !flags.json && count == 1) {}
+
+  bool is_shown() const { return shown_; }
+  const std::string& operator[](size_t index) const { return texts_[index]; }
+
+  // False once a stop string has come.
+  bool add(size_t index, int64_t token) {
+    append(index, streams_[index].add(codec_.bytes_of(token)));
+    return !streams_[index].is_stopped();
+  }
+  void finish() {
+    for (size_t i = 0; i < streams_.size(); ++i) append(i, streams_[i].finish());
+    if (shown_) show("\n");
+  }
+
+ private:
+  void append(size_t index, const std::string& piece) {
+    texts_[index] += piece;
+    if (shown_) show(piece);
+  }
+
+  const rollout::TextCodec& codec_;
+  std::vector<rollout::TextStream> streams_;
+  std::vector<std::string> texts_;
+  bool shown_;
+};
+
+const char* finish_reason(Finish finish) {
+  if (finish == Finish::kLength) return "length";
+  return finish == Finish::kPositions ? "positions" : "stop";
+}
+
+void print_results(const GenerateFlags& flags, const std::vector<rollout::Request>& requests,
+                   const std::vector<rollout::Continuation>& results, const Texts& texts) {
+  for (size_t i = 0; i < results.size(); ++i) {
+    const auto per_prompt = static_cast<size_t>(flags.num_return);
+    const auto& prompt = flags.prompts[i / per_prompt];
+    if (flags.json) {
+      const Json object{{"prompt", prompt},
+                        {"text", texts[i]},
+                        {"finish_reason", finish_reason(results[i].finish)},
+                        {"num_prompt_tokens", requests[i].prompt.size()},
+                        {"num_new_tokens", results[i].tokens.size()},
+                        {"tokens", results[i].tokens},
+                        {"prompt_index", i / per_prompt},
+                        {"text_index", i % per_prompt}};
+      fmt::print("{}\n", object.dump(-1, ' ', false, Json::error_handler_t::replace));
+    } else if (results.size() == 1) {
+      fmt::print("{}\n", texts[i]);
+    } else {
+      const auto line = std::string_view(prompt).substr(0, prompt.find('\n'));
+      fmt::print("--- {}: {}\n{}\n", i + 1, line, texts[i]);
+    }
+  }
+}
+
+void print_notes(const std::vector<rollout::Continuation>& results, const model::Model& model,
+                 Clock::duration duration) {
+  size_t tokens = 0;
+  for (const auto& result : results) tokens += result.tokens.size();
+  const auto seconds = std::chrono::duration<double>(duration).count();
+  log_info("generated {} tokens in {:.1f} s ({:.0f} tokens/s)", tokens, seconds,
+           static_cast<double>(tokens) / std::max(seconds, 1e-9));
+  const auto cut = std::ranges::count(results, Finish::kPositions, &rollout::Continuation::finish);
+  if (cut == 0) return;
+  log_info(
+      "note: {} of {} texts end because the model knows {} positions, prompt and text together",
+      cut, results.size(), model.max_positions());
+}
+
+}  // namespace
+
+int run_generate_command(std::span<const std::string> arguments) {
+  if (std::ranges::any_of(arguments, [](const auto& w) { return w == "--help" || w == "-h"; })) {
+    fmt::print("{}", kGenerateUsage);
+    return static_cast<int>(ExitCode::kDone);
+  }
+  const auto flags = parse_generate_flags(arguments);
+  const auto folder = check_model_folder(flags.model);
+  const auto wishes = rollout::read_generation_config(folder);
+  const auto codec = rollout::TextCodec::load(folder);
+  rollout::GenerateOptions options{
+      .sampling = sampling_of(flags, wishes),
+      .max_new_tokens = flags.max_new_tokens.value_or(wishes.max_new_tokens.value_or(128)),
+      .stop_tokens = stop_tokens(wishes, codec),
+      .max_rows = flags.batch_size};
+  const auto requests = requests_of(flags, codec);
+
+  const auto config = model::read_hf_config(folder);
+  const auto device = device_of(flags.device);
+  const c10::DeviceGuard guard(device);
+  const auto model = load_model(folder, config, dtype_of(flags.dtype, config, device), device);
+  if (codec.is_bytes()) log_info("{} has no tokenizer.json: tokens are bytes", folder.string());
+
+  Texts texts(requests.size(), codec, flags);
+  options.on_token = [&](size_t request, int64_t token) {
+    const bool is_end = std::ranges::count(options.stop_tokens, token) > 0;
+    return is_end || texts.add(request, token);
+  };
+  tensor::PlainUnits units;
+  const auto begin = Clock::now();
+  const auto results = rollout::generate(*model, units, device, requests, options);
+  texts.finish();
+  if (!texts.is_shown()) print_results(flags, requests, results, texts);
+  std::fflush(stdout);
+  print_notes(results, *model, Clock::now() - begin);
+  return static_cast<int>(ExitCode::kDone);
+}
+
+}  // namespace skein::cli

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#pragma once
+
+// What was `skein generate` told?
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "skein/rollout/generation_config.h"
+#include "skein/rollout/sampler.h"
+
+namespace skein::cli {
+
+struct GenerateFlags {
+  std::string model;                 // folder
+  std::vector<std::string> prompts;  // those of --prompt-file too, none empty
+  std::vector<std::string> stops;
+  std::optional<int64_t> max_new_tokens;
+  std::optional<double> temperature, top_p, min_p, repetition_penalty;
+  std::optional<int64_t> top_k;
+  uint64_t seed = 0;
+  int64_t num_return = 1;
+  int64_t batch_size = 64;
+  std::string dtype = "auto", device = "auto";
+  bool json = false;
+  bool stream = true;
+};
+
+extern const char* const kGenerateUsage;
+
+// Throws UserError, with suggestions for unknown flags.
+GenerateFlags parse_generate_flags(std::span<const std::string> arguments);
+
+// Flags first, then what the model's folder says, then plain sampling. A flag that only sampling
+// has turns it on where the folder says do_sample: false.
+rollout::SamplingOptions sampling_of(const GenerateFlags& flags,
+                                     const rollout::GenerationConfig& folder);
+
+}  // namespace skein::cli

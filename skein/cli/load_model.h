@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#pragma once
+
+// A model folder as one whole model on one device, for commands that do not train.
+
+#include <c10/core/Device.h>
+#include <c10/core/ScalarType.h>
+
+#include <memory>
+
+#include "skein/core/file.h"
+#include "skein/model/model.h"
+
+namespace skein::cli {
+
+// The folder, if it can hold a model; a run's folder that has none yet is answered with the name of
+// its latest checkpoint. Throws UserError.
+fs::path check_model_folder(const fs::path& folder);
+
+// Dropout is left out of the model: its forward passes are those of evaluation.
+std::unique_ptr<model::Model> load_model(const fs::path& folder, model::HfConfig config,
+                                         at::ScalarType dtype, at::Device device);
+
+}  // namespace skein::cli

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/cli/words.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "skein/config/field_index.h"
+#include "skein/config/known_keys.h"
+#include "skein/config/standins.h"
+#include "skein/config/suggest.h"
+#include "skein/core/error.h"
+
+namespace skein::cli {
+namespace {
+
+std::string underscored(std::string text) {
+  std::ranges::replace(text, '-', '_');
+  return text;
+}
+
+}  // namespace
+
+bool asks_for_help(std::span<const std::string> arguments) {
+  return std::ranges::any_of(
+      arguments, [](const std::string& word) { return word == "--help" || word == "-h"; });
+}
+
+bool Words::has(std::string_view flag) const { return std::ranges::count(flags, flag) > 0; }
+
+Words sort_words(std::string_view command, std::span<const std::string> arguments,
+                 std::initializer_list<std::string_view> flags) {
+  Words words;
+  for (const auto& word : arguments) {
+    if (!word.starts_with('-')) {
+      words.rest.push_back(word);
+    } else if (std::ranges::count(flags, word) > 0) {
+      words.flags.push_back(word);
+    } else {
+      throw UserError(
+          fmt::format("skein {} has no flag '{}'{} (`skein {} --help` lists them)", command, word,
+                      config::did_you_mean(word, {flags.begin(), flags.end()}), command));
+    }
+  }
+  return words;
+}
+
+void check_flags(std::span<const std::string> arguments,
+                 std::initializer_list<std::string_view> flags) {
+  const auto& keys = config::field_index().canonical;
+  for (const auto& word : arguments) {
+    if (!word.starts_with("--")) continue;
+    const auto key = underscored(word.substr(2, word.find('=') - 2));
+    const bool is_key = keys.contains(key) || config::is_standin(key) ||
+                        config::find_known_key(key) != nullptr || key == "config" ||
+                        key.starts_with("training.");
+    if (is_key) continue;
+    std::vector<std::string> candidates;
+    for (const auto& flag : flags) candidates.push_back("--" + underscored(std::string(flag)));
+    if (std::ranges::count(candidates, "--" + key) > 0) continue;
+    for (const auto& name : config::standin_names()) candidates.push_back("--" + name);
+    for (const auto& [spelling, name] : keys) candidates.push_back("--" + spelling);
+    throw UserError(fmt::format("command line: '{}' is no key and no flag{}", word,
+                                config::did_you_mean("--" + key, candidates)));
+  }
+}
+
+std::string shown_bytes(uint64_t bytes) {
+  constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  auto value = static_cast<double>(bytes);
+  size_t unit = 0;
+  for (; value >= 1024 && unit < 4; ++unit) value /= 1024;
+  return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.1f} {}", value, kUnits[unit]);
+}
+
+std::string shown_count(int64_t count) {
+  const auto digits = fmt::format("{}", count);
+  std::string text;
+  for (size_t i = 0; i < digits.size(); ++i) {
+    if (i > 0 && digits[i - 1] != '-' && (digits.size() - i) % 3 == 0) text += ',';
+    text += digits[i];
+  }
+  return text;
+}
+
+}  // namespace skein::cli

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/cli/worker_program.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <vector>
+
+#include "skein/core/error.h"
+
+namespace skein::cli {
+
+void exec_worker(const std::string& command, std::span<const std::string> arguments) {
+  const auto self = std::filesystem::read_symlink("/proc/self/exe");
+  std::vector<std::string> words = {(self.parent_path() / "skein-worker").string(), command};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  std::vector<char*> pointers;
+  for (auto& word : words) pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+  ::execv(pointers[0], pointers.data());
+  throw_errno(fmt::format("cannot start {}, which `skein {}` needs", words[0], command));
+}
+
+}  // namespace skein::cli

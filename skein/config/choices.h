@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#pragma once
+
+// The values of keys that name one of a few ways. Their words are in values.cpp.
+
+namespace skein::config {
+
+enum class DType { kAuto, kFloat32, kBFloat16, kFloat64 };
+enum class Device { kAuto, kCuda, kCpu };
+enum class Strategy { kAuto, kDdp, kZero1, kZero2, kZero3 };
+enum class Schedule {
+  kConstant,
+  kConstantWithWarmup,
+  kLinear,
+  kCosine,
+  kCosineWithRestarts,
+  kPolynomial,
+  kInverseSqrt,
+  kCosineWithMinLr,
+  kWarmupStableDecay,
+  kNanoGpt,
+};
+// How warmup_stable_decay rises and falls.
+enum class Curve { kLinear, kCosine, kOneMinusSqrt };
+// What the learning rate is multiplied by when the batch grows.
+enum class LrScaling { kNone, kLinear, kSqrt };
+enum class NanPolicy { kStop, kSkip, kRollback };
+enum class Stage { kPretrain };
+// What to do when per device x accumulation x ranks is not the global batch.
+enum class BatchConflict { kError, kKeepMicro, kKeepGlobal };
+// What to do with a line that is not UTF-8 or not JSON.
+enum class BadLines { kStop, kSkip };
+enum class EvalStrategy { kNo, kSteps, kEpoch };
+enum class SaveStrategy { kNo, kSteps, kEpoch };
+
+}  // namespace skein::config

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/config/followers.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "skein/config/standins.h"
+#include "skein/config/values.h"
+
+namespace skein::config {
+namespace {
+
+// An explicit null is as good as nothing, except that it hides what a parent file says.
+void drop_absent_batch_sizes(Layer& layer) {
+  for (const auto* key : {"per_device_train_batch_size", "gradient_accumulation_steps",
+                          "global_batch_size", "batch_size"}) {
+    const auto found = layer.find(key);
+    if (found != layer.end() && is_absent(found->second.value)) layer.erase(found);
+  }
+}
+
+bool add_timeout(Layer& layer, const char* variable, int64_t seconds, const char* unit) {
+  const char* text = std::getenv(variable);
+  if (!text || !*text) return false;
+  const Origin origin{.kind = Origin::Kind::kEnvironment, .file = variable};
+  const auto number = parse_integer(text);
+  if (!number || *number < 1 || *number > INT32_MAX) {
+    refuse(origin, fmt::format("must be a whole number of {} above 0, not '{}'; unset it, or give "
+                               "ddp_timeout=SECONDS",
+                               unit, text));
+  }
+  const auto value = scalar(fmt::format("{}", *number * seconds), origin);
+  layer.insert_or_assign("ddp_timeout", Setting{"ddp_timeout", value, origin});
+  return true;
+}
+
+// The schedules that read a key.
+const std::map<std::string, std::vector<Schedule>> kScheduleKeys = {
+    {"num_cycles",
+     {Schedule::kCosine, Schedule::kCosineWithRestarts, Schedule::kCosineWithMinLr,
+      Schedule::kWarmupStableDecay}},
+    {"min_lr", {Schedule::kCosineWithMinLr, Schedule::kNanoGpt}},
+    {"min_lr_rate", {Schedule::kCosineWithMinLr, Schedule::kWarmupStableDecay}},
+    {"lr_decay_iters", {Schedule::kNanoGpt}},
+    {"lr_end", {Schedule::kPolynomial}},
+    {"power", {Schedule::kPolynomial}},
+    {"num_decay_steps", {Schedule::kWarmupStableDecay}},
+    {"num_stable_steps", {Schedule::kWarmupStableDecay}},
+    {"warmup_type", {Schedule::kWarmupStableDecay}},
+    {"decay_type", {Schedule::kWarmupStableDecay}},
+    {"timescale", {Schedule::kInverseSqrt}},
+};
+
+std::map<std::string, std::string> texts_of(RunConfig config) {
+  std::map<std::string, std::string> texts;
+  config.fields(
+      [&](const std::string& name, auto& member, const About&) { texts[name] = to_text(member); });
+  return texts;
+}
+
+}  // namespace
+
+// Only accumulation given beside it changes the reading: otherwise accumulation on the command line
+// would turn a file's global batch into a per-device one.
+void read_bare_batch_size(Layer& layer, std::vector<std::string>& notes) {
+  drop_absent_batch_sizes(layer);
+  auto bare = layer.extract("batch_size");
+  if (bare.empty()) return;
+  auto& setting = bare.mapped();
+  const auto steps = layer.find("gradient_accumulation_steps");
+  const bool per_device = steps != layer.end() && steps->second.layer <= setting.layer;
+  const std::string key = per_device ? "per_device_train_batch_size" : "global_batch_size";
+  const auto reading = per_device ? "per device, since accumulation is given beside it"
+                                  : "the global batch, since accumulation is not given beside it";
+  const auto twin = layer.find(key);
+  if (twin != layer.end() && twin->second.layer == setting.layer) {
+    refuse(setting.origin,
+           fmt::format("'batch_size' is read as {}, but '{}' is given too ({}); keep one", reading,
+                       twin->second.key, twin->second.origin.place()));
+  }
+  if (twin != layer.end() && twin->second.layer > setting.layer) return;
+  notes.push_back(fmt::format("{}: batch_size {} is read as {}", setting.origin.place(),
+                              setting.value.shown(), reading));
+  setting.origin.spelling =
+      fmt::format("batch_size, read as {}", per_device ? "per device" : "global");
+  layer.insert_or_assign(key, std::move(setting));
+}
+
+void read_do_eval(Layer& layer, std::vector<std::string>& notes) {
+  auto node = layer.extract(std::string(kDoEvalKey));
+  if (node.empty()) return;
+  auto& asked = node.mapped();
+  const bool on = asked.value.text == "true";
+  const auto strategy = layer.find("eval_strategy");
+  if (strategy == layer.end()) {
+    if (!on) return;
+    notes.push_back(
+        fmt::format("{}: 'do_eval' is read as eval_strategy: epoch", asked.origin.place()));
+    asked.value.text = "epoch";
+  } else {
+    // HF evaluates with `do_eval: true` however the strategy reads; only "off" can contradict it.
+    const bool off = is_off_word(strategy->second.value.text);
+    if (on || off || asked.layer < strategy->second.layer) return;
+    if (asked.layer == strategy->second.layer) {
+      refuse(asked.origin, fmt::format("'do_eval: false' contradicts '{}: {}' ({}); keep one",
+                                       strategy->second.key, strategy->second.value.shown(),
+                                       strategy->second.origin.place()));
+    }
+    asked.value.text = "no";
+  }
+  asked.origin.spelling = std::string(kDoEvalKey);
+  layer.insert_or_assign("eval_strategy", std::move(asked));
+}
+
+void add_environment_timeout(Layer& layer) {
+  if (layer.contains("ddp_timeout")) return;
+  if (add_timeout(layer, "DEEPSPEED_TIMEOUT", 60, "minutes")) return;
+  add_timeout(layer, "NCCL_TIMEOUT", 1, "seconds");
+}
+
+void settle_words(RunConfig& config) {
+  auto& name = config.checkpoint.experiment_name;
+  if (name.empty()) name = config.log.run_name;
+  if (config.log.run_name.empty()) config.log.run_name = name;
+  if (config.eval.metric_for_best_model == "eval_loss") config.eval.metric_for_best_model = "loss";
+  auto& resume = config.checkpoint.resume_from_checkpoint;
+  const auto word = lower(resume);
+  if (word.empty() || word == "none" || word == "latest" || word == "auto" ||
+      parse_bool(word) == true) {
+    resume = "auto";
+  } else if (parse_bool(word) == false) {
+    resume = "false";
+  }
+}
+
+std::map<std::string, std::string> idle_keys(const RunConfig& config) {
+  std::map<std::string, std::string> idle;
+  for (const auto& [key, schedules] : kScheduleKeys) {
+    if (std::ranges::count(schedules, config.schedule.lr_scheduler_type) > 0) continue;
+    idle[key] = fmt::format("lr_scheduler_type is {}", to_text(config.schedule.lr_scheduler_type));
+  }
+  if (config.eval.eval_strategy != EvalStrategy::kSteps) {
+    idle["eval_steps"] = fmt::format("eval_strategy is {}", to_text(config.eval.eval_strategy));
+  }
+  if (config.checkpoint.save_strategy != SaveStrategy::kSteps) {
+    idle["save_steps"] =
+        fmt::format("save_strategy is {}", to_text(config.checkpoint.save_strategy));
+  }
+  if (config.schedule.lr_scaling == LrScaling::kNone) {
+    idle["lr_scaling_base_batch"] = "lr_scaling is none";
+  }
+  const auto defaults = texts_of(RunConfig());
+  const auto texts = texts_of(config);
+  std::erase_if(
+      idle, [&](const auto& entry) { return texts.at(entry.first) == defaults.at(entry.first); });
+  return idle;
+}
+
+}  // namespace skein::config

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/config/followers.h"
+
+#include <cstdlib>
+
+#include "skein/config/test_support.h"
+
+namespace skein::config {
+namespace {
+
+class FollowersTest : public ConfigTest {
+ protected:
+  FollowersTest() { clear(); }
+  ~FollowersTest() override { clear(); }
+  static void clear() {
+    ::unsetenv("NCCL_TIMEOUT");
+    ::unsetenv("DEEPSPEED_TIMEOUT");
+  }
+  EvalStrategy strategy(const std::string& yaml, const std::vector<std::string>& words = {}) const {
+    return load_yaml(yaml, words).config.eval.eval_strategy;
+  }
+};
+
+TEST_F(FollowersTest, ReportersAreAWordAListOrFlags) {
+  struct Case {
+    const char* yaml;
+    std::vector<std::string> expected;
+  };
+  const Case cases[] = {
+      {"", {"tensorboard"}},
+      {"report_to: none", {}},
+      {"report_to: []", {}},
+      {"report_to: [none]", {}},
+      {"report_to: null", {}},
+      {"report_to: all", {"tensorboard", "wandb"}},
+      {"report_to: wandb", {"wandb"}},
+      {"report_to: wandb,tensorboard", {"wandb", "tensorboard"}},
+      {"report_to: [TensorBoard, wandb, wandb]", {"tensorboard", "wandb"}},
+      {"use_wandb: true", {"wandb"}},
+      {"use_wandb: true\nuse_tensorboard: true", {"wandb", "tensorboard"}},
+      {"use_tensorboard: false", {"tensorboard"}},
+  };
+  for (const auto& c : cases)
+    EXPECT_EQ(load_yaml(c.yaml).config.log.report_to, c.expected) << c.yaml;
+  EXPECT_EQ(load_yaml("report_to: wandb", {"--report_to", "none"}).config.log.report_to,
+            std::vector<std::string>());
+}
+
+TEST_F(FollowersTest, ScheduleObjectsAreNestedKeys) {
+  const auto schedule = load_yaml(
+                            "lr_scheduler_type: warmup_stable_decay\n"
+                            "lr_scheduler_kwargs: {num_decay_steps: 20, min_lr_ratio: 0.1, "
+                            "decay_type: 1-sqrt}\n")
+                            .config.schedule;
+  EXPECT_EQ(schedule.lr_scheduler_type, Schedule::kWarmupStableDecay);
+  EXPECT_EQ(schedule.num_decay_steps, 20);
+  EXPECT_EQ(schedule.min_lr_rate, 0.1);
+  EXPECT_EQ(schedule.decay_type, Curve::kOneMinusSqrt);
+  const auto words =
+      load_yaml("", {"--lr_scheduler_kwargs", R"({"num_cycles": 3, "power": 2})"}).config.schedule;
+  EXPECT_EQ(words.num_cycles, 3);
+  EXPECT_EQ(words.power, 2);
+  EXPECT_EQ(load_yaml("", {"lr_scheduler_kwargs.lr_end=1e-6"}).config.schedule.lr_end, 1e-6);
+}
+
+TEST_F(FollowersTest, DoEvalFollowsTheStrategy) {
+  EXPECT_EQ(strategy("do_eval: true"), EvalStrategy::kEpoch);
+  EXPECT_EQ(strategy("do_eval: true\neval_strategy: steps"), EvalStrategy::kSteps);
+  EXPECT_EQ(strategy("do_eval: false\nevaluation_strategy: no"), EvalStrategy::kNo);
+  EXPECT_EQ(strategy("eval_strategy: steps", {"--do_eval", "false"}), EvalStrategy::kNo);
+  EXPECT_EQ(strategy("do_eval: false", {"eval_strategy=epoch"}), EvalStrategy::kEpoch);
+  EXPECT_PRED2(contains, notes_of(load_yaml("do_eval: true")),
+               "run.yaml:1:1: 'do_eval' is read as eval_strategy: epoch");
+}
+
+TEST_F(FollowersTest, ShareOfTheDataHeldOut) {
+  EXPECT_EQ(load_yaml("val_size: 0.07").config.data.validation_split_percentage, 7);
+  EXPECT_EQ(load_yaml("validation_split_percentage: 5%").config.data.validation_split_percentage,
+            5);
+  EXPECT_EQ(load_yaml("validation_split_percentage: 5").config.data.validation_split_percentage, 5);
+}
+
+TEST_F(FollowersTest, ResumeWords) {
+  const auto resume = [&](const std::string& value) {
+    return load_yaml("resume_from_checkpoint: " + value).config.checkpoint.resume_from_checkpoint;
+  };
+  for (const auto* value : {"true", "True", "latest", "auto", "none", "~"}) {
+    EXPECT_EQ(resume(value), "auto") << value;
+  }
+  EXPECT_EQ(resume("false"), "false");
+  EXPECT_EQ(resume("no"), "false");
+  EXPECT_EQ(resume("outputs/x/checkpoints/latest"), "outputs/x/checkpoints/latest");
+}
+
+TEST_F(FollowersTest, OneNameServesFolderAndLogs) {
+  EXPECT_EQ(load_yaml("run_name: a").config.checkpoint.experiment_name, "a");
+  EXPECT_EQ(load_yaml("experiment_name: b").config.log.run_name, "b");
+  const auto both = load_yaml("run_name: a\nexperiment_name: b").config;
+  EXPECT_EQ(both.log.run_name + both.checkpoint.experiment_name, "ab");
+}
+
+TEST_F(FollowersTest, KeysThatDoNothingInThisRunAreNoted) {
+  EXPECT_PRED2(contains, notes_of(load_yaml("eval_steps: 10")),
+               "run.yaml:1:1: 'eval_steps' has no effect: eval_strategy is no");
+  EXPECT_PRED2(contains, notes_of(load_yaml("lr_scheduler_kwargs: {lr_end: 1e-6}")),
+               "'lr_end' has no effect: lr_scheduler_type is linear");
+  EXPECT_PRED2(contains, notes_of(load_yaml("save_strategy: epoch\nsave_steps: 10")),
+               "'save_steps' has no effect: save_strategy is epoch");
+  for (const auto* quiet : {"eval_strategy: steps\neval_steps: 10",
+                            "lr_scheduler_type: polynomial\nlr_end: 1e-6", "lr_end: 1e-7"}) {
+    EXPECT_EQ(notes_of(load_yaml(quiet)), "") << quiet;
+  }
+  EXPECT_EQ(notes_of(load_yaml(to_yaml(load_yaml("")))), "");
+}
+
+TEST_F(FollowersTest, CpuByFlag) {
+  EXPECT_EQ(load_yaml("", {"--use_cpu"}).config.parallel.device, Device::kCpu);
+  EXPECT_EQ(load_yaml("no_cuda: false").config.parallel.device, Device::kAuto);
+  EXPECT_PRED2(contains, error_of("use_cpu: true\ndevice: cuda"), "contradicts");
+}
+
+TEST_F(FollowersTest, TimeoutPrecedence) {
+  const auto timeout = [&](const std::string& yaml) {
+    const auto resolved = load_yaml(yaml);
+    return std::to_string(resolved.config.parallel.ddp_timeout) + " " +
+           without_folder(resolved.origin_of("ddp_timeout").text());
+  };
+  EXPECT_EQ(timeout(""), "1800 default");
+  ::setenv("NCCL_TIMEOUT", "90", 1);
+  EXPECT_EQ(timeout(""), "90 environment: NCCL_TIMEOUT");
+  ::setenv("DEEPSPEED_TIMEOUT", "30", 1);
+  EXPECT_EQ(timeout(""), "1800 environment: DEEPSPEED_TIMEOUT");
+  EXPECT_EQ(timeout("ddp_timeout: 7"), "7 run.yaml:1:1");
+  ::setenv("DEEPSPEED_TIMEOUT", "half", 1);
+  EXPECT_PRED2(contains, error_of(""),
+               "environment: DEEPSPEED_TIMEOUT: must be a whole number of minutes");
+}
+
+}  // namespace
+}  // namespace skein::config

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/config/schema.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "skein/config/known_keys.h"
+#include "skein/config/run_config.h"
+#include "skein/config/standins.h"
+#include "skein/config/values.h"
+
+namespace skein::config {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// YAML readers disagree on 1e-4 (some take it for text) and know no 5% or 25MiB.
+constexpr const char* kNumberText = R"(^[-+]?[0-9_.]+([eE][-+]?[0-9]+)?%?$)";
+constexpr const char* kWholeText = R"(^[-+]?[0-9_.]+([eE][-+]?[0-9]+)?( ?([kKmMgGtT][iI]?[bB]))?$)";
+
+void add_range(Json& number, const About& about) {
+  if (std::isfinite(about.min)) {
+    number[about.min_is_allowed ? "minimum" : "exclusiveMinimum"] = about.min;
+  }
+  if (std::isfinite(about.max)) {
+    number[about.max_is_allowed ? "maximum" : "exclusiveMaximum"] = about.max;
+  }
+}
+
+Json number_schema(const About& about, const char* type, const char* pattern) {
+  Json number = {{"type", type}};
+  add_range(number, about);
+  return {{"anyOf", {number, {{"type", "string"}, {"pattern", pattern}}}}};
+}
+
+Json value_schema(const std::string&, const About& about) {
+  if (!about.choices.empty()) return {{"enum", about.choices}};
+  return {{"type", {"string", "number", "boolean", "null"}}};
+}
+Json value_schema(bool, const About&) {
+  return {{"enum", {true, false, "true", "false", "yes", "no", "on", "off", 1, 0}}};
+}
+Json value_schema(int64_t, const About& about) {
+  return number_schema(about, "integer", kWholeText);
+}
+Json value_schema(double, const About& about) {
+  return number_schema(about, "number", kNumberText);
+}
+Json value_schema(const std::optional<int64_t>&, const About& about) {
+  auto schema = value_schema(int64_t{}, about);
+  schema["anyOf"].push_back({{"enum", {nullptr, "none", "null"}}});
+  return schema;
+}
+Json value_schema(const std::vector<std::string>&, const About& about) {
+  Json word = {{"enum", about.choices}};
+  word["enum"].push_back("none");
+  word["enum"].push_back("all");
+  return {
+      {"anyOf", {{{"type", "array"}, {"items", word}}, {{"type", {"string", "boolean", "null"}}}}}};
+}
+template <typename Enum>
+  requires std::is_enum_v<Enum>
+Json value_schema(Enum value, const About&) {
+  Json words = Json::array();
+  for (const auto& word : words_of(value).known) {
+    words.push_back(word.text);
+    // An older YAML reader takes `no` for false.
+    if (std::string_view(word.text) == "no") words.push_back(false);
+  }
+  if constexpr (std::is_same_v<Enum, Strategy>) words.push_back("deepspeed");
+  return {{"enum", words}};
+}
+
+template <typename Member>
+Json default_value(const Member& member) {
+  if constexpr (std::is_enum_v<Member>) {
+    return to_text(member);
+  } else if constexpr (std::is_same_v<Member, std::optional<int64_t>>) {
+    return member ? Json(*member) : Json(nullptr);
+  } else {
+    return member;
+  }
+}
+
+// `dataloader.batch_size` lies in the properties of `dataloader`.
+void put(Json& properties, const std::string& key, Json schema) {
+  const auto dot = key.find('.');
+  if (dot == std::string::npos) {
+    properties[key] = std::move(schema);
+    return;
+  }
+  auto& section = properties[key.substr(0, dot)];
+  if (!section.contains("properties")) {
+    section = {{"type", {"object", "null"}},
+               {"properties", Json::object()},
+               {"additionalProperties", false}};
+  }
+  put(section["properties"], key.substr(dot + 1), std::move(schema));
+}
+
+void add_fields(Json& properties) {
+  RunConfig().fields([&](const std::string& name, auto& member, const About& about) {
+    Json schema = {{"description", about.help}};
+    schema.update(value_schema(member, about));
+    auto canonical = schema;
+    canonical["default"] = default_value(member);
+    put(properties, name, std::move(canonical));
+    for (const auto& alias : about.aliases) {
+      auto other = schema;
+      other["description"] = fmt::format("{}: {}", name, about.help);
+      other["deprecated"] = true;
+      put(properties, std::string(alias), std::move(other));
+    }
+  });
+}
+
+void add_known_keys(Json& properties, Json& patterns) {
+  for (const auto& key : known_keys()) {
+    const bool no_effect = key.status == KnownKey::Status::kNoEffect;
+    const Json schema = {
+        {"description", fmt::format("{}{}{}", no_effect ? "no effect" : "not supported",
+                                    key.why.empty() ? "" : ": ", key.why)},
+        {"deprecated", true}};
+    if (!key.name.ends_with('*')) {
+      put(properties, std::string(key.name), schema);
+    } else if (key.name.find('.') == std::string_view::npos) {
+      patterns[fmt::format("^{}", key.name.substr(0, key.name.size() - 1))] = schema;
+    }
+  }
+}
+
+}  // namespace
+
+std::string json_schema() {
+  Json properties = Json::object(), patterns = Json::object();
+  properties["extends"] = {{"type", "string"},
+                           {"description", "a file whose values hold where this one is silent"}};
+  properties["training"] = {{"$ref", "#"}, {"description", "a key here is the same as outside"}};
+  // First, so that a field or a stand-in of the same section is added to it and not lost.
+  add_known_keys(properties, patterns);
+  for (const auto& name : standin_names()) {
+    if (name.find('.') == std::string::npos) properties[name] = Json::object();
+  }
+  properties["deepspeed"] = {{"type", {"string", "object", "boolean", "null"}},
+                             {"description", "a DeepSpeed configuration: file or object"}};
+  add_fields(properties);
+  patterns["^x-"] = {{"description", "skipped: a place for anchors"}};
+  const Json schema = {{"$schema", "https://json-schema.org/draft/2020-12/schema"},
+                       {"title", "skein run configuration"},
+                       {"type", {"object", "null"}},
+                       {"properties", properties},
+                       {"patternProperties", patterns},
+                       {"additionalProperties", false}};
+  return schema.dump(2) + "\n";
+}
+
+}  // namespace skein::config

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/data/encode_files.h"
+
+#include <gtest/gtest.h>
+
+#include "skein/core/error.h"
+#include "skein/data/temporary_folder.h"
+#include "skein/data/text_pieces.h"
+
+namespace skein::data {
+namespace {
+
+using Ids = std::vector<uint32_t>;
+
+// A word with the space before it is a token whose id is its length, so that a cut inside shows. A
+// line feed is a token of its own.
+class WordEncoder final : public TextEncoder {
+ public:
+  void encode(std::string_view text, std::vector<uint32_t>& out) const override {
+    for (size_t at = 0; at < text.size();) {
+      const size_t end =
+          text[at] == '\n' ? at + 1 : std::min(text.find_first_of(" \n", at + 1), text.size());
+      out.push_back(static_cast<uint32_t>(end - at));
+      at = end;
+    }
+  }
+  std::string decode(std::span<const uint32_t>) const override { return {}; }
+  uint32_t end_of_document() const override { return 0; }
+  int64_t vocabulary() const override { return 1 << 16; }
+  std::string identity() const override { return "words"; }
+  Cuts cuts() const override { return Cuts::kBetweenWords; }
+};
+
+class EncodeFiles : public TemporaryFolder {
+ protected:
+  Ids encode(const TextEncoder& encoder = ByteEncoder()) {
+    Ids ids;
+    totals_ = encode_files(files_, encoder, options_, [&](std::span<const uint32_t> tokens) {
+      ids.insert(ids.end(), tokens.begin(), tokens.end());
+    });
+    return ids;
+  }
+  std::string refused(const TextEncoder& encoder = ByteEncoder()) {
+    return refusal<IoError>([&] { encode(encoder); });
+  }
+  void add(const std::string& name, std::string_view content) {
+    files_.push_back(write(name, content));
+  }
+
+  std::vector<fs::path> files_;
+  EncodeFilesOptions options_;
+  EncodeTotals totals_;
+};
+
+TEST_F(EncodeFiles, TextIsOneDocumentAndEachJsonLineIsOne) {
+  add("a.txt", "A\n\xff\n");
+  add("empty.txt", "");
+  add("a.jsonl", "{\"text\": \"AB\"}\r\n\n \t\n{\"text\": \"\"}\n{\"text\": \"C\"}");
+  EXPECT_EQ(encode(), (Ids{65, 10, 255, 10, 256, 65, 66, 256, 256, 67, 256}));
+  EXPECT_EQ(totals_.documents, 4u);
+}
+
+std::string some_text(int words) {
+  std::string text;
+  for (int i = 0; i < words; ++i) {
+    text += std::string(1 + i * 7 % 11, static_cast<char>('a' + i % 26));
+    text += i % 13 == 0 ? "\n" : i % 29 == 0 ? "  " : " ";
+  }
+  return text;
+}
+
+TEST_F(EncodeFiles, ThreadsAndPiecesDoNotChangeTheResult) {
+  const auto text = some_text(3000);
+  add("a.txt", text);
+  std::string lines;
+  for (int i = 0; i < 500; ++i) lines += "{\"text\": \"" + std::string(i % 97, 'x') + "\"}\n";
+  add("b.jsonl", lines);
+  add("c.txt", text.substr(0, 100));
+  for (const bool bytes : {true, false}) {
+    const auto encoder = bytes ? std::unique_ptr<TextEncoder>(std::make_unique<ByteEncoder>())
+                               : std::make_unique<WordEncoder>();
+    options_ = {};
+    const auto expected = encode(*encoder);
+    EXPECT_GT(expected.size(), 3000u);
+    for (const int threads : {1, 2, 3, 8}) {
+      for (const uint64_t piece_bytes : {1, 7, 100, 4096}) {
+        options_.threads = threads;
+        options_.piece_bytes = piece_bytes;
+        EXPECT_EQ(encode(*encoder), expected) << threads << " threads, " << piece_bytes;
+        EXPECT_EQ(totals_.documents, 502u);
+      }
+    }
+  }
+}
+
+TEST_F(EncodeFiles, TheFirstBadLineIsNamedWhateverTheThreads) {
+  std::string lines;
+  for (int i = 1; i <= 300; ++i) lines += i % 100 == 0 ? "{\"text\": 3}\n" : "{\"text\": \"x\"}\n";
+  add("good.jsonl", "{\"text\": \"x\"}\n");
+  add("a.jsonl", lines);
+  for (const int threads : {1, 4}) {
+    for (const uint64_t piece_bytes : {1, 50, 1 << 20}) {
+      options_.threads = threads;
+      options_.piece_bytes = piece_bytes;
+      const auto message = refused();
+      EXPECT_EQ(message.find(files_[1].string() + ":100: \"text\" must be a string"), 0u)
+          << message;
+      EXPECT_NE(message.find("bad_lines=skip"), std::string::npos);
+    }
+  }
+}
+
+TEST_F(EncodeFiles, BadLinesAreSkippedAndCounted) {
+  options_.bad_lines = config::BadLines::kSkip;
+  options_.piece_bytes = 5;
+  add("a.jsonl", "{\"text\": \"A\"}\n{\"text\": \n\n{\"text\": \"\xff\"}\n{\"text\": \"B\"}\nx");
+  add("b.jsonl", "[]\n{\"text\": \"C\"}\n");
+  EXPECT_EQ(encode(), (Ids{65, 256, 66, 256, 67, 256}));
+  EXPECT_EQ(totals_.bad_lines, 4u);
+  ASSERT_EQ(totals_.first_bad_lines.size(), 4u);
+  const char* places[] = {"a.jsonl:2: invalid JSON", "a.jsonl:4: invalid UTF-8",
+                          "a.jsonl:6: ", "b.jsonl:1: expected an object"};
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_NE(totals_.first_bad_lines[i].find(places[i]), std::string::npos)
+        << totals_.first_bad_lines[i];
+  }
+}
+
+TEST_F(EncodeFiles, TextForATokenizerMustBeUtf8) {
+  add("a.txt", "ab\nc\xff d\ne\n\xc3\xa9\n\xe9");
+  const auto message = refused(WordEncoder());
+  EXPECT_NE(message.find("a.txt:2: invalid UTF-8 at byte 2"), std::string::npos) << message;
+  options_.bad_lines = config::BadLines::kSkip;
+  EXPECT_EQ(encode(WordEncoder()), (Ids{2, 1, 1, 1, 2, 1, 0}));
+  EXPECT_EQ(totals_.bad_lines, 2u);
+  EXPECT_NE(totals_.first_bad_lines[1].find("a.txt:5:"), std::string::npos);
+}
+
+TEST_F(EncodeFiles, TooLongLinesAreRefusedOrSkipped) {
+  files_.push_back(folder_ / "a.jsonl");
+  {
+    const auto file = File::create(files_[0]);
+    file.resize(kMaxLineBytes + 1);  // a hole: takes no space
+    const std::string_view rest = "\n{\"text\": \"A\"}\n";
+    file.write_at(kMaxLineBytes + 1, std::as_bytes(std::span(rest)));
+  }
+  EXPECT_NE(refused().find(":1: the line is longer than 64 MiB"), std::string::npos);
+  options_.bad_lines = config::BadLines::kSkip;
+  EXPECT_EQ(encode(), (Ids{65, 256}));
+  EXPECT_EQ(totals_.bad_lines, 1u);
+}
+
+TEST_F(EncodeFiles, FailuresOfTheWriterEndIt) {
+  add("a.txt", some_text(1000));
+  options_.threads = 4;
+  options_.piece_bytes = 10;
+  EXPECT_THROW(encode_files(files_, ByteEncoder(), options_,
+                            [](std::span<const uint32_t>) { throw IoError("full"); }),
+               IoError);
+}
+
+TEST(TextPieces, SafeCuts) {
+  const auto is_cut = [](std::string_view left, std::string_view right) {
+    return is_safe_cut(std::string(left) + std::string(right), left.size());
+  };
+  EXPECT_TRUE(is_cut("a", " b"));
+  EXPECT_TRUE(is_cut("a", "  b"));
+  EXPECT_TRUE(is_cut("a.\n", "b"));
+  EXPECT_TRUE(is_cut("\u3002\n", "\u4e2d"));
+  EXPECT_FALSE(is_cut("a ", "b"));
+  EXPECT_FALSE(is_cut("1", " b"));
+  EXPECT_FALSE(is_cut(".", " b"));
+  EXPECT_FALSE(is_cut("a\n\n", "b"));
+  EXPECT_FALSE(is_cut("a\n", " b"));
+  EXPECT_FALSE(is_cut("a", "\nb"));
+  EXPECT_FALSE(is_cut("\u3000\n", "b"));
+  EXPECT_FALSE(is_cut("a\n", "\u3000"));
+  EXPECT_FALSE(is_cut("a\n", ""));
+  EXPECT_FALSE(is_cut("", " a"));
+}
+
+}  // namespace
+}  // namespace skein::data

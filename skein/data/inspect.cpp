@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/data/inspect.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "skein/core/error.h"
+#include "skein/data/sample_plan.h"
+#include "skein/data/tokenizer_text.h"
+
+namespace skein::data {
+namespace {
+
+bool evaluates(const config::RunConfig& config) {
+  return config.eval.eval_strategy != config::EvalStrategy::kNo;
+}
+
+uint64_t seed_of(const config::RunConfig& config) {
+  return static_cast<uint64_t>(config.data_seed.value_or(config.seed));
+}
+
+// The tokens and samples of one split.
+struct View {
+  const PreparedData& data;
+  SampleSet samples;
+};
+
+View view_of(const RunData& data, const config::RunConfig& config, Split split) {
+  const auto& prepared = split == Split::kEval && data.eval ? *data.eval : data.train;
+  const double held_out = held_out_percentage(config.data, evaluates(config));
+  if (split == Split::kEval && !data.eval && held_out == 0) {
+    throw UserError(
+        "this configuration has no evaluation data: give eval_file, validation_file_dir or "
+        "validation_split_percentage");
+  }
+  const Blocks blocks(prepared.tokens.size(), config.data.block_size);
+  return {prepared, samples_of(config.data, blocks, split, held_out, seed_of(config))};
+}
+
+std::string describe_split(const View& view, Split split, int64_t block_size) {
+  const auto& data = view.data;
+  auto text = fmt::format("{:5}  {} tokens", split_name(split), data.tokens.size());
+  if (data.documents) text += fmt::format(" in {} documents", *data.documents);
+  text += fmt::format(" of {} file{}", data.files.size(), data.files.size() == 1 ? "" : "s");
+  if (data.bad_lines > 0) text += fmt::format(", {} bad lines left out", data.bad_lines);
+  text += fmt::format("\n       {} of {} blocks of {} tokens\n", view.samples.count(),
+                      view.samples.blocks().count(), block_size);
+  return text + fmt::format("       {}\n", data.prepared_file.empty()
+                                               ? "used where it is: " + data.files[0].string()
+                                               : data.prepared_file.string());
+}
+
+// Printable, whatever the bytes.
+std::string escaped(std::string_view text) {
+  std::string out;
+  while (!text.empty()) {
+    const auto valid = text.substr(0, valid_utf8_prefix(text));
+    for (const char c : valid) {
+      const auto byte = static_cast<unsigned char>(c);
+      if (c == '\n') {
+        out += "\n  ";
+      } else if (byte < 0x20 || byte == 0x7F) {
+        out += fmt::format("\\x{:02X}", byte);
+      } else {
+        out += c;
+      }
+    }
+    text.remove_prefix(valid.size());
+    if (text.empty()) break;
+    out += fmt::format("\\x{:02X}", static_cast<unsigned char>(text[0]));
+    text.remove_prefix(1);
+  }
+  return out;
+}
+
+std::string row_text(const View& view, const TextEncoder& encoder, int64_t sample) {
+  const auto block = view.samples.blocks().block(sample);
+  const auto tokens = view.data.tokens.read(block.begin, block.length);
+  // A block's first token predicts and is never predicted.
+  const auto decode = [&](std::span<const uint32_t> part) {
+    if (view.data.kind == SourceKind::kText || encoder.vocabulary() != kByteVocabulary) {
+      return escaped(encoder.decode(part));
+    }
+    return fmt::format("{}", fmt::join(part, " "));  // ids of a tokenizer that is not given
+  };
+  return fmt::format("sample {}: {} tokens, {} trained on\n  ⟦{}⟧{}\n", sample, block.length,
+                     block.num_targets(), decode(std::span(tokens).first(1)),
+                     decode(std::span(tokens).subspan(1)));
+}
+
+}  // namespace
+
+std::string describe(const RunData& data, const config::RunConfig& config) {
+  const auto train = view_of(data, config, Split::kTrain);
+  auto text = describe_split(train, Split::kTrain, config.data.block_size);
+  if (data.eval || held_out_percentage(config.data, evaluates(config)) > 0) {
+    text +=
+        describe_split(view_of(data, config, Split::kEval), Split::kEval, config.data.block_size);
+  }
+  return text;
+}
+
+std::string inspect(const config::RunConfig& config, const InspectOptions& options) {
+  const auto encoder = make_encoder(config.model);
+  const auto data = prepare_run(config);
+  const auto view = view_of(data, config, options.split);
+  const int64_t rows = std::min(options.rows, view.samples.count());
+  std::string text;
+  if (options.split == Split::kTrain) {
+    const SamplePlan plan(view.samples, {.global_batch = 1, .seed = seed_of(config)});
+    for (int64_t i = 0; i < rows; ++i) {
+      text += row_text(view, *encoder, plan.step_plan(i).samples[0]);
+    }
+  } else {
+    for (int64_t i = 0; i < rows; ++i) text += row_text(view, *encoder, view.samples.sample(i));
+  }
+  return text;
+}
+
+}  // namespace skein::data

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/data/sample_set.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "skein/core/error.h"
+#include "skein/data/permutation.h"
+
+namespace skein::data {
+
+SampleSet::SampleSet(const Blocks& blocks) : blocks_(blocks), count_(blocks.count()) {}
+
+SampleSet::SampleSet(const Blocks& blocks, double percent, uint64_t seed, Holdout side)
+    : blocks_(blocks), is_divided_(true), key_(holdout_key(seed)) {
+  SKEIN_CHECK(0 < percent && percent < 100, fmt::format("{} percent", percent));
+  const int64_t all = blocks.count();
+  if (all < 2) {
+    throw UserError(fmt::format(
+        "validation_split_percentage: the data has {} block of block_size tokens, and one cannot "
+        "be divided; give an eval_file, more data, or a smaller block_size",
+        all));
+  }
+  const auto wanted = static_cast<int64_t>(std::llround(percent / 100 * static_cast<double>(all)));
+  const int64_t held_out = std::clamp<int64_t>(wanted, 1, all - 1);
+  begin_ = side == Holdout::kHeldOut ? 0 : held_out;
+  count_ = side == Holdout::kHeldOut ? held_out : all - held_out;
+}
+
+SampleSet SampleSet::first(int64_t count) const {
+  auto fewer = *this;
+  fewer.count_ = std::min(count_, count);
+  return fewer;
+}
+
+int64_t SampleSet::sample(int64_t index) const {
+  SKEIN_CHECK(0 <= index && index < count_, fmt::format("sample {} of {}", index, count_));
+  if (!is_divided_) return index;
+  return static_cast<int64_t>(unpermuted(static_cast<uint64_t>(begin_ + index),
+                                         static_cast<uint64_t>(blocks_.count()), key_));
+}
+
+}  // namespace skein::data

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/data/source_files.h"
+
+#include <fmt/format.h>
+#include <glob.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <array>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "skein/core/error.h"
+#include "skein/data/token_file.h"
+
+namespace skein::data {
+namespace {
+
+constexpr std::array<std::string_view, 3> kKinds = {".txt", ".jsonl", ".bin"};
+
+bool is_known_kind(const fs::path& path) {
+  return std::ranges::find(kKinds, path.extension().string()) != kKinds.end();
+}
+
+// All data files below a folder.
+class FolderWalk {
+ public:
+  explicit FolderWalk(const char* key) : key_(key) {}
+
+  std::vector<fs::path> files(const fs::path& root) {
+    enter(root);
+    // Links last: a folder that is also reachable without one keeps that path.
+    while (!links_.empty()) {
+      auto links = std::exchange(links_, {});
+      std::sort(links.begin(), links.end());
+      for (const auto& link : links) enter(link);
+    }
+    if (files_.empty()) {
+      throw UserError(
+          fmt::format("{}: {} holds no .txt, .jsonl or .bin file", key_, root.string()));
+    }
+    std::sort(files_.begin(), files_.end(),
+              [](const fs::path& a, const fs::path& b) { return a.native() < b.native(); });
+    return std::move(files_);
+  }
+
+ private:
+  void enter(const fs::path& folder) {
+    struct stat info{};
+    if (::stat(folder.c_str(), &info) != 0) {
+      throw_errno(fmt::format("{}: cannot read folder {}", key_, folder.string()));
+    }
+    if (!seen_.emplace(info.st_dev, info.st_ino).second) return;
+    std::error_code error;
+    std::vector<fs::directory_entry> entries;
+    for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+      entries.push_back(*it);
+    }
+    if (error) {
+      throw IoError(
+          fmt::format("{}: cannot read folder {}: {}", key_, folder.string(), error.message()));
+    }
+    for (const auto& entry : entries) take(entry);
+  }
+
+  void take(const fs::directory_entry& entry) {
+    const auto& path = entry.path();
+    if (path.filename().native().starts_with('.')) return;
+    std::error_code ignored;
+    if (entry.is_directory(ignored)) {
+      if (entry.is_symlink(ignored)) {
+        links_.push_back(path);
+      } else {
+        enter(path);
+      }
+    } else if (is_known_kind(path)) {
+      if (!entry.is_regular_file(ignored)) {
+        throw UserError(
+            fmt::format("{}: {} is not a regular file, or a link to nothing", key_, path.string()));
+      }
+      files_.push_back(path);
+    }
+  }
+
+  const char* key_;
+  std::set<std::pair<dev_t, ino_t>> seen_;
+  std::vector<fs::path> links_, files_;
+};
+
+// "fineweb_train_000001.bin" has the words fineweb, train and 000001.
+bool has_word(const fs::path& path, std::string_view word) {
+  std::string stem = path.stem().string();
+  std::ranges::replace_if(stem, [](char c) { return c == '-' || c == '.'; }, '_');
+  return ("_" + stem + "_").find(fmt::format("_{}_", word)) != std::string::npos;
+}
+
+// What a key's files are wanted for. kBeside: the evaluation files that lie in a training folder.
+enum class Purpose { kTraining, kEvaluation, kBeside };
+
+// The token files of one split where a folder holds both (nanoGPT, llm.c), else all files.
+std::vector<fs::path> split_folder(std::vector<fs::path> files, Purpose purpose) {
+  const auto is_named = [](std::string_view word) {
+    return [word](const fs::path& path) { return is_token_file(path) && has_word(path, word); };
+  };
+  if (std::ranges::none_of(files, is_named("train")) ||
+      std::ranges::none_of(files, is_named("val"))) {
+    return purpose == Purpose::kBeside ? std::vector<fs::path>{} : std::move(files);
+  }
+  std::erase_if(files, [&](const fs::path& path) {
+    return !is_named(purpose == Purpose::kTraining ? "train" : "val")(path);
+  });
+  return files;
+}
+
+std::vector<std::string> comma_separated(const std::string& text) {
+  if (std::error_code ignored; fs::exists(text, ignored)) return {text};  // a comma in its name
+  std::vector<std::string> parts;
+  for (size_t begin = 0; begin <= text.size();) {
+    const auto end = std::min(text.find(',', begin), text.size());
+    auto part = text.substr(begin, end - begin);
+    part.erase(0, part.find_first_not_of(' '));
+    part.erase(part.find_last_not_of(' ') + 1);
+    if (!part.empty()) parts.push_back(std::move(part));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+std::vector<fs::path> expand(const char* key, const std::string& pattern) {
+  std::error_code ignored;
+  if (fs::exists(pattern, ignored) || pattern.find_first_of("*?[") == std::string::npos) {
+    return {pattern};
+  }
+  glob_t found{};
+  const int status = ::glob(pattern.c_str(), 0, nullptr, &found);
+  std::vector<fs::path> paths(found.gl_pathv, found.gl_pathv + found.gl_pathc);
+  ::globfree(&found);
+  if (status != 0 || paths.empty()) {
+    throw UserError(fmt::format("{}: no file matches {}", key, pattern));
+  }
+  std::sort(paths.begin(), paths.end(),
+            [](const fs::path& a, const fs::path& b) { return a.native() < b.native(); });
+  return paths;
+}
+
+void require_data_file(const char* key, const fs::path& path) {
+  std::error_code ignored;
+  const auto status = fs::status(path, ignored);
+  if (!fs::exists(status)) {
+    throw UserError(fmt::format("{}: {} does not exist{}", key, path.string(),
+                                path.is_absolute() ? "" : " (relative to the current folder)"));
+  }
+  if (!is_known_kind(path)) {
+    throw UserError(
+        fmt::format("{}: cannot tell what {} holds; its name must end in .txt (one document), "
+                    ".jsonl (objects with \"text\") or .bin (token ids)",
+                    key, path.string()));
+  }
+  if (!fs::is_regular_file(status)) {
+    throw UserError(fmt::format("{}: {} is not a regular file", key, path.string()));
+  }
+}
+
+// What one pair of keys names.
+struct Keys {
+  const char* file_key;
+  const std::string& file;
+  const char* folder_key;
+  const std::string& folder;
+
+  std::vector<fs::path> files(Purpose purpose) const {
+    std::vector<fs::path> all;
+    for (const auto& part : comma_separated(file)) {
+      for (const auto& path : expand(file_key, part)) add(file_key, path, purpose, all);
+    }
+    if (!folder.empty()) {
+      if (std::error_code ignored; !fs::is_directory(folder, ignored)) {
+        throw UserError(fmt::format("{}: {} is not a folder{}", folder_key, folder,
+                                    fs::exists(folder, ignored) ? "" : " (it does not exist)"));
+      }
+      add(folder_key, folder, purpose, all);
+    }
+    return all;
+  }
+
+ private:
+  static void add(const char* key, const fs::path& path, Purpose purpose,
+                  std::vector<fs::path>& all) {
+    std::error_code ignored;
+    if (fs::is_directory(path, ignored)) {
+      std::ranges::move(split_folder(FolderWalk(key).files(path), purpose),
+                        std::back_inserter(all));
+    } else {
+      require_data_file(key, path);
+      if (purpose != Purpose::kBeside) all.push_back(path);
+    }
+  }
+};
+
+Sources of_one_kind(std::vector<fs::path> files, Split split) {
+  Sources sources{.files = std::move(files)};
+  const auto tokens = std::ranges::find_if(sources.files, is_token_file);
+  if (tokens == sources.files.end()) return sources;
+  sources.kind = SourceKind::kTokens;
+  const auto text = std::ranges::find_if_not(sources.files, is_token_file);
+  if (text != sources.files.end()) {
+    throw UserError(fmt::format("the {} data mixes text ({}) with token ids ({}); give one kind",
+                                split_name(split), text->string(), tokens->string()));
+  }
+  return sources;
+}
+
+}  // namespace
+
+const char* split_name(Split split) { return split == Split::kTrain ? "train" : "eval"; }
+
+Sources find_sources(const config::DataConfig& data, Split split) {
+  const Keys train{"train_file", data.train_file, "train_file_dir", data.train_file_dir};
+  if (split == Split::kTrain) return of_one_kind(train.files(Purpose::kTraining), split);
+  if (data.eval_file.empty() && data.validation_file_dir.empty()) {
+    return of_one_kind(train.files(Purpose::kBeside), split);
+  }
+  const Keys eval{"eval_file", data.eval_file, "validation_file_dir", data.validation_file_dir};
+  return of_one_kind(eval.files(Purpose::kEvaluation), split);
+}
+
+}  // namespace skein::data

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#pragma once
+
+// Which files does a split of the data consist of?
+//
+//   train   train_file, then train_file_dir
+//   eval    eval_file, then validation_file_dir; when neither is given and training reads a
+//           folder of token files named for both splits (train.bin and val.bin), its val files
+//
+// A file key takes one path, several with commas between them, patterns (`*`, `?`, `[…]`) and
+// folders. A folder means all .txt, .jsonl and .bin files below it, sorted by path; hidden ones
+// are left out, links are followed, and no folder is read twice.
+
+#include <string>
+#include <vector>
+
+#include "skein/config/run_config.h"
+#include "skein/core/file.h"
+
+namespace skein::data {
+
+enum class Split { kTrain, kEval };
+enum class SourceKind { kText, kTokens };  // text is encoded; tokens are used as they are
+
+struct Sources {
+  SourceKind kind = SourceKind::kText;
+  std::vector<fs::path> files;  // in the order in which they are read; empty: none were asked for
+};
+
+// Throws UserError for what does not exist, has no known kind, or mixes text with tokens.
+Sources find_sources(const config::DataConfig& data, Split split);
+
+// "train", "eval".
+const char* split_name(Split split);
+
+}  // namespace skein::data

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include <ATen/ops/allclose.h>
+#include <ATen/ops/stack.h>
+#include <gtest/gtest.h>
+
+#include "skein/core/error.h"
+#include "skein/model/tiny_models.h"
+
+namespace skein::model {
+namespace {
+
+constexpr tensor::StepKey kEvaluation{.training = false};
+
+std::vector<HfConfig> decode_cases() {
+  return {tiny_config(kTinyLlama), tiny_config(kTinyLlama, R"(, "num_key_value_heads": 4)"),
+          tiny_config(kTinyGpt),
+          tiny_config(kTinyGpt, R"(, "scale_attn_by_inverse_layer_idx": true)")};
+}
+
+void expect_near(const at::Tensor& found, const at::Tensor& expected) {
+  EXPECT_EQ(found.sizes(), expected.sizes());
+  EXPECT_TRUE(at::allclose(found, expected, 1e-10, 1e-10))
+      << (found - expected).abs().max().item<double>();
+}
+
+at::Tensor forward_of(const Model& model, const at::Tensor& tokens) {
+  tensor::PlainUnits units;
+  tensor::Batch batch;
+  batch.tokens = tokens;
+  return model.forward(batch, kEvaluation, units);
+}
+
+TEST(Decode, InPiecesEqualsTheWholeRow) {
+  for (const auto& config : decode_cases()) {
+    const auto model = tiny_model(config);
+    tensor::PlainUnits units;
+    const auto tokens = tiny_batch(3, 9).tokens;
+    const auto whole = forward_of(*model, tokens);
+    KvCache cache(3, 9);
+    int64_t done = 0;
+    for (const int64_t count : {4, 1, 2, 1, 1}) {
+      const auto found = model->decode(tokens.narrow(1, done, count), cache, units);
+      expect_near(found, whole.narrow(1, done, count));
+      done += count;
+    }
+    EXPECT_EQ(cache.lengths()[2], 9);
+  }
+}
+
+// Prompts of 2, 5 and 4 tokens, padded with different tokens; each row then goes on alone.
+TEST(Decode, RowsOfDifferentLengthsDoNotSeeTheirPadding) {
+  const std::vector<int64_t> lengths{2, 5, 4};
+  for (const auto& config : decode_cases()) {
+    const auto model = tiny_model(config);
+    tensor::PlainUnits units;
+    const auto tokens = tiny_batch(3, 9).tokens;
+    const auto whole = forward_of(*model, tokens);
+    auto prompts = tokens.narrow(1, 0, 5).clone();
+    prompts[0].narrow(0, 2, 3).fill_(16);
+    prompts[2].narrow(0, 4, 1).fill_(3);
+    KvCache cache(3, 9);
+    const auto hidden = model->decode(prompts, cache, units);
+    cache.truncate(lengths);
+    for (int64_t row = 0; row < 3; ++row) {
+      const auto length = lengths[static_cast<size_t>(row)];
+      expect_near(hidden[row].narrow(0, 0, length), whole[row].narrow(0, 0, length));
+    }
+    for (int64_t step = 0; step < 4; ++step) {
+      const auto positions = cache.positions(1, at::kCPU);
+      const auto found = model->decode(tokens.gather(1, positions), cache, units);
+      const auto index = positions.unsqueeze(2).expand({3, 1, whole.size(2)});
+      expect_near(found, whole.gather(1, index));
+    }
+  }
+}
+
+TEST(Decode, KeepsTheRowsThatAreAskedFor) {
+  const auto model = tiny_model(tiny_config(kTinyLlama));
+  tensor::PlainUnits units;
+  const auto tokens = tiny_batch(3, 6).tokens;
+  const auto whole = forward_of(*model, tokens);
+  KvCache cache(3, 6);
+  model->decode(tokens.narrow(1, 0, 5), cache, units);
+  cache.keep_rows(std::vector<int64_t>{2, 0});
+  EXPECT_EQ(cache.rows(), 2);
+  const auto last = model->decode(at::stack({tokens[2], tokens[0]}).narrow(1, 5, 1), cache, units);
+  expect_near(last[0][0], whole[2][5]);
+  expect_near(last[1][0], whole[0][5]);
+}
+
+TEST(Decode, KeepsNoGraphAndRefusesAFullCache) {
+  const auto model = tiny_model(tiny_config(kTinyGpt));
+  tensor::PlainUnits units;
+  KvCache cache(2, 4);
+  const auto tokens = tiny_batch(2, 5).tokens;
+  EXPECT_FALSE(model->decode(tokens.narrow(1, 0, 4), cache, units).requires_grad());
+  EXPECT_THROW(model->decode(tokens.narrow(1, 4, 1), cache, units), InternalError);
+  KvCache too_large(2, 10);  // the model knows 9 positions
+  EXPECT_THROW(model->decode(tokens, too_large, units), InternalError);
+}
+
+}  // namespace
+}  // namespace skein::model

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/train/bench.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "skein/algorithms/pretrain.h"
+#include "skein/comm/group.h"
+#include "skein/model/hf_config.h"
+#include "skein/model/model.h"
+#include "skein/ops/device.h"
+#include "skein/optim/adamw.h"
+#include "skein/parallel/sharded.h"
+#include "skein/train/profile.h"
+
+namespace skein::train {
+namespace {
+
+int64_t vocabulary(const model::HfConfig& config) {
+  return std::visit([](const auto& architecture) { return architecture.vocab_size; },
+                    config.architecture);
+}
+
+// The same batch at every step, so that the loss must fall.
+tensor::Batch make_batch(const BenchOptions& options, int64_t vocabulary) {
+  const auto rows = at::arange(options.rows).unsqueeze(1);
+  const auto columns = at::arange(options.tokens + 1).unsqueeze(0);
+  const auto text = (rows * 7919 + columns * columns * 31 + columns * 17) % vocabulary;
+  return tensor::to_device({text.slice(1, 0, options.tokens).contiguous(),
+                            text.slice(1, 1, options.tokens + 1).contiguous(),
+                            at::arange(options.rows), options.rows * options.tokens},
+                           options.device);
+}
+
+}  // namespace
+
+double BenchResult::median_seconds() const {
+  auto sorted = seconds;
+  std::ranges::sort(sorted);
+  return sorted[sorted.size() / 2];
+}
+
+BenchResult bench_training(const BenchOptions& options) {
+  const auto config = model::read_hf_config(options.model);
+  const auto model = model::build(config, {.dtype = options.dtype});
+  const algorithms::Pretrain algorithm(*model);
+  parallel::Sharded sharded(
+      model->table(),
+      {.stage = {options.stage}, .recompute = options.recompute, .device = options.device},
+      comm::Group());
+  sharded.initialise(1);
+  optim::AdamW optimizer(sharded.owned_ranges(), {.weight_decay = 0.1}, sharded.memory());
+  optimizer.refresh_masters();
+  const auto batch = make_batch(options, vocabulary(config));
+
+  int64_t step = 0;
+  const auto run_step = [&] {
+    sharded.begin_micro_batch(0, 1);
+    const auto loss =
+        algorithm.loss_sum(batch, {.seed = 1, .step = step++}, sharded) / batch.num_targets;
+    torch::autograd::backward({loss});
+    sharded.end_micro_batch();
+    optimizer.step(1e-4, sharded.gradient_norm(1.0).decision);
+    sharded.publish();
+    const double value = loss.item<double>();    // waits for the loss …
+    ops::synchronise(options.device.is_cuda());  // … and for the update
+    return value;
+  };
+
+  BenchResult result{.num_parameters = model->table().num_elements()};
+  result.first_loss = run_step();
+  for (int64_t i = 1; i < options.warmup_steps; ++i) run_step();
+  for (int64_t i = 0; i < options.steps; ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    result.last_loss = run_step();
+    result.seconds.push_back(
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  }
+  result.peak_flat_bytes = sharded.memory().peak_bytes();
+  result.peak_device_bytes = ops::peak_device_bytes(options.device.is_cuda());
+  if (!options.trace.empty()) {
+    profile(options.trace, options.device.is_cuda(), [&] {
+      run_step();
+      run_step();
+    });
+  }
+  return result;
+}
+
+}  // namespace skein::train

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#pragma once
+
+// How fast is a training step? Synthetic tokens, fixed shapes, the real model, sharding and
+// optimizer; the loop without its logs and checkpoints.
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "skein/core/file.h"
+
+namespace skein::train {
+
+struct BenchOptions {
+  fs::path model;  // folder with config.json
+  int64_t rows = 8;
+  int64_t tokens = 1024;
+  int64_t warmup_steps = 5;
+  int64_t steps = 20;
+  int stage = 0;
+  bool recompute = false;
+  at::ScalarType dtype = at::kFloat;
+  at::Device device = at::kCPU;
+  fs::path trace;  // when given: two more steps under the profiler
+};
+
+struct BenchResult {
+  std::vector<double> seconds;  // of each timed step
+  double first_loss = 0;
+  double last_loss = 0;  // below the first, or the figure is of no use
+  int64_t num_parameters = 0;
+  int64_t peak_flat_bytes = 0;
+  int64_t peak_device_bytes = 0;  // of the caching allocator; 0 on CPUs
+
+  double median_seconds() const;
+};
+
+// One rank.
+BenchResult bench_training(const BenchOptions& options);
+
+}  // namespace skein::train

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/train/evaluate.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/zeros.h>
+
+#include <chrono>
+
+namespace skein::train {
+
+Evaluation evaluate(const data::Loader& loader, const algorithms::Algorithm& algorithm,
+                    parallel::Sharded& sharded, World& world) {
+  const at::NoGradGuard no_grad;
+  const auto start = std::chrono::steady_clock::now();
+  auto loss = at::zeros({}, at::TensorOptions().dtype(at::kDouble).device(world.device));
+  sharded.begin_evaluation();
+  for (int64_t k = 0; k < loader.num_eval_batches(); ++k) {
+    sharded.next_evaluation_batch();
+    const auto batch = tensor::to_device(loader.eval_batch(k), world.device);
+    loss += algorithm.loss_sum(batch, {.training = false}, sharded);
+  }
+  sharded.end_evaluation();
+  const double sum = world.group.sum(loss.item<double>());
+  return {
+      .loss = sum / static_cast<double>(loader.num_eval_targets()),
+      .num_targets = loader.num_eval_targets(),
+      .num_samples = loader.num_eval_samples(),
+      .seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count()};
+}
+
+}  // namespace skein::train

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#pragma once
+
+// The loss over the evaluation data: every sample once, on all ranks together.
+
+#include <cmath>
+#include <cstdint>
+
+#include "skein/algorithms/algorithm.h"
+#include "skein/data/loader.h"
+#include "skein/parallel/sharded.h"
+#include "skein/train/world.h"
+
+namespace skein::train {
+
+struct Evaluation {
+  double loss = 0;  // mean over targets
+  int64_t num_targets = 0;
+  int64_t num_samples = 0;
+  double seconds = 0;
+
+  double perplexity() const { return std::exp(loss); }
+};
+
+// Collective.
+Evaluation evaluate(const data::Loader& loader, const algorithms::Algorithm& algorithm,
+                    parallel::Sharded& sharded, World& world);
+
+}  // namespace skein::train

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/train/session.h"
+
+#include <ATen/Parallel.h>
+
+#include <variant>
+
+#include "skein/core/log.h"
+#include "skein/ops/device.h"
+#include "skein/optim/schedule.h"
+#include "skein/train/banner.h"
+#include "skein/train/flops.h"
+#include "skein/train/hardware.h"
+#include "skein/train/host.h"
+#include "skein/train/run_folder.h"
+
+namespace skein::train {
+namespace {
+
+fs::path prepared_folder(const config::Resolved& resolved, World& world) {
+  auto output = output_folder(resolved.config.checkpoint);
+  prepare_folder(output, resolved, world);
+  return output;
+}
+
+ModelShape shape_of(const model::GptConfig& c) {
+  return {.num_layers = c.n_layer,
+          .hidden_size = c.n_embd,
+          .intermediate_size = c.n_inner > 0 ? c.n_inner : 4 * c.n_embd,
+          .num_heads = c.n_head,
+          .num_kv_heads = c.n_head,
+          .head_dim = c.n_embd / c.n_head,
+          .vocab_size = c.vocab_size,
+          .gated_mlp = false};
+}
+
+ModelShape shape_of(const model::LlamaConfig& c) {
+  return {.num_layers = c.num_hidden_layers,
+          .hidden_size = c.hidden_size,
+          .intermediate_size = c.intermediate_size,
+          .num_heads = c.num_attention_heads,
+          .num_kv_heads = c.num_key_value_heads,
+          .head_dim = c.head_dim,
+          .vocab_size = c.vocab_size};
+}
+
+ModelShape shape_of(const model::HfConfig& config) {
+  return std::visit([](const auto& architecture) { return shape_of(architecture); },
+                    config.architecture);
+}
+
+Arithmetic arithmetic_of(at::ScalarType dtype) {
+  return dtype == at::kBFloat16 ? Arithmetic::kBf16 : Arithmetic::kFp32;
+}
+
+std::string device_text(at::Device device) {
+  if (device.is_cuda()) return fmt::format("{} {}", device.str(), ops::device_name(device.index()));
+  return fmt::format("cpu, {} thread{}", at::get_num_threads(),
+                     at::get_num_threads() == 1 ? "" : "s");
+}
+
+MetricOptions metric_options(const Session& run) {
+  const auto dtype = run.model->table().parameters.front().dtype;
+  const auto name = run.world.device.is_cuda() ? ops::device_name(run.world.device.index()) : "cpu";
+  const double peak = peak_flops(name, arithmetic_of(dtype)).value_or(0);
+  return {.output = run.output,
+          .writes = run.world.is_first(),
+          .spike_zscore = run.config.log.loss_spike_zscore,
+          .flops_per_token =
+              training_flops_per_token(shape_of(run.architecture), run.config.data.block_size),
+          .peak_flops = peak * run.world.group.size()};
+}
+
+checkpoint::StoreOptions store_options(const Session& run) {
+  auto conditions = checkpoint::current_conditions(
+      run.world.group.size(), stage_of(run.config.parallel.distributed_strategy).number,
+      at::get_num_threads());
+  if (run.world.device.is_cuda()) {
+    conditions.device = ops::device_name(run.world.device.index());
+    if (!run.config.full_determinism) conditions.tier = "T2";
+  }
+  return {.output = run.output,
+          .rank = run.world.group.rank(),
+          .size = run.world.group.size(),
+          .token = run.world.token,
+          .save_total_limit = run.config.checkpoint.save_total_limit.value_or(0),
+          .conditions = conditions};
+}
+
+data::LoaderOptions loader_options(const Session& run) {
+  const bool evaluates = run.config.eval.eval_strategy != config::EvalStrategy::kNo;
+  return {.data = run.config.data,
+          .model = run.config.model,
+          .per_device_batch = run.batches.per_device,
+          .accumulation = run.batches.accumulation,
+          .eval_batch = evaluates ? run.config.eval.per_device_eval_batch_size : 0,
+          .seed = static_cast<uint64_t>(run.config.data_seed.value_or(run.config.seed)),
+          .vocab_size = shape_of(run.architecture).vocab_size};
+}
+
+// One row per rank, told through the store.
+std::vector<RankRow> rank_rows(Session& run) {
+  auto& world = run.world;
+  const auto key = [&](int rank) { return fmt::format("run/{}/rank/{}", world.token, rank); };
+  const nlohmann::json own = {world.local_rank, host_name(), device_text(world.device)};
+  world.store.set(key(world.group.rank()), own.dump());
+  std::vector<RankRow> rows;
+  for (int rank = 0; world.is_first() && rank < world.group.size(); ++rank) {
+    const auto row = nlohmann::json::parse(world.store.get(key(rank), std::chrono::seconds(60)));
+    rows.push_back({rank, row[0].get<int>(), row[1].get<std::string>(), row[2].get<std::string>(),
+                    run.batches.per_device});
+  }
+  return rows;
+}
+
+std::string banner_of(Session& run) {
+  constexpr const char* kStrategies[] = {"DDP", "ZeRO-1", "ZeRO-2", "ZeRO-3"};
+  const auto& table = run.model->table();
+  const auto dtype = table.parameters.front().dtype;
+  int64_t trainable = 0;
+  for (const auto& parameter : table.parameters)
+    trainable += parameter.trainable ? parameter.numel() : 0;
+  const auto name = run.world.device.is_cuda() ? ops::device_name(run.world.device.index()) : "cpu";
+  return banner_text(
+      {.strategy = kStrategies[stage_of(run.config.parallel.distributed_strategy).number],
+       .on_gpus = run.world.device.is_cuda(),
+       .per_device_batch = run.batches.per_device,
+       .accumulation = run.batches.accumulation,
+       .global_batch = run.batches.global,
+       .tokens_per_step = run.batches.tokens_per_step,
+       .num_samples = run.loader.num_samples(),
+       .num_epochs = static_cast<double>(run.plan.total_steps) /
+                     static_cast<double>(run.plan.steps_per_epoch),
+       .total_steps = run.plan.total_steps,
+       .num_parameters = table.num_elements(),
+       .num_trainable = trainable,
+       .dtype = c10::toString(dtype),
+       .peak = describe_peak(name, arithmetic_of(dtype)),
+       .ranks = rank_rows(run)},
+      user_language());
+}
+
+Hparams hparams_of(const config::RunConfig& config) {
+  return {{"learning_rate", config.optimizer.learning_rate},
+          {"weight_decay", config.optimizer.weight_decay},
+          {"block_size", static_cast<double>(config.data.block_size)},
+          {"seed", static_cast<double>(config.seed)},
+          {"model_name_or_path", config.model.model_name_or_path}};
+}
+
+}  // namespace
+
+Session::Session(const config::Resolved& given, const config::BatchPlan& plan_of_batches,
+                 World& ranks)
+    : resolved(given),
+      config(given.config),
+      batches(plan_of_batches),
+      world(ranks),
+      output(prepared_folder(given, ranks)),
+      architecture(model::read_hf_config(config.model.model_name_or_path)),
+      model(model::build(architecture, {.dtype = working_dtype(config.model.dtype, world.device)})),
+      sharded(model->table(),
+              {.stage = stage_of(config.parallel.distributed_strategy),
+               .recompute = config.model.gradient_checkpointing,
+               .fp32_gradients = config.optimizer.grad_accum_fp32 || batches.accumulation > 1,
+               .device = world.device},
+              world.group),
+      optimizer(sharded.owned_ranges(), config.optimizer, sharded.memory()),
+      algorithm(algorithms::build(config.stage, *model)),
+      loader(loader_options(*this), world.group.rank(), world.group.size()),
+      plan(plan_run(config, loader.steps_per_epoch())),
+      metrics(metric_options(*this)),
+      store(store_options(*this), world.store),
+      state(architecture, *model, sharded, optimizer, metrics),
+      peak_rate(optim::scaled_peak(config.schedule, config.optimizer.learning_rate, batches.global,
+                                   batches.per_device * batches.accumulation)) {
+  state.carry_files(config.model.model_name_or_path);
+  state.set_identity({.data_digest = loader.data_digest(),
+                      .global_batch = batches.global,
+                      .seed = config.data_seed.value_or(config.seed),
+                      .total_steps = plan.total_steps,
+                      .steps_per_epoch = plan.steps_per_epoch});
+}
+
+int64_t begin(Session& run) {
+  const auto& config = run.config;
+  const auto checkpoint = checkpoint_to_continue(config.checkpoint, run.output, run.world);
+  int64_t step = 0;
+  if (checkpoint) {
+    step = run.state.restore(*checkpoint);
+  } else if (config.model.train_from_scratch) {
+    run.state.initialise(static_cast<uint64_t>(config.seed));
+  } else {
+    run.state.load_weights(config.model.model_name_or_path);
+  }
+  const auto banner = banner_of(run);
+  if (run.world.is_first()) log_info("{}", banner);
+  if (checkpoint) {
+    log_info("continuing {} at step {} of {}", checkpoint->string(), step, run.plan.total_steps);
+  }
+  run.metrics.show({.total_steps = run.plan.total_steps,
+                    .first_step = step,
+                    .live = stderr_shows_live_line() && !config.log.disable_tqdm},
+                   {.output = run.output,
+                    .report_to = config.log.report_to,
+                    .run_name = config.log.run_name.empty() ? run.output.filename().string()
+                                                            : config.log.run_name,
+                    .config_text = config::to_yaml(run.resolved),
+                    .hparams = hparams_of(config),
+                    .resume_step = checkpoint ? std::optional(step) : std::nullopt});
+  return step;
+}
+
+}  // namespace skein::train

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#pragma once
+
+// Everything that a run is made of, built in order. The loop takes it from there.
+
+#include <memory>
+
+#include "skein/algorithms/algorithm.h"
+#include "skein/checkpoint/store.h"
+#include "skein/config/batch_plan.h"
+#include "skein/config/load.h"
+#include "skein/data/loader.h"
+#include "skein/model/model.h"
+#include "skein/optim/adamw.h"
+#include "skein/parallel/sharded.h"
+#include "skein/train/metric_log.h"
+#include "skein/train/run_plan.h"
+#include "skein/train/run_state.h"
+#include "skein/train/world.h"
+
+namespace skein::train {
+
+struct Session {
+  // Collective. The arguments must outlive it.
+  Session(const config::Resolved& resolved, const config::BatchPlan& batches, World& world);
+
+  const config::Resolved& resolved;
+  const config::RunConfig& config;
+  const config::BatchPlan& batches;
+  World& world;
+  fs::path output;
+  model::HfConfig architecture;
+  std::unique_ptr<model::Model> model;  // single-device code
+  parallel::Sharded sharded;            // ddp, zero1, zero2 or zero3
+  optim::AdamW optimizer;
+  std::unique_ptr<algorithms::Algorithm> algorithm;  // turns a batch into a loss
+  data::Loader loader;
+  RunPlan plan;
+  MetricLog metrics;
+  checkpoint::CheckpointStore store;
+  RunState state;
+  double peak_rate = 0;  // learning_rate after lr_scaling
+};
+
+// First weights, or those of the checkpoint to continue; then the banner. Returns the number of
+// finished steps. Collective.
+int64_t begin(Session& run);
+
+}  // namespace skein::train

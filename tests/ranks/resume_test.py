@@ -1,0 +1,281 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright the skein authors.
+"""A run that was stopped, killed or moved to other ranks goes on as if nothing had happened."""
+import json
+import os
+import shutil
+import signal
+import unittest
+
+from harness import (Workspace, children, finish, gpt2, kill, llama, read_safetensors, relative,
+                     wait_until_gone)
+
+FILES = ("model.safetensors", "optimizer.safetensors")
+STAGES = ("ddp", "zero1", "zero2", "zero3")
+
+
+def checkpoint(work, output, step):
+    return work / output / f"checkpoint-{step}"
+
+
+def copy_until(work, source, target, step):
+    """The folder as it would be had the run died after committing that step; the log is ahead."""
+    shutil.rmtree(work / target, ignore_errors=True)
+    shutil.copytree(work / source, work / target, symlinks=True)
+    for path in (work / target).glob("checkpoint-*"):
+        if int(path.name.split("-")[1]) > step:
+            shutil.rmtree(path)
+    for name in ("model.safetensors", "config.json", "trainer_state.json"):
+        (work / target / name).unlink(missing_ok=True)
+
+
+def numbers(records):
+    return [(r["step"], r["epoch"], r["loss"], r["grad_norm"], r["learning_rate"],
+             r["num_input_tokens_seen"]) for r in records]
+
+
+class Case(unittest.TestCase):
+    def assert_same_run(self, work, found, expected, step):
+        for name in FILES:
+            self.assertEqual((checkpoint(work, found, step) / name).read_bytes(),
+                             (checkpoint(work, expected, step) / name).read_bytes(), name)
+        self.assertEqual((work / found / "model.safetensors").read_bytes(),
+                         (work / expected / "model.safetensors").read_bytes())
+        self.assertEqual(numbers(work.records(found)), numbers(work.records(expected)))
+
+    def assert_tidy(self, work, output):
+        self.assertEqual([p.name for p in (work / output).iterdir() if ".tmp-" in p.name], [])
+
+
+class AfterAnyStep(Case):
+    """Bytes of model and optimizer, for every step the run may have ended after."""
+    STEPS = 7
+
+    def check(self, model, steps, *words, **keys):
+        # 20 blocks by 8: the third step of an epoch is short.
+        with Workspace(model, num_blocks=20, global_batch_size=8, max_steps=self.STEPS, save_steps=1,
+                       lr_scheduler_type="cosine", weight_decay=0.1, **keys) as work:
+            work.run("output_dir=whole", *words, ranks=2)
+            for step in steps:
+                with self.subTest(step=step):
+                    copy_until(work, "whole", "cut", step)
+                    ended = work.run("output_dir=cut", *words, ranks=2)
+                    self.assertIn(f"continuing cut/checkpoint-{step} at step {step}", ended.stderr)
+                    self.assert_same_run(work, "cut", "whole", self.STEPS)
+                    self.assert_tidy(work, "cut")
+
+    def test_stage_3(self):
+        self.check(llama(), range(1, self.STEPS), "distributed_strategy=zero3")
+
+    def test_stage_0_with_dropout_and_accumulation(self):
+        self.check(gpt2(), (1, 3, 6), "distributed_strategy=ddp", "per_device_train_batch_size=2")
+
+    def test_bfloat16(self):
+        self.check(llama(), (2, 5), "distributed_strategy=zero2", dtype="bfloat16")
+
+
+class Interrupted(Case):
+    """A signal in the middle, then the same command."""
+    STEPS = 60
+
+    @classmethod
+    def setUpClass(cls):
+        cls.work = Workspace(gpt2(n_embd=64), num_blocks=50, global_batch_size=8,
+                             max_steps=cls.STEPS, save_steps=25, distributed_strategy="zero1")
+        cls.work.run("output_dir=whole", ranks=2)
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.work.folder)
+
+    def stop(self, output, sent):
+        process = self.work.start(f"output_dir={output}", ranks=2)
+        self.work.wait_for_step(process, output, 10)
+        process.send_signal(sent)
+        ended = finish(process, code=75)
+        self.assertEqual(ended.stdout, "")
+        self.assertIn("the same command continues", ended.stderr)
+        step = len(self.work.records(output))
+        self.assertLess(step, self.STEPS)
+        self.assertTrue(checkpoint(self.work, output, step).exists(), "the last step is not saved")
+        self.assertFalse((self.work / output / "model.safetensors").exists())
+        return step
+
+    def check_signal(self, output, sent):
+        step = self.stop(output, sent)
+        ended = self.work.run(f"output_dir={output}", ranks=2)
+        self.assertIn(f"at step {step} of", ended.stderr)
+        self.assert_same_run(self.work, output, "whole", self.STEPS)
+
+    def test_sigterm(self):
+        self.check_signal("terminated", signal.SIGTERM)
+
+    def test_sigint(self):
+        self.check_signal("interrupted", signal.SIGINT)
+
+    def test_sigusr1(self):
+        self.check_signal("warned", signal.SIGUSR1)
+
+    def test_sigkill_of_all(self):
+        process = self.work.start("output_dir=killed", ranks=2)
+        self.work.wait_for_step(process, "killed", 30)
+        ranks = children(process.pid)
+        self.assertEqual(len(ranks), 2)
+        kill([process.pid, *ranks])
+        finish(process)
+        self.assertEqual(wait_until_gone(ranks), [])
+        # What a kill in the middle of a save leaves.
+        (self.work / "killed/checkpoint-50.tmp-0badcafe").mkdir()
+        (self.work / "killed/checkpoint-50.tmp-0badcafe/model.safetensors").write_bytes(b"half")
+        self.work.run("output_dir=killed", ranks=2)
+        self.assert_same_run(self.work, "killed", "whole", self.STEPS)
+        self.assert_tidy(self.work, "killed")
+
+
+class OtherRanks(Case):
+    """Saved at one stage and world size, continued at another."""
+    STEPS = 8
+    SAVED = 4
+    MOVES = [("ddp", 1, "zero3", 2), ("zero3", 2, "ddp", 1), ("zero3", 3, "zero2", 2),
+             ("zero1", 2, "zero3", 4), ("zero2", 4, "zero1", 3)]
+
+    def workspace(self, **keys):
+        return Workspace(num_blocks=20, global_batch_size=12, max_steps=self.STEPS,
+                         save_steps=self.SAVED, **keys)
+
+    def test_losses(self):
+        with self.workspace() as work:
+            for stage, ranks, next_stage, next_ranks in self.MOVES:
+                with self.subTest(saved=(stage, ranks), resumed=(next_stage, next_ranks)):
+                    work.run("output_dir=whole", "--fresh", f"distributed_strategy={stage}", ranks=ranks)
+                    copy_until(work, "whole", "moved", self.SAVED)
+                    work.run("output_dir=moved", f"distributed_strategy={next_stage}", ranks=next_ranks)
+                    self.compare(work.records("moved"), work.records("whole"))
+                    self.assert_carried_over(work, next_stage, next_ranks)
+
+    def compare(self, found, expected):
+        self.assertEqual(len(found), self.STEPS)
+        for a, b in zip(found, expected):
+            self.assertEqual((a["step"], a["num_input_tokens_seen"]), (b["step"], b["num_input_tokens_seen"]))
+            self.assertLess(relative(a["loss"], b["loss"]), 1e-5)
+            self.assertLess(relative(a["grad_norm"], b["grad_norm"]), 1e-5)
+
+    def assert_carried_over(self, work, stage, ranks):
+        """Loads the checkpoint and saves it after a step that rounds to nothing: the bytes stay."""
+        copy_until(work, "whole", "still", self.SAVED)
+        work.run("output_dir=still", f"distributed_strategy={stage}", f"max_steps={self.SAVED + 1}",
+                 "learning_rate=0", "adam_beta1=0.999999999999", "adam_beta2=0.999999999999",
+                 "max_grad_norm=1e-35", ranks=ranks)
+        for name in FILES:
+            before = read_safetensors(checkpoint(work, "still", self.SAVED) / name)
+            after = read_safetensors(checkpoint(work, "still", self.SAVED + 1) / name)
+            self.assertEqual(set(before), set(after))
+            changed = [tensor for tensor in before if before[tensor] != after[tensor]]
+            self.assertEqual(changed, [], name)
+
+    def test_stages_give_the_same_bytes(self):
+        with self.workspace() as work:
+            work.run("output_dir=whole", "distributed_strategy=ddp", ranks=2)
+            for stage in STAGES[1:]:
+                with self.subTest(stage=stage):
+                    copy_until(work, "whole", "moved", self.SAVED)
+                    work.run("output_dir=moved", f"distributed_strategy={stage}", ranks=2)
+                    self.assert_same_run(work, "moved", "whole", self.STEPS)
+
+
+class BadCheckpoints(Case):
+    STEPS = 6
+
+    @classmethod
+    def setUpClass(cls):
+        cls.work = Workspace(num_blocks=20, global_batch_size=8, max_steps=cls.STEPS, save_steps=1)
+        cls.work.run("output_dir=whole", ranks=2)
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.work.folder)
+
+    def check(self, damage, *, named):
+        copy_until(self.work, "whole", "damaged", 4)
+        damage(checkpoint(self.work, "damaged", 4))
+        ended = self.work.run("output_dir=damaged", ranks=2)
+        warnings = [line for line in ended.stderr.splitlines() if "warning: " in line]
+        self.assertEqual(len(warnings), 1, ended.stderr)
+        self.assertIn("skipping damaged/checkpoint-4", warnings[0])
+        self.assertIn(named, warnings[0])
+        self.assertIn("continuing damaged/checkpoint-3 at step 3", ended.stderr)
+        self.assert_same_run(self.work, "damaged", "whole", self.STEPS)
+
+    def test_flipped_byte(self):
+        def damage(folder):
+            path = folder / "model.safetensors"
+            data = bytearray(path.read_bytes())
+            data[len(data) * 2 // 3] ^= 0x10
+            path.write_bytes(data)
+        self.check(damage, named="model.safetensors")
+
+    def test_truncated_optimizer(self):
+        def damage(folder):
+            path = folder / "optimizer.safetensors"
+            os.truncate(path, path.stat().st_size - 100)
+        self.check(damage, named="optimizer.safetensors")
+
+    def test_missing_manifest(self):
+        self.check(lambda folder: (folder / "manifest.json").unlink(), named="manifest.json")
+
+
+class SameRun(Case):
+    """What makes a start another run, and what does not."""
+    STEPS = 4
+
+    @classmethod
+    def setUpClass(cls):
+        cls.work = Workspace(num_blocks=20, global_batch_size=8, max_steps=cls.STEPS, save_steps=2,
+                             output_dir="out")
+        cls.work.run(ranks=2)
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.work.folder)
+
+    def check_refused(self, *words, says):
+        copy_until(self.work, "out", "other", 2)
+        before = (checkpoint(self.work, "other", 2) / "manifest.json").read_bytes()
+        ended = self.work.run("output_dir=other", *words, ranks=2, code=2)
+        self.assertIn(says, ended.stderr)
+        self.assertIn("other/checkpoint-2", ended.stderr)
+        self.assertIn("--fresh", ended.stderr)
+        self.assertEqual((checkpoint(self.work, "other", 2) / "manifest.json").read_bytes(), before)
+
+    def test_other_global_batch(self):
+        self.check_refused("global_batch_size=4", says="global batch size of 8, this start has 4")
+
+    def test_other_data(self):
+        self.work.write_text(20, name="other.txt", seed=2)
+        self.check_refused("train_file=other.txt", says="training data")
+
+    def test_other_seed_of_the_data(self):
+        self.check_refused("data_seed=7", says="data seed of 42, this start has 7")
+
+    def test_fresh_starts_over(self):
+        copy_until(self.work, "out", "again", 2)
+        ended = self.work.run("output_dir=again", "global_batch_size=4", "--fresh", ranks=2)
+        self.assertNotIn("continuing", ended.stderr)
+        self.assertFalse(checkpoint(self.work, "again", 3).exists())
+        self.assertEqual([r["step"] for r in self.work.records("again")], [1, 2, 3, 4])
+        state = json.loads((checkpoint(self.work, "again", 4) / "trainer_state.json").read_text())
+        self.assertEqual(state["stateful_callbacks"]["skein"]["global_batch"], 4)
+
+    def test_a_finished_run_stays_as_it_is(self):
+        def contents():
+            names = ["trainer_log.jsonl", *FILES[:1], f"checkpoint-{self.STEPS}/manifest.json"]
+            return {name: (self.work / "out" / name).read_bytes() for name in names}
+        before = contents()
+        ended = self.work.run(ranks=2)
+        self.assertIn(f"at step {self.STEPS} of {self.STEPS}", ended.stderr)
+        self.assertNotIn("loss", ended.stderr)
+        self.assertEqual(contents(), before)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright the skein authors.
+"""`skein plan` against what a run then does, and `skein checkpoint` on what it left."""
+import json
+import unittest
+
+from harness import Workspace, gpt2, llama, run_skein
+
+
+class Plan(unittest.TestCase):
+    def plan(self, work, *words, ranks=2):
+        command = ["plan", *work.command(*words, ranks=ranks)[1:], "--json"]
+        return json.loads(run_skein(command, work.folder).stdout)
+
+    def test_memory_steps_and_disk_are_those_of_the_run(self):
+        many = llama(num_hidden_layers=4, vocab_size=1000)
+        for model, steps in ((llama(), 1), (gpt2(), 1), (many, 1), (many, 2)):
+            with Workspace(model=model, num_train_epochs=1, global_batch_size=8,
+                           gradient_accumulation_steps=steps) as work:
+                for stage, strategy in enumerate(("ddp", "zero1", "zero2", "zero3")):
+                    words = (f"distributed_strategy={strategy}", f"output_dir={strategy}")
+                    plan = self.plan(work, *words)
+                    self.assertFalse((work / strategy).exists())
+                    work.run(*words, ranks=2)
+                    records = work.records(strategy)
+                    memory = plan["model"]["memory_per_rank"][stage]
+                    self.assertTrue(memory["chosen"])
+                    self.assertEqual(memory["flat_peak"], records[-1]["peak_memory_bytes"],
+                                     (model, steps, strategy))
+                    self.assertEqual(plan["steps"]["total"], records[-1]["step"])
+                    saved = work / strategy / "latest"
+                    for part in ("model", "optimizer"):
+                        self.assertEqual(plan["disk"][f"checkpoint_{part}_bytes"],
+                                         (saved / f"{part}.safetensors").stat().st_size)
+
+    def test_it_says_what_is_missing(self):
+        with Workspace() as work:
+            shown = run_skein(["plan", "block_size=8", "device=cpu"], work.folder).stdout
+            for words in ("give model_name_or_path", "no train_file", "give output_dir"):
+                self.assertIn(words, shown)
+
+
+class Checkpoints(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.work = Workspace(max_steps=4, save_steps=2, global_batch_size=8, output_dir="out")
+        cls.work.run(ranks=2)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.work.__exit__()
+
+    def ask(self, *words, code=0):
+        return run_skein(["checkpoint", *words], self.work.folder, code)
+
+    def test_list_and_verify(self):
+        listed = json.loads(self.ask("list", "out", "--json").stdout)
+        self.assertEqual([entry["step"] for entry in listed["checkpoints"]], [4, 2])
+        self.assertEqual(listed["latest"], "checkpoint-4")
+        self.assertEqual(listed["checkpoints"][0]["ranks"], 2)
+        self.assertIn("checkpoint-4", self.ask("list", "out", "--full").stdout)
+        self.assertEqual(self.ask("verify", "out").stdout.count(": whole"), 2)
+        self.assertEqual(self.ask("verify", "out/latest").stdout.count(": whole"), 1)
+
+    def test_mistakes(self):
+        for words in (["list"], ["list", "nowhere"], ["verify", "model"], ["lsit", "out"],
+                      ["list", "out", "--jsno"]):
+            self.assertEqual(self.ask(*words, code=2).stdout, "")
+
+
+class Damage(Checkpoints):
+    def test_list_and_verify(self):
+        weights = self.work / "out/checkpoint-4/model.safetensors"
+        whole = weights.read_bytes()
+        weights.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+        ended = self.ask("verify", "out", code=4)
+        self.assertIn("model.safetensors, tensor ", ended.stdout)
+        self.assertIn("1 of 2 checkpoints damaged", ended.stderr)
+        self.assertEqual(json.loads(self.ask("list", "out", "--full", "--json").stdout)["latest"],
+                         "checkpoint-2")
+        weights.write_bytes(whole[:-1])
+        self.assertIn("damaged: model.safetensors", self.ask("list", "out").stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()

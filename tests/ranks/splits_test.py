@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright the skein authors.
+"""The same global batch gives the same losses and gradient norms, however it is split."""
+import unittest
+
+from harness import Workspace, gpt2, llama, relative
+
+STEPS = 30
+GLOBAL_BATCH = 12
+# (ranks, per device, accumulation, further words). The first is what the others are held to.
+SPLITS = [
+    (1, 12, 1, []),
+    (1, 3, 4, []),
+    (2, 6, 1, ["distributed_strategy=zero3"]),
+    (2, 3, 2, ["distributed_strategy=zero1"]),
+    (2, 1, 6, ["distributed_strategy=zero3", "gradient_checkpointing=true"]),
+    (3, 2, 2, ["distributed_strategy=zero2"]),
+    (4, 3, 1, ["distributed_strategy=ddp"]),
+    (4, 1, 3, ["distributed_strategy=zero2"]),
+]
+# float64 tells mistakes from rounding.
+TOLERANCES = {"float32": 1e-5, "float64": 1e-10}
+
+
+class Splits(unittest.TestCase):
+    def check(self, model, dtype):
+        # 41 blocks: an epoch is three steps of 12 and one of 5, the last block of it short.
+        with Workspace(model, num_blocks=41, max_steps=STEPS, dtype=dtype,
+                       lr_scheduler_type="cosine", warmup_steps=3, weight_decay=0.1) as work:
+            expected = self.train(work, SPLITS[0])
+            self.assertEqual([record["step"] for record in expected], list(range(1, STEPS + 1)))
+            seen = [record["num_input_tokens_seen"] for record in expected]
+            self.assertLess(seen[3] - seen[2], GLOBAL_BATCH * 32 / 2, "no short step")
+            self.assertLess(expected[-1]["loss"], 0.9 * expected[0]["loss"], "it learns nothing")
+            for split in SPLITS[1:]:
+                with self.subTest(split=split):
+                    self.compare(self.train(work, split), expected, TOLERANCES[dtype])
+
+    def train(self, work, split):
+        ranks, per_device, accumulation, words = split
+        work.run(f"per_device_train_batch_size={per_device}",
+                 f"gradient_accumulation_steps={accumulation}",
+                 f"global_batch_size={GLOBAL_BATCH}", "output_dir=out", "--fresh", *words,
+                 ranks=ranks)
+        return work.records("out")
+
+    def compare(self, found, expected, tolerance):
+        self.assertEqual(len(found), len(expected))
+        for a, b in zip(found, expected):
+            for key in ("step", "epoch", "learning_rate", "num_input_tokens_seen"):
+                self.assertEqual(a[key], b[key], key)
+            for key in ("loss", "grad_norm"):
+                self.assertLess(relative(a[key], b[key]), tolerance, f"{key} of step {a['step']}")
+
+    def test_llama_float32(self):
+        self.check(llama(), "float32")
+
+    def test_llama_float64(self):
+        self.check(llama(), "float64")
+
+    # Dropout is on: its masks belong to tokens, not to places in a batch.
+    def test_gpt2_float32(self):
+        self.check(gpt2(), "float32")
+
+    def test_gpt2_float64(self):
+        self.check(gpt2(), "float64")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright the skein authors.
+"""Bytes that a step sends, against what the stage promises.
+
+Every run has a network namespace of its own, whose loopback carries nothing else. A longer run less
+a shorter one leaves the steps alone: start, save and end cancel.
+"""
+import os
+import subprocess
+import unittest
+
+from harness import Workspace, llama, num_elements, read_safetensors, run_skein
+
+SHORT, LONG = 2, 6
+# More than 64 Ki elements in each unit: messages of a step that do not grow with the model vanish.
+MODEL = llama(hidden_size=128, intermediate_size=256, vocab_size=600)
+# Who is not root may be root of a namespace.
+UNSHARE = ["unshare", "--net"] if os.geteuid() == 0 else ["unshare", "--map-root-user", "--net"]
+# The counter is written once all ranks have ended; the exit code stays skein's.
+SCRIPT = 'ip link set lo up && "$@"; code=$?; cat /proc/net/dev > traffic; exit $code'
+
+
+def promised(sizes, stage, accumulation):
+    """Elements that a rank sends, before the factor (N-1)/N."""
+    blocks, root = sizes
+    if stage < 2:
+        return 2 * (blocks + root)
+    if stage == 2:
+        return (accumulation + 1) * (blocks + root)
+    return 3 * accumulation * blocks + 2 * root
+
+
+class Traffic(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        probe = subprocess.run([*UNSHARE, "ip", "link", "set", "lo", "up"], capture_output=True, text=True)
+        if probe.returncode != 0:
+            raise AssertionError("counting bytes needs a network namespace (run as root, or allow user "
+                                 f"namespaces): {probe.stderr.strip()}")
+
+    def bytes_sent(self, work, steps, ranks, stage, accumulation):
+        words = ["output_dir=out", "--fresh", f"max_steps={steps}", "per_device_train_batch_size=1",
+                 f"gradient_accumulation_steps={accumulation}",
+                 f"distributed_strategy={('ddp', 'zero1', 'zero2', 'zero3')[stage]}"]
+        run_skein(work.command(*words, ranks=ranks), work.folder,
+                  prefix=[*UNSHARE, "sh", "-c", SCRIPT, "sh"])
+        for line in (work / "traffic").read_text().splitlines():
+            name, _, counters = line.partition(":")
+            if name.strip() == "lo":
+                return int(counters.split()[8])  # transmitted bytes
+        raise AssertionError("no loopback in /proc/net/dev")
+
+    def sizes(self, work):
+        tensors = read_safetensors(work / "out/model.safetensors")
+        count = {name: num_elements(shape) for name, (_, shape, _) in tensors.items()}
+        blocks = sum(n for name, n in count.items() if ".layers." in name)
+        return blocks, sum(count.values()) - blocks
+
+    def check(self, ranks, accumulation):
+        with Workspace(MODEL, num_blocks=100, block_size=16, logging_steps=1000) as work:
+            for stage in range(4):
+                with self.subTest(stage=stage):
+                    sent = (self.bytes_sent(work, LONG, ranks, stage, accumulation)
+                            - self.bytes_sent(work, SHORT, ranks, stage, accumulation)) / (LONG - SHORT)
+                    # N ranks with a factor of (N-1)/N each, 4 bytes an element.
+                    limit = 4 * (ranks - 1) * promised(self.sizes(work), stage, accumulation)
+                    print(f"{ranks} ranks, stage {stage}, accumulation {accumulation}: {sent:.0f} bytes "
+                          f"a step, {sent / limit:.4f} of the formula")
+                    self.assertLess(sent, 1.05 * limit)
+                    self.assertGreater(sent, 0.5 * limit, "the counter does not see the ranks")
+
+    def test_2_ranks(self):
+        self.check(ranks=2, accumulation=1)
+
+    def test_2_ranks_accumulating(self):
+        self.check(ranks=2, accumulation=2)
+
+    def test_3_ranks(self):
+        self.check(ranks=3, accumulation=1)
+
+    def test_3_ranks_accumulating(self):
+        self.check(ranks=3, accumulation=2)
+
+
+if __name__ == "__main__":
+    unittest.main()
