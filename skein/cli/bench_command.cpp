@@ -6,10 +6,10 @@
 #include <c10/core/DeviceGuard.h>
 #include <fmt/format.h>
 
-#include <charconv>
-#include <map>
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "skein/cli/flags.h"
 #include "skein/core/error.h"
 #include "skein/train/bench.h"
 
@@ -25,20 +25,6 @@ constexpr const char* kUsage =
     "step,\n"
     "milliseconds, peak memory, and the first and last loss (the last must be lower).\n";
 
-using Values = std::map<std::string, std::string>;
-
-int64_t number(const Values& values, const std::string& flag, int64_t otherwise) {
-  const auto found = values.find(flag);
-  if (found == values.end()) return otherwise;
-  int64_t value = 0;
-  const auto& text = found->second;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < 0) {
-    throw UserError(fmt::format("{} takes a whole number, not '{}'", flag, text));
-  }
-  return value;
-}
-
 at::ScalarType dtype_of(const std::string& word) {
   if (word == "float32") return at::kFloat;
   if (word == "bfloat16") return at::kBFloat16;
@@ -47,33 +33,23 @@ at::ScalarType dtype_of(const std::string& word) {
 }
 
 train::BenchOptions parse(std::span<const std::string> arguments) {
-  Values values;
-  std::string model;
-  bool recompute = false;
-  for (size_t i = 1; i < arguments.size(); ++i) {
-    const auto& word = arguments[i];
-    if (word == "--recompute") {
-      recompute = true;
-    } else if (word.starts_with("--")) {
-      if (i + 1 == arguments.size()) throw UserError(word + " needs a value");
-      values[word] = arguments[++i];
-    } else {
-      model = word;
-    }
-  }
-  if (model.empty()) throw UserError(std::string("which model?\n") + kUsage);
-  const bool cuda = values.contains("--device") ? values["--device"] == "cuda" : at::hasCUDA();
-  const auto dtype = values.contains("--dtype") ? values["--dtype"] : cuda ? "bfloat16" : "float32";
-  return {.model = model,
-          .rows = number(values, "--batch", 8),
-          .tokens = number(values, "--tokens", 1024),
-          .warmup_steps = number(values, "--warmup", 5),
-          .steps = number(values, "--steps", 20),
-          .stage = static_cast<int>(number(values, "--zero", 0)),
-          .recompute = recompute,
-          .dtype = dtype_of(dtype),
+  const auto flags = parse_flags(
+      "skein bench train", arguments,
+      {.values = {"batch", "tokens", "steps", "warmup", "zero", "dtype", "device", "trace"},
+       .switches = {"recompute"}});
+  if (flags.rest.size() != 1) throw UserError(std::string("which model?\n") + kUsage);
+  const auto device = flags.text("device", at::hasCUDA() ? "cuda" : "cpu");
+  const bool cuda = device == "cuda";
+  return {.model = flags.rest.front(),
+          .rows = flags.number("batch", 8),
+          .tokens = flags.number("tokens", 1024),
+          .warmup_steps = flags.number("warmup", 5),
+          .steps = std::max<int64_t>(1, flags.number("steps", 20)),
+          .stage = static_cast<int>(flags.number("zero", 0)),
+          .recompute = flags.has("recompute"),
+          .dtype = dtype_of(flags.text("dtype", cuda ? "bfloat16" : "float32")),
           .device = cuda ? at::Device(at::kCUDA, 0) : at::Device(at::kCPU),
-          .trace = values.contains("--trace") ? values["--trace"] : ""};
+          .trace = flags.text("trace", "")};
 }
 
 }  // namespace
@@ -83,7 +59,7 @@ int run_bench_command(std::span<const std::string> arguments) {
     fmt::print("{}", kUsage);
     return arguments.empty() || arguments[0] == "--help" ? 0 : 2;
   }
-  const auto options = parse(arguments);
+  const auto options = parse(arguments.subspan(1));
   const c10::DeviceGuard guard(options.device);
   const auto result = train::bench_training(options);
   const double seconds = result.median_seconds();

@@ -74,7 +74,8 @@ std::vector<rollout::Request> requests_of(const GenerateFlags& flags,
 std::vector<int64_t> stop_tokens(const rollout::GenerationConfig& folder,
                                  const rollout::TextCodec& codec) {
   auto tokens = folder.eos_token_ids;
-  if ((tokens.empty() || codec.is_bytes()) && codec.end()) tokens.push_back(*codec.end());
+  const auto end = codec.end();
+  if (end && (tokens.empty() || codec.is_bytes())) tokens.push_back(*end);
   return tokens;
 }
 

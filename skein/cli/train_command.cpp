@@ -13,6 +13,7 @@
 #include "skein/config/load.h"
 #include "skein/core/error.h"
 #include "skein/core/log.h"
+#include "skein/data/prepare.h"
 #include "skein/launch/detect.h"
 #include "skein/launch/launcher.h"
 
@@ -75,9 +76,9 @@ int run_train_command(std::span<const std::string> arguments) {
   for (const auto& note : resolved.notes) log_info("note: {}", note);
   const auto plan = plan_launch(split.flags, resolved.config.parallel.device);
   for (const auto& warning : plan.warnings) log_warning("{}", warning);
-  const auto batches = config::plan_batches(resolved, plan.local_ranks);
+  config::plan_batches(resolved, plan.local_ranks);  // refuses what does not close; ranks print it
   log_info("launch: {}, OMP_NUM_THREADS={}", plan.summary, plan.omp_num_threads);
-  log_info("{}", batches.line());
+  data::prepare_run(resolved.config);  // once, before any process group exists
   return launch::launch(plan, worker_command(split.rest));
 }
 

@@ -16,6 +16,7 @@
 
 #include "skein/cli/bench_command.h"
 #include "skein/cli/debug_forward.h"
+#include "skein/cli/eval_command.h"
 #include "skein/cli/generate_command.h"
 #include "skein/cli/guard.h"
 #include "skein/config/batch_plan.h"
@@ -89,6 +90,9 @@ int run_train(std::span<const std::string> arguments, const launch::RankEnvironm
 int run(const std::vector<std::string>& arguments) {
   if (!arguments.empty() && arguments[0] == "debug-forward") {
     return run_debug_forward(std::span(arguments).subspan(1));
+  }
+  if (!arguments.empty() && arguments[0] == "eval") {
+    return run_eval_command(std::span(arguments).subspan(1));
   }
   if (!arguments.empty() && arguments[0] == "bench") {
     return run_bench_command(std::span(arguments).subspan(1));

@@ -75,8 +75,8 @@ at::Tensor KvCache::positions(int64_t num_tokens, at::Device device) const {
 }
 
 at::Tensor KvCache::attend(size_t index, const at::Tensor& q, const at::Tensor& k,
-                           const at::Tensor& v, const at::Tensor& positions,
-                           std::optional<double> scale) {
+                           const at::Tensor& v, const Place& place) {
+  const auto& [positions, scale] = place;
   const auto tokens = q.size(2);
   auto& [keys, values] = block(index, k);
   const auto places = positions.view({rows(), 1, tokens, 1}).expand_as(k);

@@ -34,12 +34,16 @@ class KvCache {
   // These rows remain, in this order. Copies them.
   void keep_rows(std::span<const int64_t> rows);
 
+  struct Place {
+    at::Tensor positions;           // (B, T), of positions()
+    std::optional<double> scale{};  // of the scores; 1/√D unless given
+  };
   // For models; callers use Model::decode.
   at::Tensor positions(int64_t num_tokens, at::Device device) const;  // (B, T): the next ones
-  // Stores k and v (B, G, T, D) at `positions` and attends from q (B, H, T, D) to every position up
+  // Stores k and v (B, G, T, D) there and attends from q (B, H, T, D) to every position up
   // to its own -> (B, H, T, D). Probabilities are formed in fp32 at least.
   at::Tensor attend(size_t block, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                    const at::Tensor& positions, std::optional<double> scale = {});
+                    const Place& place);
   void advance(int64_t num_tokens);
 
  private:

@@ -134,7 +134,7 @@ at::Tensor Llama::decode_at(const at::Tensor& positions, const at::Tensor& token
       ops::rope_table(positions, config_.head_dim, config_.rope_theta, embedding_.options());
   const auto attend = [&](size_t block) -> Attend {
     return [&, block](const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
-      return cache.attend(block, q, k, v, positions);
+      return cache.attend(block, q, k, v, {.positions = positions});
     };
   };
   return run(tokens, rope, attend, units);

@@ -93,6 +93,7 @@ class Batch {
   // Prompts padded on the right; the logits of each row's last token.
   at::Tensor prefill(std::span<const Request> requests) {
     std::vector<int64_t> lengths;
+    lengths.reserve(rows_.size());
     for (const auto& row : rows_) lengths.push_back(row.length);
     const auto count = static_cast<int64_t>(lengths.size());
     auto tokens = at::zeros({count, *std::ranges::max_element(lengths)}, at::kLong);

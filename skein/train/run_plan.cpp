@@ -85,6 +85,10 @@ at::ScalarType working_dtype(config::DType dtype, at::Device device) {
   return device.is_cuda() && ops::has_native_bfloat16(device.index()) ? at::kBFloat16 : at::kFloat;
 }
 
+const char* dtype_word(at::ScalarType dtype) {
+  return dtype == at::kDouble ? "float64" : dtype == at::kBFloat16 ? "bfloat16" : "float32";
+}
+
 parallel::Stage stage_of(config::Strategy strategy) {
   switch (strategy) {
     case config::Strategy::kAuto:

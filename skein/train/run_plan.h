@@ -33,6 +33,8 @@ RunPlan plan_run(const config::RunConfig& config, int64_t steps_per_epoch);
 // output_dir, or outputs/<experiment_name>. Throws UserError when neither is given.
 fs::path output_folder(const config::CheckpointConfig& checkpoint);
 at::ScalarType working_dtype(config::DType dtype, at::Device device);
+// As config.json writes it: float32, bfloat16, float64.
+const char* dtype_word(at::ScalarType dtype);
 parallel::Stage stage_of(config::Strategy strategy);
 
 }  // namespace skein::train

@@ -10,6 +10,7 @@
 
 #include "skein/checkpoint/reader.h"
 #include "skein/core/error.h"
+#include "skein/train/run_plan.h"
 
 namespace skein::train {
 namespace {
@@ -42,10 +43,6 @@ std::vector<std::string> names_of(const std::vector<TensorEntry>& entries) {
 // Keys of config.json that may change without changing what the weights mean.
 const std::set<std::string> kNotArchitecture = {"dtype", "torch_dtype", "transformers_version",
                                                 "use_cache", "_name_or_path"};
-
-const char* dtype_word(at::ScalarType dtype) {
-  return dtype == at::kDouble ? "float64" : dtype == at::kBFloat16 ? "bfloat16" : "float32";
-}
 
 }  // namespace
 

@@ -135,7 +135,7 @@ std::string banner_of(Session& run) {
        .total_steps = run.plan.total_steps,
        .num_parameters = table.num_elements(),
        .num_trainable = trainable,
-       .dtype = c10::toString(dtype),
+       .dtype = dtype_word(dtype),
        .peak = describe_peak(name, arithmetic_of(dtype)),
        .ranks = rank_rows(run)},
       user_language());

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#pragma once
+
+// skein eval MODEL --dataset F: loss and perplexity of a model folder. Runs in skein-worker.
+
+#include <span>
+#include <string>
+
+namespace skein::cli {
+
+int run_eval_command(std::span<const std::string> arguments);
+
+}  // namespace skein::cli

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/train/eval_model.h"
+
+#include <algorithm>
+#include <variant>
+
+#include "skein/checkpoint/reader.h"
+#include "skein/core/store.h"
+#include "skein/train/run_plan.h"
+
+namespace skein::train {
+namespace {
+
+int64_t num_positions(const model::GptConfig& config) { return config.n_positions; }
+int64_t num_positions(const model::LlamaConfig& config) { return config.max_position_embeddings; }
+
+int64_t block_size_of(const model::HfConfig& architecture, int64_t asked) {
+  if (asked > 0) return asked;
+  const int64_t known =
+      std::visit([](const auto& a) { return num_positions(a); }, architecture.architecture);
+  return std::min<int64_t>(known, 1024);
+}
+
+// The data set is the "evaluation file" of a run whose training data are never looked at.
+data::LoaderOptions loader_options(const EvalOptions& options,
+                                   const model::HfConfig& architecture) {
+  config::DataConfig data;
+  data.block_size = block_size_of(architecture, options.block_size);
+  data.dataloader_num_workers = 0;
+  if (fs::is_directory(options.dataset)) {
+    data.train_file_dir = data.validation_file_dir = options.dataset;
+  } else {
+    data.train_file = data.eval_file = options.dataset;
+  }
+  if (options.max_samples > 0) data.max_eval_samples = options.max_samples;
+  config::ModelConfig model;
+  model.model_name_or_path = options.model;
+  return {.data = data,
+          .model = model,
+          .eval_batch = options.batch,
+          .vocab_size =
+              std::visit([](const auto& a) { return a.vocab_size; }, architecture.architecture)};
+}
+
+}  // namespace
+
+Evaluation evaluate_model(const EvalOptions& options) {
+  const auto architecture = model::read_hf_config(options.model);
+  const data::Loader loader(loader_options(options, architecture), /*rank=*/0, /*size=*/1);
+  const auto model =
+      model::build(architecture, {.dtype = working_dtype(options.dtype, options.device)});
+  for (auto& parameter : model->table().parameters) parameter.trainable = false;
+  parallel::Sharded sharded(model->table(), {.device = options.device}, comm::Group());
+  auto slices = sharded.slices_to_load();
+  checkpoint::Reader(options.model).load(slices, {.tied_head = model::has_tied_head(architecture)});
+  const auto algorithm = algorithms::build(config::Stage::kPretrain, *model);
+  MemoryStore store;
+  World alone{.group = comm::Group(),
+              .store = store,
+              .device = options.device,
+              .token = "eval",
+              .stop_requested = [] { return false; }};
+  return evaluate(loader, *algorithm, sharded, alone);
+}
+
+}  // namespace skein::train
