@@ -1,6 +1,6 @@
 # Entry points only: the build itself is CMakeLists.txt, the presets are in CMakePresets.json.
 .DEFAULT_GOAL := build
-.PHONY: help build setup test parity tidy format check cuda gpu-test clean
+.PHONY: help build setup demo test parity tidy format check cuda gpu-test clean
 
 # CMake does not look for nvcc where the toolkit's installer puts it.
 NVCC := $(or $(shell command -v nvcc),$(wildcard /usr/local/cuda/bin/nvcc))
@@ -14,6 +14,9 @@ build: setup  ## set up and build build/release/bin/skein (CPU, no nvcc needed)
 
 setup:     ## install what tools/packages.txt lists and this machine lacks
 	@tools/setup.sh
+
+demo: build  ## set up, build, train a small model, show it; again: continues; FRESH=1: starts over
+	@tools/demo.sh $(if $(FRESH),--fresh)
 
 test: build  ## set up, build, run all tests
 	@python3 tools/run_tests.py

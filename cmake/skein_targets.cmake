@@ -9,13 +9,6 @@
 #     TORCH)                     # links LibTorch
 function(skein_library name)
   cmake_parse_arguments(A "TORCH" "" "SOURCES;FORMAT_SOURCES;TESTS;FORMAT_TESTS;DEPENDS;FORMAT_DEPENDS" ${ARGN})
-  foreach(list A_SOURCES A_FORMAT_SOURCES A_TESTS A_FORMAT_TESTS)  # INFLIGHT
-    foreach(file ${${list}})  # INFLIGHT
-      if(NOT EXISTS "${CMAKE_CURRENT_SOURCE_DIR}/${file}")  # INFLIGHT
-        list(REMOVE_ITEM ${list} ${file})  # INFLIGHT
-      endif()  # INFLIGHT
-    endforeach()  # INFLIGHT
-  endforeach()  # INFLIGHT
   if(A_FORMAT_SOURCES)
     skein_add_library(skein_${name}_format SOURCES ${A_FORMAT_SOURCES} DEPENDS ${A_FORMAT_DEPENDS})
     skein_add_test(${name}_format SOURCES ${A_FORMAT_TESTS})

@@ -52,7 +52,7 @@ def sums(draw):
     """Four facts; their order and signs make the document one of many."""
     lines = []
     for _ in range(4):
-        a, b = draw.below(20), draw.below(20)
+        a, b = draw.below(13), draw.below(13)
         if draw.below(3) == 0:
             a, b = max(a, b), min(a, b)
             lines.append(f"{a} - {b} = {a - b}")
@@ -100,15 +100,16 @@ def chinese(draw):
     return f"{opening}{middle}{turn}{ending}{name}非常{mood}。故事讲完了。"
 
 
-KINDS = [sums, strings, english, chinese]
+KINDS = [sums, sums, strings, english, chinese]  # sums are short
 
 
 def documents(count):
-    """So many different texts, the kinds in turn."""
+    """So many different texts. Kinds are drawn: taken in turn, the next one could be learned, and
+    would be wrong wherever documents are held out between."""
     draw = Draw(20240229)
     seen = set()
     while len(seen) < count:
-        text = KINDS[len(seen) % len(KINDS)](draw)
+        text = draw.one(KINDS)(draw)
         if text not in seen:
             seen.add(text)
             yield text

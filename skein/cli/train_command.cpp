@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <vector>
 
+#include "skein/cli/words.h"
 #include "skein/config/batch_plan.h"
 #include "skein/config/load.h"
 #include "skein/core/error.h"
@@ -41,9 +42,17 @@ std::vector<std::string> worker_command(const std::vector<std::string>& rest) {
   return command;
 }
 
-launch::LaunchPlan plan_launch(const launch::LaunchFlags& flags, config::Device device) {
+launch::LaunchPlan plan_launch(launch::LaunchFlags flags, const config::ParallelConfig& parallel) {
+  const auto device = parallel.device;
+  if (!parallel.distributed) {
+    if (flags.nproc_per_node || flags.num_gpus) {
+      throw UserError(
+          "distributed: false means one rank; drop it, or the flag that asks for ranks");
+    }
+    flags.nproc_per_node = "1";
+  }
   return launch::detect(
-      {.flags = flags,
+      {.flags = std::move(flags),
        .environment = launch::read_environment(),
        .hardware = launch::look_at_hardware(/*ask_gpus=*/device != config::Device::kCpu),
        .device = device,
@@ -57,7 +66,8 @@ void check_given(const config::RunConfig& config) {
   };
   need(!config.model.model_name_or_path.empty(),
        "model_name_or_path=FOLDER, the folder with the model's config.json");
-  need(!config.data.train_file.empty(), "train_file=FILE, the text to train on");
+  need(!config.data.train_file.empty() || !config.data.train_file_dir.empty(),
+       "train_file=FILE (or train_file_dir=FOLDER), the text to train on");
   need(!config.checkpoint.output_dir.empty() || !config.checkpoint.experiment_name.empty(),
        "output_dir=FOLDER (or experiment_name=NAME), where to save");
 }
@@ -71,10 +81,11 @@ int run_train_command(std::span<const std::string> arguments) {
     return 0;
   }
   const auto split = launch::split_launch_flags(arguments);
+  check_flags(split.rest, {"nproc-per-node", "num-gpus"});
   const auto resolved = config::load(split.rest);
   check_given(resolved.config);
   for (const auto& note : resolved.notes) log_info("note: {}", note);
-  const auto plan = plan_launch(split.flags, resolved.config.parallel.device);
+  const auto plan = plan_launch(split.flags, resolved.config.parallel);
   for (const auto& warning : plan.warnings) log_warning("{}", warning);
   config::plan_batches(resolved, plan.local_ranks);  // refuses what does not close; ranks print it
   log_info("launch: {}, OMP_NUM_THREADS={}", plan.summary, plan.omp_num_threads);

@@ -20,6 +20,12 @@ std::string underscored(std::string text) {
   return text;
 }
 
+// Suggestions are spelt with the dashes or underscores of the word that was typed.
+std::string as_flag(std::string name, bool with_dashes) {
+  if (with_dashes) std::ranges::replace(name, '_', '-');
+  return "--" + name;
+}
+
 }  // namespace
 
 bool asks_for_help(std::span<const std::string> arguments) {
@@ -56,13 +62,15 @@ void check_flags(std::span<const std::string> arguments,
                         config::find_known_key(key) != nullptr || key == "config" ||
                         key.starts_with("training.");
     if (is_key) continue;
-    std::vector<std::string> candidates;
-    for (const auto& flag : flags) candidates.push_back("--" + underscored(std::string(flag)));
-    if (std::ranges::count(candidates, "--" + key) > 0) continue;
-    for (const auto& name : config::standin_names()) candidates.push_back("--" + name);
-    for (const auto& [spelling, name] : keys) candidates.push_back("--" + spelling);
+    std::vector<std::string> names;
+    for (const auto& flag : flags) names.push_back(underscored(std::string(flag)));
+    if (std::ranges::count(names, key) > 0) continue;
+    for (const auto& name : config::standin_names()) names.push_back(name);
+    for (const auto& [spelling, name] : keys) names.push_back(spelling);
+    const bool with_dashes = word.find('_') == std::string::npos;
+    for (auto& name : names) name = as_flag(name, with_dashes);
     throw UserError(fmt::format("command line: '{}' is no key and no flag{}", word,
-                                config::did_you_mean("--" + key, candidates)));
+                                config::did_you_mean(as_flag(key, with_dashes), names)));
   }
 }
 

@@ -120,7 +120,7 @@ TEST(HostileTokenizer, RandomDamageNeverCrashes) {
 }
 
 // Texts that make careless tokenizers quadratic. A quadratic step would take minutes here.
-TEST(HostileText, MegabytesOfOneThing) {
+TEST(HostileText, MuchOfOneThing) {
   auto json = whole_tokenizer();
   json["normalizer"] = {{"type", "NFC"}};
   json["added_tokens"].push_back({{"id", 400}, {"content", " "}, {"rstrip", true}});
@@ -129,7 +129,7 @@ TEST(HostileText, MegabytesOfOneThing) {
   const auto plain = Tokenizer::parse(whole_tokenizer().dump(), "test");
   for (const char* unit : {" ", "a", "the", "\u0301", "\u0301\u0316", "\xFF", "\n ", "'"}) {
     std::string text;
-    while (text.size() < 1 << 20) text += unit;
+    while (text.size() < 1 << 18) text += unit;
     EXPECT_FALSE(spaces.encode(text).empty());
     EXPECT_FALSE(plain.encode(text).empty());
   }

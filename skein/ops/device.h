@@ -20,7 +20,12 @@ std::string pci_bus_id(int cuda_device);
 // Waits until the current device is idle.
 void synchronise(bool cuda);
 
-// Most bytes that torch's allocator has held on the current device.
-int64_t peak_device_bytes(bool cuda);
+// Bytes of torch's allocator on the current device.
+struct DeviceMemory {
+  int64_t allocated = 0;
+  int64_t reserved = 0;
+  int64_t peak = 0;  // most that was allocated
+};
+DeviceMemory device_memory(bool cuda);
 
 }  // namespace skein::ops

@@ -3,6 +3,7 @@
 #include "skein/ops/linear_cross_entropy.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/addmm.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/log_softmax.h>
 #include <ATen/ops/mm.h>
@@ -28,7 +29,7 @@ using torch::autograd::variable_list;
 
 // N rows, C channels, V vocabulary; n rows of one chunk
 
-constexpr int64_t kCudaChunkFactor = 32;
+constexpr int64_t kCudaChunkFactor = 16;
 
 at::ScalarType row_dtype(const at::Tensor& hidden) {
   return hidden.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
@@ -123,7 +124,7 @@ class Gradients {
     if (d_weight_.scalar_type() == weight_.scalar_type()) {
       d_weight_.addmm_(chunk.d_logits.t(), chunk.hidden);
     } else if (weight_.is_cuda()) {
-      d_weight_.add_(at::mm(chunk.d_logits.t(), chunk.hidden, at::kFloat));
+      at::addmm_out(d_weight_, d_weight_, chunk.d_logits.t(), chunk.hidden, at::kFloat);
     } else {
       d_weight_.add_(at::mm(chunk.d_logits.t(), chunk.hidden));  // rounded to 16 bits once
     }

@@ -17,7 +17,7 @@
 namespace skein::ops {
 
 struct HeadOptions {
-  // Of one chunk, as fp32; larger: fewer, larger products. A GPU takes 32 times as much.
+  // Of one chunk, as fp32; larger: fewer, larger products. A GPU takes 16 times as much.
   int64_t logits_bytes = int64_t{64} << 20;
 };
 

@@ -32,6 +32,6 @@ bool has_native_bfloat16(int) { refuse(); }
 std::string device_name(int) { return {}; }
 std::string pci_bus_id(int) { return {}; }
 void synchronise(bool) {}
-int64_t peak_device_bytes(bool) { return 0; }
+DeviceMemory device_memory(bool) { return {}; }
 
 }  // namespace skein::ops

@@ -82,7 +82,7 @@ BenchResult bench_training(const BenchOptions& options) {
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   }
   result.peak_flat_bytes = sharded.memory().peak_bytes();
-  result.peak_device_bytes = ops::peak_device_bytes(options.device.is_cuda());
+  result.peak_device_bytes = ops::device_memory(options.device.is_cuda()).peak;
   if (!options.trace.empty()) {
     profile(options.trace, options.device.is_cuda(), [&] {
       run_step();

@@ -58,8 +58,13 @@ void MetricLog::write(const StepNumbers& numbers) {
                                             options_.peak_flops, /*num_devices=*/1);
   }
   record["peak_memory_bytes"] = numbers.peak_memory_bytes;
-  if (numbers.peak_device_memory_bytes > 0) {
-    record["peak_device_memory_bytes"] = numbers.peak_device_memory_bytes;
+  if (numbers.device_memory.peak > 0) {
+    record["gpu_bytes_allocated"] = numbers.device_memory.allocated;
+    record["gpu_bytes_reserved"] = numbers.device_memory.reserved;
+    record["gpu_bytes_peak"] = numbers.device_memory.peak;
+  }
+  if (monitor_) {
+    if (const auto load = monitor_->load()) record["gpu_utilisation"] = load->utilisation_percent;
   }
   record["num_input_tokens_seen"] = num_tokens_seen_;
   const auto phases = phases_.take();
@@ -121,6 +126,7 @@ void MetricLog::show(const Terminal::Options& terminal, const ReporterOptions& r
   if (!options_.writes) return;
   terminal_ = std::make_unique<Terminal>(terminal);
   reporters_ = std::make_unique<Reporters>(reporters);
+  if (!options_.pci_bus_id.empty()) monitor_ = GpuMonitor::open(options_.pci_bus_id);
   last_record_ = std::chrono::steady_clock::now();
 }
 

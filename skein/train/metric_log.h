@@ -16,7 +16,9 @@
 #include <optional>
 
 #include "skein/core/file.h"
+#include "skein/ops/device.h"
 #include "skein/train/evaluate.h"
+#include "skein/train/hardware.h"
 #include "skein/train/phases.h"
 #include "skein/train/reporters.h"
 #include "skein/train/spike.h"
@@ -29,7 +31,8 @@ struct MetricOptions {
   bool writes = false;  // the first rank
   double spike_zscore = 0;
   double flops_per_token = 0;
-  double peak_flops = 0;  // of all ranks; 0: no MFU
+  double peak_flops = 0;   // of all ranks; 0: no MFU
+  std::string pci_bus_id;  // of this rank's GPU; empty: none
 };
 
 // What one log record is made of, besides what the log has counted itself.
@@ -39,8 +42,8 @@ struct StepNumbers {
   double loss = 0;
   double grad_norm = 0;
   double learning_rate = 0;
-  int64_t peak_memory_bytes = 0;         // flat buffers
-  int64_t peak_device_memory_bytes = 0;  // torch's allocator; 0 on CPUs
+  int64_t peak_memory_bytes = 0;  // flat buffers
+  ops::DeviceMemory device_memory;
 };
 
 class MetricLog {
@@ -77,6 +80,7 @@ class MetricLog {
   Phases phases_;
   std::unique_ptr<Terminal> terminal_;
   std::unique_ptr<Reporters> reporters_;
+  std::unique_ptr<GpuMonitor> monitor_;
   at::Tensor loss_;  // sum since the last record; undefined when there is none
   int64_t num_steps_ = 0;
   int64_t num_tokens_ = 0;

@@ -114,14 +114,13 @@ Outcome run_offline(const config::Resolved& resolved, const config::BatchPlan& b
     }
     if (plan.logs_at(step)) {
       const double mean_loss = world.group.sum(run.metrics.take_loss_share());
-      run.metrics.write(
-          {.step = step,
-           .epoch = data.epoch,
-           .loss = mean_loss,
-           .grad_norm = norm.norm.item<double>(),
-           .learning_rate = learning_rate,
-           .peak_memory_bytes = run.sharded.memory().peak_bytes(),
-           .peak_device_memory_bytes = ops::peak_device_bytes(world.device.is_cuda())});
+      run.metrics.write({.step = step,
+                         .epoch = data.epoch,
+                         .loss = mean_loss,
+                         .grad_norm = norm.norm.item<double>(),
+                         .learning_rate = learning_rate,
+                         .peak_memory_bytes = run.sharded.memory().peak_bytes(),
+                         .device_memory = ops::device_memory(world.device.is_cuda())});
     }
     if (evaluates) evaluate_and_log(run, step, data.epoch, saves);
     if (saves) save(run, step);

@@ -64,12 +64,14 @@ MetricOptions metric_options(const Session& run) {
   const auto dtype = run.model->table().parameters.front().dtype;
   const auto name = run.world.device.is_cuda() ? ops::device_name(run.world.device.index()) : "cpu";
   const double peak = peak_flops(name, arithmetic_of(dtype)).value_or(0);
-  return {.output = run.output,
-          .writes = run.world.is_first(),
-          .spike_zscore = run.config.log.loss_spike_zscore,
-          .flops_per_token =
-              training_flops_per_token(shape_of(run.architecture), run.config.data.block_size),
-          .peak_flops = peak * run.world.group.size()};
+  return {
+      .output = run.output,
+      .writes = run.world.is_first(),
+      .spike_zscore = run.config.log.loss_spike_zscore,
+      .flops_per_token =
+          training_flops_per_token(shape_of(run.architecture), run.config.data.block_size),
+      .peak_flops = peak * run.world.group.size(),
+      .pci_bus_id = run.world.device.is_cuda() ? ops::pci_bus_id(run.world.device.index()) : ""};
 }
 
 checkpoint::StoreOptions store_options(const Session& run) {

@@ -37,10 +37,12 @@ void synchronise(bool cuda) {
   if (cuda) c10::cuda::device_synchronize();
 }
 
-int64_t peak_device_bytes(bool cuda) {
-  if (!cuda) return 0;
+DeviceMemory device_memory(bool cuda) {
+  if (!cuda) return {};
   const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(c10::cuda::current_device());
-  return stats.allocated_bytes[0].peak;
+  return {.allocated = stats.allocated_bytes[0].current,
+          .reserved = stats.reserved_bytes[0].current,
+          .peak = stats.allocated_bytes[0].peak};
 }
 
 }  // namespace skein::ops
