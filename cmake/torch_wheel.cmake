@@ -13,7 +13,7 @@ target_compile_options(skein_torch INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-idirafter${T}/include/torch/csrc/api/include>)
 target_compile_definitions(skein_torch INTERFACE
   AT_PER_OPERATOR_HEADERS USE_DISTRIBUTED USE_C10D_GLOO USE_RPC USE_TENSORPIPE)
-target_link_directories(skein_torch INTERFACE "${T}/lib")
+target_link_options(skein_torch INTERFACE "-L${T}/lib")  # not link_directories: CMake would add an absolute RPATH
 target_link_libraries(skein_torch INTERFACE -Wl,--no-as-needed torch_cpu c10)
 # The wheel's libraries find NVIDIA's by their own RPATH; the linker need not.
 target_link_options(skein_torch INTERFACE -Wl,--allow-shlib-undefined)

@@ -17,6 +17,7 @@ skein=${SKEIN_BUILD:-build/release}/bin/skein
 recipe=recipes/demo.yaml
 out=
 documents=24000
+new_tokens=64
 fresh=()
 quick=()
 
@@ -27,7 +28,7 @@ while (($#)); do
   case "$1" in
     --fresh) fresh=(--fresh) ;;
     --quick)
-      documents=400
+      documents=400 new_tokens=8
       quick=(max_steps=12 warmup_steps=2 logging_steps=1 eval_steps=6 save_steps=6) ;;
     --out) out=${2:?demo: --out needs a folder}; shift ;;
     *) fail "unknown option '$1'; known: --fresh --quick --out DIR" 2 ;;
@@ -40,6 +41,7 @@ if [[ -z "$out" ]]; then
 fi
 XDG_CACHE_HOME=$(realpath -m "$out/cache")  # prepared data stays in the demo's folder
 export XDG_CACHE_HOME
+export OMP_NUM_THREADS=1                    # for so small a model, more threads only wait
 data=$out/data model=$out/model run=$out/run
 if ((${#fresh[@]})); then rm -rf "$data" "$model"; fi
 
@@ -74,7 +76,7 @@ import sys
 records = [json.loads(line) for line in open(sys.argv[1], encoding="utf-8")]
 losses = {record["step"]: record["loss"] for record in records if "loss" in record}
 steps = sorted(losses)
-for step in steps[::max(1, len(steps) // 8)]:
+for step in sorted({*steps[::max(1, len(steps) // 8)], *steps[-1:]}):
     print(f"step {step:4}  {losses[step]:7.4f}  {'#' * round(10 * losses[step])}")
 PYTHON
 
@@ -91,7 +93,7 @@ else
 fi
 
 say "generation"
-"$skein" generate "$run" --device cpu --temperature 0 --max-new-tokens 64 --stop $'\n' \
+"$skein" generate "$run" --device cpu --temperature 0 --max-new-tokens $new_tokens --stop $'\n' \
   --prompt "7 + 5 =" --prompt "reverse: s t o n e =" --prompt "Once upon a time" \
   --prompt "从前有一只小猫，"
 

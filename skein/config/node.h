@@ -31,7 +31,7 @@ struct Node {
   std::string text = {};  // scalars: as written, without quotes
   bool quoted = false;
   std::vector<Node> items = {};
-  std::vector<Member> members = {};
+  std::vector<Member> members;
   Origin origin = {};
 
   const Node* find(const std::string& key) const;

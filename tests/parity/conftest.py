@@ -11,6 +11,8 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TRANSFORMERS_OFFLINE"] = "1"
 os.environ["HF_DATASETS_OFFLINE"] = "1"
 os.environ["WANDB_MODE"] = "offline"
+# Threads that spin for each other make tiny models many times slower.
+os.environ["OMP_NUM_THREADS"] = "1"
 
 import numpy
 import pytest
@@ -21,6 +23,14 @@ transformers.utils.logging.disable_progress_bar()
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("SKEIN_BUILD", ROOT / "build/release"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cache(tmp_path_factory):
+    """Prepared data goes here, not into the home folder."""
+    folder = tmp_path_factory.mktemp("cache")
+    os.environ["XDG_CACHE_HOME"] = str(folder)
+    return folder
 
 
 @pytest.fixture(scope="session")
@@ -51,7 +61,8 @@ def run_skein(skein):
 
 @pytest.fixture
 def train(run_skein, tmp_path):
-    """train(output, ranks=1, **keys) → the records of trainer_log.jsonl, one for every step.
+    """train(output, ranks=1, **keys) → the records of trainer_log.jsonl, one for every step and
+    evaluation.
 
     The keys become the YAML file of `skein train`; every run has a folder of its own in tmp_path.
     """
@@ -61,7 +72,7 @@ def train(run_skein, tmp_path):
                         logging_steps=1)
         config = tmp_path / f"{output}.yaml"
         # JSON is YAML.
-        config.write_text(json.dumps(defaults | {k: str(v) for k, v in keys.items()}))
+        config.write_text(json.dumps(defaults | keys, default=str))
         run_skein(["train", config, "--nproc-per-node", ranks], tmp_path)
         lines = (tmp_path / output / "trainer_log.jsonl").read_text().splitlines()
         return [json.loads(line) for line in lines]

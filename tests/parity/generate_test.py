@@ -40,7 +40,7 @@ def llama(tmp_path_factory):
 
 def generate(*arguments, code=0):
     # One thread: these models are too small to share.
-    result = subprocess.run([BUILD / "bin/skein-worker", "generate", *map(str, arguments)],
+    result = subprocess.run([BUILD / "bin/skein", "generate", *map(str, arguments)],
                             env=os.environ | {"OMP_NUM_THREADS": "1"}, stdin=subprocess.DEVNULL,
                             capture_output=True, timeout=120)
     assert result.returncode == code, result.stderr.decode()

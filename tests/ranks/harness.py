@@ -26,8 +26,11 @@ TIMEOUT = 120  # seconds that nothing here comes near to
 # spin for each other on a busy machine make tiny models forty times slower.
 FOREIGN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NPROC_PER_NODE", "MASTER_ADDR",
            "MASTER_PORT", "MKL_NUM_THREADS", "MKL_DYNAMIC", "MKL_CBWR")
+# Prepared data goes here, not into the home folder; removed when Python ends.
+CACHE = tempfile.TemporaryDirectory(prefix="skein-cache-")
 ENVIRONMENT = {name: value for name, value in os.environ.items()
-               if name not in FOREIGN and not name.startswith("SKEIN_")} | {"OMP_NUM_THREADS": "1"}
+               if name not in FOREIGN and not name.startswith("SKEIN_")}
+ENVIRONMENT |= {"OMP_NUM_THREADS": "1", "XDG_CACHE_HOME": CACHE.name}
 
 
 def llama(**changes):
