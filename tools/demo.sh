@@ -45,12 +45,10 @@ export OMP_NUM_THREADS=1                    # for so small a model, more threads
 data=$out/data model=$out/model run=$out/run
 if ((${#fresh[@]})); then rm -rf "$data" "$model"; fi
 
-# What is there is whole: each folder gets its name, or its last file, when it is finished.
-if [[ ! -d "$data" ]]; then
+# The last file of each folder says that it is whole.
+if [[ ! -f "$data/validation.jsonl" ]]; then
   say "corpus"
-  rm -rf "$data.part"
-  tools/make_corpus.py "$data.part" --documents "$documents"
-  mv "$data.part" "$data"
+  tools/make_corpus.py "$data" --documents "$documents"
 fi
 if [[ ! -f "$model/config.json" ]]; then
   say "tokenizer"

@@ -7,7 +7,7 @@
 
 Writes OUT/train.jsonl and OUT/validation.jsonl ({"text": …} per line). The same number of documents
 gives the same bytes everywhere. No document is in both files: which one it goes to follows from its
-text, and no text is written twice.
+text, and no text is written twice. A file gets its name when it is whole, validation.jsonl last.
 """
 import argparse
 import json
@@ -129,7 +129,9 @@ def main():
     for name, lines in files.items():
         path = options.out / f"{name}.jsonl"
         data = "".join(lines).encode()
-        path.write_bytes(data)
+        unfinished = path.with_suffix(".part")
+        unfinished.write_bytes(data)
+        unfinished.rename(path)
         print(f"{path}: {len(lines)} documents, {len(data)} bytes")
     return 0
 

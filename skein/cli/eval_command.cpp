@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "skein/cli/flags.h"
+#include "skein/cli/load_model.h"
 #include "skein/core/error.h"
 #include "skein/train/eval_model.h"
 
@@ -39,7 +40,7 @@ train::EvalOptions parse(const Flags& flags) {
   if (flags.text("dataset", "").empty()) throw UserError("skein eval needs --dataset FILE");
   const auto device = flags.text("device", "auto");
   const bool cuda = device == "cuda" || (device == "auto" && at::hasCUDA());
-  return {.model = flags.rest.front(),
+  return {.model = check_model_folder(flags.rest.front()),
           .dataset = flags.text("dataset", ""),
           .block_size = flags.number("block-size", 0),
           .batch = flags.number("batch-size", 8),

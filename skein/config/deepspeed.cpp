@@ -27,9 +27,9 @@ void add_leaves(const Node& map, const std::string& prefix, std::vector<Setting>
 }
 
 fs::path find_file(const Node& name) {
-  const fs::path path = name.text;
+  fs::path path = name.text;
   if (fs::is_regular_file(path)) return path;
-  const auto beside = fs::path(name.origin.file).parent_path() / path;
+  auto beside = fs::path(name.origin.file).parent_path() / path;
   if (fs::is_regular_file(beside)) return beside;
   refuse(name.origin, fmt::format("DeepSpeed file '{}' does not exist, neither in the working "
                                   "folder nor as '{}'",

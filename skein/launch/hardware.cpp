@@ -3,8 +3,11 @@
 #include "skein/launch/hardware.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sched.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
@@ -13,6 +16,9 @@
 #include <string_view>
 #include <system_error>
 #include <thread>
+
+#include "skein/core/error.h"
+#include "skein/core/file.h"
 
 namespace skein::launch {
 namespace {
@@ -74,18 +80,50 @@ void ask_driver(void* library, Hardware& hardware) {
   }
 }
 
-}  // namespace
-
-Hardware look_at_hardware(bool ask_gpus) {
-  Hardware hardware{.cores = count_cores()};
-  if (!ask_gpus) return hardware;
-  // Never closed: the driver keeps threads and handlers that outlive the call.
+void ask_gpus_here(Hardware& hardware) {
   void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   if (library != nullptr) {
     ask_driver(library, hardware);
   } else if (has_nvidia_device()) {
     hardware.gpu_problem = fmt::format("the driver's library cannot be loaded: {}", dlerror());
   }
+}
+
+// The driver starts threads of its own, which would take the signals that a launcher waits for: a
+// child asks, and its threads end with it.
+void ask_in_child(Hardware& hardware) {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) throw_errno("cannot make a pipe");
+  const pid_t child = ::fork();
+  if (child < 0) throw_errno("cannot fork");
+  if (child == 0) {
+    ask_gpus_here(hardware);
+    const auto answer = fmt::format("{} {}", hardware.gpus, hardware.gpu_problem);
+    const bool written = ::write(ends[1], answer.data(), answer.size()) >= 0;
+    ::_exit(written ? 0 : 1);
+  }
+  ::close(ends[1]);
+  const File reading(ends[0]);
+  std::string answer;
+  char buffer[512];
+  for (ssize_t count = 0; (count = ::read(ends[0], buffer, sizeof buffer)) > 0;) {
+    answer.append(buffer, static_cast<size_t>(count));
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  if (status != 0 || answer.empty()) {
+    hardware.gpu_problem = "the driver crashed when it was asked for GPUs";
+    return;
+  }
+  hardware.gpus = std::atoi(answer.c_str());
+  hardware.gpu_problem = answer.substr(std::min(answer.size(), answer.find(' ') + 1));
+}
+
+}  // namespace
+
+Hardware look_at_hardware(bool ask_gpus) {
+  Hardware hardware{.cores = count_cores()};
+  if (ask_gpus) ask_in_child(hardware);
   return hardware;
 }
 

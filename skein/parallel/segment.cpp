@@ -147,17 +147,17 @@ optim::OwnedRange Segment::owned() const {
           std::clamp<int64_t>(layout_.decay_end - owned.begin, 0, owned.size())};
 }
 
-void cut_slices(const tensor::SegmentLayout& layout, const at::Tensor& data, Range have, Range want,
+void cut_slices(const tensor::SegmentLayout& layout, const FlatPart& part, Range want,
                 const std::string& suffix, std::vector<tensor::TensorSlice>& out) {
   for (const auto& [parameter, range] : layout.placements) {
-    const Range cut = intersect(range, intersect(have, want));
+    const Range cut = intersect(range, intersect(part.range, want));
     if (cut.empty()) continue;
     out.push_back({.name = parameter->name + suffix,
                    .shape = parameter->shape,
-                   .dtype = data.scalar_type(),
+                   .dtype = part.data.scalar_type(),
                    .begin = cut.begin - range.begin,
                    .end = cut.end - range.begin,
-                   .data = data.narrow(0, cut.begin - have.begin, cut.size())});
+                   .data = part.data.narrow(0, cut.begin - part.range.begin, cut.size())});
   }
 }
 

@@ -90,9 +90,14 @@ class Segment {
   comm::Work parameters_work_, gradient_work_;
 };
 
-// Elements `want` of a segment, of which `data` holds `have`, as slices of named tensors.
-void cut_slices(const tensor::SegmentLayout& layout, const at::Tensor& data, tensor::Range have,
-                tensor::Range want, const std::string& suffix,
-                std::vector<tensor::TensorSlice>& out);
+// A part of a segment's elements, and where it lies.
+struct FlatPart {
+  at::Tensor data;
+  tensor::Range range;
+};
+
+// The elements of `part` that lie in `want`, as slices of tensors named NAME + suffix.
+void cut_slices(const tensor::SegmentLayout& layout, const FlatPart& part, tensor::Range want,
+                const std::string& suffix, std::vector<tensor::TensorSlice>& out);
 
 }  // namespace skein::parallel

@@ -197,7 +197,7 @@ std::vector<TensorSlice> Sharded::slices_to_save() {
   std::vector<TensorSlice> slices;
   for (auto& segment : segments_) {
     segment.wait_parameters();
-    cut_slices(segment.layout(), segment.kept_parameters(), segment.kept_range(),
+    cut_slices(segment.layout(), {segment.kept_parameters(), segment.kept_range()},
                segment.own_shard(), "", slices);
   }
   return slices;
@@ -207,7 +207,7 @@ std::vector<TensorSlice> Sharded::slices_to_load() {
   std::vector<TensorSlice> slices;
   for (auto& segment : segments_) {
     segment.wait_parameters();
-    cut_slices(segment.layout(), segment.kept_parameters(), segment.kept_range(),
+    cut_slices(segment.layout(), {segment.kept_parameters(), segment.kept_range()},
                segment.kept_range(), "", slices);
   }
   return slices;
@@ -220,7 +220,7 @@ std::vector<TensorSlice> Sharded::state_slices(const optim::AdamW& optimizer,
   for (size_t i = 0; i < segments.size(); ++i) {
     const auto& state = optimizer.states()[i];
     const auto cut = [&](const at::Tensor& data, const char* suffix) {
-      cut_slices(segments[i]->layout(), data, segments[i]->owned_range(), want(*segments[i]),
+      cut_slices(segments[i]->layout(), {data, segments[i]->owned_range()}, want(*segments[i]),
                  suffix, slices);
     };
     if (optimizer.has_master()) cut(state.master, ".master");
@@ -241,7 +241,7 @@ std::vector<TensorSlice> Sharded::slices_to_load(const optim::AdamW& optimizer) 
 std::vector<TensorSlice> Sharded::gradient_slices() const {
   std::vector<TensorSlice> slices;
   for (const auto* segment : trainable_segments()) {
-    cut_slices(segment->layout(), segment->shard_gradient(), segment->own_shard(),
+    cut_slices(segment->layout(), {segment->shard_gradient(), segment->own_shard()},
                segment->own_shard(), "", slices);
   }
   return slices;

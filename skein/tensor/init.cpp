@@ -18,7 +18,7 @@ namespace {
 // Four normal values from one Philox block, by Box and Muller's transform in double.
 void normal4(uint64_t key, int64_t block, double out[4]) {
   const auto words = random::philox(key, static_cast<uint64_t>(block));
-  for (int pair = 0; pair < 2; ++pair) {
+  for (size_t pair = 0; pair < 2; ++pair) {
     const double u = (static_cast<double>(words.word[2 * pair]) + 1) * 0x1p-32;  // (0, 1]
     const double angle = 2 * std::numbers::pi * words.word[2 * pair + 1] * 0x1p-32;
     const double radius = std::sqrt(-2 * std::log(u));

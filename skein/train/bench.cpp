@@ -2,8 +2,10 @@
 // Copyright the skein authors.
 #include "skein/train/bench.h"
 
+#include <ATen/Context.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/randint.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
@@ -26,11 +28,10 @@ int64_t vocabulary(const model::HfConfig& config) {
                     config.architecture);
 }
 
-// The same batch at every step, so that the loss must fall.
+// Random tokens, the same at every step, so that the loss must fall.
 tensor::Batch make_batch(const BenchOptions& options, int64_t vocabulary) {
-  const auto rows = at::arange(options.rows).unsqueeze(1);
-  const auto columns = at::arange(options.tokens + 1).unsqueeze(0);
-  const auto text = (rows * 7919 + columns * columns * 31 + columns * 17) % vocabulary;
+  at::manual_seed(1);
+  const auto text = at::randint(0, vocabulary, {options.rows, options.tokens + 1}, at::kLong);
   return tensor::to_device({text.slice(1, 0, options.tokens).contiguous(),
                             text.slice(1, 1, options.tokens + 1).contiguous(),
                             at::arange(options.rows), options.rows * options.tokens},

@@ -40,18 +40,33 @@ fs::path named_checkpoint(const fs::path& named) {
   return fs::canonical(path);
 }
 
+void require_whole(const fs::path& checkpoint) {
+  std::string problems;
+  for (const auto& problem : checkpoint::verify(checkpoint)) problems += "\n  " + problem.message();
+  if (problems.empty()) return;
+  throw UserError(fmt::format("resume_from_checkpoint: {} is not a whole checkpoint:{}",
+                              checkpoint.string(), problems));
+}
+
 }  // namespace
 
-void prepare_folder(const fs::path& output, const config::Resolved& resolved, World& world) {
+void open_folder(const fs::path& output, World& world) {
   if (world.is_first()) {
     make_directories(output / "logs");
     checkpoint::sweep_temporaries(output);
-    if (resolved.config.checkpoint.fresh) remove_old_run(output);
-    write_file_atomically(output / "config.yaml", config::to_yaml(resolved));
     add_log_file(output / "logs" / "training.log");
   }
   world.group.barrier();
   add_log_file(output / "logs" / fmt::format("rank-{}.log", world.group.rank()));
+}
+
+void claim_folder(const fs::path& output, const config::Resolved& resolved, World& world) {
+  world.group.barrier();  // a rank that could not load its part must be able to refuse
+  if (world.is_first()) {
+    if (resolved.config.checkpoint.fresh) remove_old_run(output);
+    write_file_atomically(output / "config.yaml", config::to_yaml(resolved));
+  }
+  world.group.barrier();
 }
 
 std::optional<fs::path> newest_checkpoint(const fs::path& output, World& world) {
@@ -67,26 +82,24 @@ std::optional<fs::path> newest_checkpoint(const fs::path& output, World& world) 
 
 std::optional<fs::path> checkpoint_to_continue(const config::CheckpointConfig& options,
                                                const fs::path& output, World& world) {
-  if (options.resume_from_checkpoint == "auto") return newest_checkpoint(output, world);
-  if (options.resume_from_checkpoint == "false") {
-    if (checkpoint::list_checkpoints(output).empty()) return std::nullopt;
+  const auto& wish = options.resume_from_checkpoint;
+  if (wish == "auto") return options.fresh ? std::nullopt : newest_checkpoint(output, world);
+  if (wish == "false") {
+    if (options.fresh || checkpoint::list_checkpoints(output).empty()) return std::nullopt;
     throw UserError(fmt::format(
         "resume_from_checkpoint=false, but {} holds checkpoints of a started run: give another "
         "output_dir, or --fresh to remove them",
         output.string()));
   }
-  const auto path = named_checkpoint(options.resume_from_checkpoint);
-  bool whole = true;
-  if (world.is_first()) {
-    for (const auto& problem : checkpoint::verify(path)) {
-      log_error("{}: {}", path.string(), problem.message());
-      whole = false;
-    }
-  }
-  if (world.group.sum(int64_t{whole ? 0 : 1}) > 0) {
+  const auto path = named_checkpoint(wish);
+  if (options.fresh && path.parent_path() == fs::canonical(output)) {
     throw UserError(
-        fmt::format("resume_from_checkpoint: {} is not a whole checkpoint", path.string()));
+        fmt::format("--fresh would remove {}, from which resume_from_checkpoint would go on: give "
+                    "another output_dir, or leave one of the two out",
+                    path.string()));
   }
+  if (world.is_first()) require_whole(path);
+  world.group.barrier();
   return path;
 }
 

@@ -12,14 +12,18 @@
 
 namespace skein::train {
 
-// Collective: the first rank makes the folder, writes config.yaml, sweeps what an interrupted save
-// left, and (fresh) removes the old run. All ranks log into logs/.
-void prepare_folder(const fs::path& output, const config::Resolved& resolved, World& world);
+// Collective: the first rank makes the folder and sweeps what an interrupted save left. All ranks
+// log into logs/. What a started run has written stays as it is: this start may yet be refused.
+void open_folder(const fs::path& output, World& world);
+// Collective, once nothing can refuse this start any more: the first rank removes the old run
+// (fresh) and writes config.yaml.
+void claim_folder(const fs::path& output, const config::Resolved& resolved, World& world);
 
 // Collective: the newest checkpoint that verifies, as the first rank found it.
 std::optional<fs::path> newest_checkpoint(const fs::path& output, World& world);
-// Collective: what resume_from_checkpoint means for this folder; none: start from the beginning.
-// Throws UserError when the named checkpoint is not whole, or when `false` meets a started run.
+// Collective: what resume_from_checkpoint and fresh mean for this folder; none: start from the
+// beginning. Throws UserError when the named checkpoint is not whole or would be removed (fresh),
+// or when `false` meets a started run.
 std::optional<fs::path> checkpoint_to_continue(const config::CheckpointConfig& options,
                                                const fs::path& output, World& world);
 

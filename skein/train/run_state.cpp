@@ -19,14 +19,13 @@ using checkpoint::TensorEntry;
 using nlohmann::ordered_json;
 
 constexpr const char* kStateFile = "trainer_state.json";
-constexpr const char* kCarried[] = {"tokenizer.json",
-                                    "tokenizer_config.json",
-                                    "special_tokens_map.json",
-                                    "tokenizer.model",
-                                    "vocab.json",
-                                    "merges.txt",
-                                    "generation_config.json",
-                                    "chat_template.jinja"};
+constexpr const char* kTokenizerFiles[] = {"tokenizer.json",
+                                           "tokenizer_config.json",
+                                           "special_tokens_map.json",
+                                           "tokenizer.model",
+                                           "vocab.json",
+                                           "merges.txt",
+                                           "chat_template.jinja"};
 
 TensorEntry entry(const std::string& name, at::ScalarType dtype,
                   const std::vector<int64_t>& shape) {
@@ -54,10 +53,21 @@ RunState::RunState(const model::HfConfig& architecture, const model::Model& mode
       optimizer_(optimizer),
       metrics_(metrics) {}
 
-void RunState::carry_files(const fs::path& folder) {
-  for (const char* name : kCarried) {
-    if (fs::exists(folder / name)) carried_[name] = read_file(folder / name);
+void RunState::carry_files(const config::ModelConfig& model) {
+  const auto carry = [&](const fs::path& file, const std::string& name) {
+    if (fs::exists(file)) carried_[name] = read_file(file);
+  };
+  const fs::path folder = model.model_name_or_path;
+  carry(folder / "generation_config.json", "generation_config.json");
+  const fs::path given = model.tokenizer_name_or_path;
+  if (!given.empty() && !fs::is_directory(given) && given.filename() != "tokenizer.json") {
+    carry(given, "tokenizer.json");  // what lies beside it may be another tokenizer's
+    return;
   }
+  const auto tokenizer = given.empty()             ? folder
+                         : fs::is_directory(given) ? given
+                                                   : given.parent_path();
+  for (const char* name : kTokenizerFiles) carry(tokenizer / name, name);
 }
 
 void RunState::initialise(uint64_t seed) {

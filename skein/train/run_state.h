@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "skein/checkpoint/snapshot.h"
+#include "skein/config/run_config.h"
 #include "skein/core/file.h"
 #include "skein/model/hf_config.h"
 #include "skein/model/model.h"
@@ -39,8 +40,9 @@ class RunState {
            parallel::Sharded& sharded, optim::AdamW& optimizer, MetricLog& metrics);
 
   void set_identity(DataIdentity identity) { identity_ = std::move(identity); }
-  // Files of the model's folder that belong beside its weights (tokenizer, generation settings).
-  void carry_files(const fs::path& folder);
+  // Files that belong beside the weights: the model's generation settings, and those of the
+  // tokenizer that the run reads text with.
+  void carry_files(const config::ModelConfig& model);
 
   // First weights: keyed by the seed, or from a model folder.
   void initialise(uint64_t seed);

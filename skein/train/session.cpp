@@ -6,6 +6,7 @@
 
 #include <variant>
 
+#include "skein/core/error.h"
 #include "skein/core/log.h"
 #include "skein/ops/device.h"
 #include "skein/optim/schedule.h"
@@ -18,9 +19,9 @@
 namespace skein::train {
 namespace {
 
-fs::path prepared_folder(const config::Resolved& resolved, World& world) {
+fs::path opened_folder(const config::Resolved& resolved, World& world) {
   auto output = output_folder(resolved.config.checkpoint);
-  prepare_folder(output, resolved, world);
+  open_folder(output, world);
   return output;
 }
 
@@ -48,6 +49,15 @@ ModelShape shape_of(const model::LlamaConfig& c) {
 ModelShape shape_of(const model::HfConfig& config) {
   return std::visit([](const auto& architecture) { return shape_of(architecture); },
                     config.architecture);
+}
+
+// Rotary positions have no last one; learned ones do.
+void check_block_size(const model::HfConfig& config, int64_t block_size) {
+  const auto* gpt = std::get_if<model::GptConfig>(&config.architecture);
+  if (gpt == nullptr || block_size <= gpt->n_positions) return;
+  throw UserError(fmt::format(
+      "block_size is {}, but the model knows {} positions (n_positions): lower block_size",
+      block_size, gpt->n_positions));
 }
 
 Arithmetic arithmetic_of(at::ScalarType dtype) {
@@ -159,7 +169,7 @@ Session::Session(const config::Resolved& given, const config::BatchPlan& plan_of
       config(given.config),
       batches(plan_of_batches),
       world(ranks),
-      output(prepared_folder(given, ranks)),
+      output(opened_folder(given, ranks)),
       architecture(model::read_hf_config(config.model.model_name_or_path)),
       model(model::build(architecture, {.dtype = working_dtype(config.model.dtype, world.device)})),
       sharded(model->table(),
@@ -177,7 +187,8 @@ Session::Session(const config::Resolved& given, const config::BatchPlan& plan_of
       state(architecture, *model, sharded, optimizer, metrics),
       peak_rate(optim::scaled_peak(config.schedule, config.optimizer.learning_rate, batches.global,
                                    batches.per_device * batches.accumulation)) {
-  state.carry_files(config.model.model_name_or_path);
+  check_block_size(architecture, config.data.block_size);
+  state.carry_files(config.model);
   state.set_identity({.data_digest = loader.data_digest(),
                       .global_batch = batches.global,
                       .seed = config.data_seed.value_or(config.seed),
@@ -196,6 +207,10 @@ int64_t begin(Session& run) {
   } else {
     run.state.load_weights(config.model.model_name_or_path);
   }
+  claim_folder(run.output, run.resolved, run.world);
+  // A log without a checkpoint is that of a start whose steps are lost.
+  if (!checkpoint) run.metrics.restore(nlohmann::ordered_json::array(), 0);
+  if (run.state.best_step()) run.store.protect(*run.state.best_step());
   const auto banner = banner_of(run);
   if (run.world.is_first()) log_info("{}", banner);
   if (checkpoint) {

@@ -85,10 +85,11 @@ def test_warmup(warmup, rates):
     assert found == pytest.approx(reference("linear", theirs), rel=1e-12, abs=0)
 
 
+@pytest.mark.filterwarnings("ignore:Both num_training_steps and num_stable_steps")
 @pytest.mark.parametrize("scheduler,warmup,kwargs", SHAPES,
                          ids=[f"{name}-{'-'.join(kwargs) or 'plain'}" for name, _, kwargs in SHAPES])
 def test_shape(scheduler, warmup, kwargs, rates):
-    # As transformers' own arguments have them; the schema test holds that the bare keys are the same.
+    # As transformers' own arguments have them; config's tests hold that the bare keys are the same.
     nested = {"lr_scheduler_kwargs": kwargs} if kwargs else {}
     found = rates(lr_scheduler_type=scheduler, warmup_steps=warmup, **nested)
     assert found == pytest.approx(reference(scheduler, warmup, **kwargs), rel=1e-12, abs=0)

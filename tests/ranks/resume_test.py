@@ -132,6 +132,32 @@ class Interrupted(Case):
         self.assert_tidy(self.work, "killed")
 
 
+    def test_sigkill_before_the_first_checkpoint(self):
+        process = self.work.start("output_dir=early", "save_steps=1000", ranks=2)
+        self.work.wait_for_step(process, "early", 5)
+        kill([process.pid, *children(process.pid)])
+        finish(process)
+        self.work.run("output_dir=early", ranks=2)
+        self.assert_same_run(self.work, "early", "whole", self.STEPS)
+
+
+class BestModel(Case):
+    """Letters that are never trained on: the evaluation soon gets worse."""
+
+    def test_it_outlives_a_limit_and_a_new_start(self):
+        with Workspace(num_blocks=20, global_batch_size=8, save_steps=1, save_total_limit=2,
+                       eval_strategy="steps", eval_steps=1, eval_file="other.txt",
+                       load_best_model_at_end=True, output_dir="out") as work:
+            (work / "other.txt").write_text("ZYXW" * 64)
+            work.run("max_steps=3", ranks=2)
+            work.run("max_steps=7", ranks=2)
+            losses = {r["eval_loss"]: r["step"] for r in work.records("out") if "eval_loss" in r}
+            best = losses[min(losses)]
+            self.assertLess(best, 4)
+            self.assertEqual((work / "out/model.safetensors").read_bytes(),
+                             (checkpoint(work, "out", best) / "model.safetensors").read_bytes())
+
+
 class OtherRanks(Case):
     """Saved at one stage and world size, continued at another."""
     STEPS = 8

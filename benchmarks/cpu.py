@@ -1,0 +1,108 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# Copyright the skein authors.
+"""CPU figures of skein, each beside its peer or its limit, one JSON row per case.
+
+  benchmarks/cpu.py scaling      2 ranks x 1 thread against 1 rank x 1 thread, compute-bound
+  benchmarks/cpu.py start        exec to first step of a 2-rank run, beside torchrun and transformers
+  benchmarks/cpu.py checkpoint   the stall of a save beside the step time
+
+Run them on a quiet machine. `start` needs the environment of `make parity`.
+"""
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+SKEIN = Path(os.environ.get("SKEIN_BUILD", ROOT / "build/release")) / "bin/skein"
+PARITY = ROOT / ".deps/parity/bin"
+
+
+def model(folder, hidden, layers):
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps({
+        "model_type": "llama", "vocab_size": 512, "hidden_size": hidden, "intermediate_size": 4 * hidden,
+        "num_hidden_layers": layers, "num_attention_heads": 4, "num_key_value_heads": 4,
+        "max_position_embeddings": 1024}))
+    return folder
+
+
+def train(work, name, ranks, **keys):
+    """The records of trainer_log.jsonl, and the seconds from exec to the first step's line."""
+    settings = {"model_name_or_path": work / "model", "train_from_scratch": "true", "train_file": work / "text.txt",
+                "output_dir": work / name, "report_to": "none", "data_cache_dir": work / "cache", "save_strategy": "no",
+                "learning_rate": 1e-3, **keys}
+    command = [SKEIN, "train", *(f"{k}={v}" for k, v in settings.items()), "--nproc-per-node", str(ranks)]
+    begin = time.time()
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    first = None
+    for line in process.stderr:
+        if first is None and line.startswith("step 1/"):
+            first = time.time() - begin
+    if process.wait() != 0:
+        sys.exit(f"cpu.py: {' '.join(map(str, command))} failed")
+    records = [json.loads(line) for line in (work / name / "trainer_log.jsonl").read_text().splitlines()]
+    losses = [r["loss"] for r in records]
+    if len(losses) > 3 and not losses[-1] < losses[0]:
+        sys.exit("cpu.py: the loss did not fall: the figure is of no use")
+    return records, first
+
+
+def rate(records):
+    return statistics.median(r["tokens_per_second"] for r in records[2:])
+
+
+def scaling(work):
+    model(work / "model", hidden=384, layers=4)
+    keys = {"block_size": 256, "per_device_train_batch_size": 8, "max_steps": 12, "logging_steps": 1}
+    one, _ = train(work, "one", 1, **keys)
+    two, _ = train(work, "two", 2, **keys)
+    return {"case": "scaling", "tokens_per_second_1x1": rate(one), "tokens_per_second_2x1": rate(two),
+            "efficiency": rate(two) / rate(one) / 2}
+
+
+def start(work):
+    model(work / "model", hidden=128, layers=2)
+    keys = {"block_size": 64, "per_device_train_batch_size": 4, "max_steps": 2, "logging_steps": 1}
+    ours = [train(work, f"run{i}", 2, **keys)[1] for i in range(5)]
+    theirs = []
+    for _ in range(3):
+        begin = time.time()
+        out = subprocess.run([PARITY / "torchrun", "--standalone", "--nproc-per-node", "2",
+                              ROOT / "benchmarks/peers/first_step.py", work / "model"], capture_output=True, text=True,
+                             env={**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"})
+        stamps = [float(line.split()[1]) for line in out.stdout.splitlines() if line.startswith("first_step ")]
+        if out.returncode != 0 or not stamps:
+            sys.exit(f"cpu.py: the torchrun peer failed:\n{out.stderr[-2000:]}")
+        theirs.append(stamps[0] - begin)
+    ours, theirs = statistics.median(ours), statistics.median(theirs)
+    return {"case": "start", "skein_seconds": ours, "torchrun_seconds": theirs, "ratio": theirs / ours}
+
+
+def checkpoint(work):
+    model(work / "model", hidden=512, layers=6)
+    keys = {"block_size": 256, "per_device_train_batch_size": 4, "max_steps": 9, "logging_steps": 1,
+            "save_strategy": "steps", "save_steps": 3}
+    records, _ = train(work, "run", 2, **keys)
+    step = statistics.median(r["seconds_forward"] + r["seconds_backward"] + r["seconds_optimizer"] for r in records[2:])
+    stalls = [r["seconds_save"] for r in records if r["seconds_save"] > 0]
+    return {"case": "checkpoint", "step_seconds": step, "stall_seconds": statistics.median(stalls),
+            "stall_share_of_step": statistics.median(stalls) / step}
+
+
+def main():
+    cases = {"scaling": scaling, "start": start, "checkpoint": checkpoint}
+    for name in sys.argv[1:] or cases:
+        with tempfile.TemporaryDirectory() as folder:
+            work = Path(folder)
+            (work / "text.txt").write_text("".join(f"line {i} of a corpus, whose square is {i * i}\n" for i in range(40_000)))
+            print(json.dumps(cases[name](work)), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright the skein authors.
+"""Evaluation, and what a run leaves behind, against transformers and tensorboard."""
+import json
+
+import pytest
+import tokenizers
+import torch
+import transformers
+from safetensors.torch import load_file
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from checkpoint_test import load
+from conftest import gpt2_config, save_random_model, write_tokens
+from train_test import mean_loss
+
+BLOCK = 16
+EVAL_BATCH = 2
+# Five blocks, the last one short: of two ranks with two blocks a batch, one has none at the end.
+NUM_EVAL_TOKENS = 4 * BLOCK + 9
+
+STEPS = 8
+# Random tokens cannot be foreseen: training soon makes other random tokens less likely.
+OVERFITTING = dict(learning_rate=2e-2, lr_scheduler_type="constant", max_steps=STEPS,
+                   eval_strategy="steps", eval_steps=2, save_steps=2, eval_on_start=True)
+
+
+@pytest.fixture
+def data(tmp_path):
+    """The keys of a run that sees all its data at every step, and the blocks of its evaluation."""
+    write_tokens(tmp_path / "train.bin", 4 * BLOCK, seed=3)
+    tokens = write_tokens(tmp_path / "eval.bin", NUM_EVAL_TOKENS, seed=4)
+    keys = dict(train_file=tmp_path / "train.bin", eval_file=tmp_path / "eval.bin",
+                block_size=BLOCK, per_device_eval_batch_size=EVAL_BATCH, global_batch_size=4)
+    return keys, tokens.split(BLOCK)
+
+
+def loss_of(folder, blocks):
+    with torch.no_grad():
+        return mean_loss(load(folder), blocks).item()
+
+
+def assert_same_weights(folder, expected):
+    found, expected = (load_file(f / "model.safetensors") for f in (folder, expected))
+    assert set(found) == set(expected)
+    assert all(torch.equal(found[name], tensor) for name, tensor in expected.items())
+
+
+def evaluations(records):
+    return {r["step"]: r["eval_loss"] for r in records if "eval_loss" in r}
+
+
+def scalars(output, tag):
+    accumulator = EventAccumulator(str(output / "runs"), size_guidance={"scalars": 0})
+    accumulator.Reload()
+    return {event.step: event.value for event in accumulator.Scalars(tag)}
+
+
+def evaluate(run_skein, model, dataset, cwd, *flags):
+    """What `skein eval` prints."""
+    result = run_skein(["eval", model, "--dataset", dataset, "--dtype", "float32", "--device", "cpu",
+                        "--json", *flags], cwd)
+    return json.loads(result.stdout)
+
+
+@pytest.mark.parametrize("batch", [1, 8])
+def test_eval_command(tiny_model, data, batch, run_skein, tmp_path):
+    _, blocks = data
+    found = evaluate(run_skein, tiny_model, tmp_path / "eval.bin", tmp_path, "--block-size", BLOCK,
+                     "--batch-size", batch)
+    loss = loss_of(tiny_model, blocks)
+    assert found["eval_loss"] == pytest.approx(loss, rel=1e-5)
+    assert found["perplexity"] == pytest.approx(torch.tensor(loss).exp().item(), rel=1e-4)
+    assert found["num_samples"] == len(blocks)
+    assert found["num_tokens"] == NUM_EVAL_TOKENS - len(blocks)
+
+
+def test_eval_command_takes_the_first_samples(tiny_gpt2, data, run_skein, tmp_path):
+    _, blocks = data
+    found = evaluate(run_skein, tiny_gpt2, tmp_path / "eval.bin", tmp_path, "--block-size", BLOCK,
+                     "--max-samples", 3)
+    assert found["eval_loss"] == pytest.approx(loss_of(tiny_gpt2, blocks[:3]), rel=1e-5)
+
+
+@pytest.mark.parametrize("ranks,strategy,model", [(1, "ddp", "tiny_gpt2"), (2, "ddp", "tiny_llama"),
+                                                  (1, "zero3", "tiny_llama"),
+                                                  (2, "zero3", "tiny_gpt2")])
+def test_evaluation_in_training(ranks, strategy, model, data, train, tmp_path, request):
+    """Every evaluation; the best of them; the files that say so."""
+    keys, blocks = data
+    folder = request.getfixturevalue(model)
+    output = tmp_path / "out"
+    records = train("out", ranks, model_name_or_path=folder, distributed_strategy=strategy,
+                    load_best_model_at_end=True, save_total_limit=1, **OVERFITTING, **keys)
+    found = evaluations(records)
+    assert list(found) == [0, 2, 4, 6, 8]
+    assert found[0] == pytest.approx(loss_of(folder, blocks), rel=1e-5)
+    assert found[8] == pytest.approx(loss_of(output / "checkpoint-8", blocks), rel=1e-5)
+    assert found[8] > 1.01 * min(found.values())
+
+    # Weights before the first step are nobody's checkpoint.
+    best = min((step for step in found if step), key=found.get)
+    assert found[best] == pytest.approx(loss_of(output, blocks), rel=1e-5)
+    assert_same_weights(output, output / f"checkpoint-{best}")
+    state = transformers.TrainerState.load_from_json(output / "trainer_state.json")
+    assert (state.global_step, state.best_global_step) == (STEPS, best)
+    assert state.best_metric == found[best]
+    assert state.best_model_checkpoint.endswith(f"checkpoint-{best}")
+    assert state.log_history == records
+
+    training = {r["step"]: r["loss"] for r in records if "loss" in r}
+    assert list(training) == list(range(1, STEPS + 1))
+    assert scalars(output, "train/loss") == pytest.approx(training, rel=1e-6)
+    assert scalars(output, "eval/loss") == pytest.approx(found, rel=1e-6)
+
+
+def test_best_is_remembered(tiny_gpt2, data, train, run_skein, tmp_path):
+    """A run that was continued after its best evaluation still ends with that model."""
+    keys, _ = data
+    keys = keys | {"model_name_or_path": tiny_gpt2, "load_best_model_at_end": True,
+                   "save_total_limit": 1}
+    whole = evaluations(train("whole", **OVERFITTING, **keys))
+    best = min((step for step in whole if step), key=whole.get)
+    assert best < STEPS - 4
+    train("out", **OVERFITTING | {"max_steps": STEPS - 4}, **keys)
+    records = train("out", **OVERFITTING, **keys)
+    assert evaluations(records) == pytest.approx(whole, rel=1e-6)
+    assert_same_weights(tmp_path / "out", tmp_path / f"whole/checkpoint-{best}")
+
+
+def test_last_model_unless_asked(tiny_gpt2, data, train, tmp_path):
+    keys, blocks = data
+    records = train("out", model_name_or_path=tiny_gpt2, save_only_model=True, **OVERFITTING, **keys)
+    found = evaluations(records)
+    assert min(found, key=found.get) != STEPS
+    assert loss_of(tmp_path / "out", blocks) == pytest.approx(found[STEPS], rel=1e-5)
+
+
+def test_save_only_model(tiny_gpt2, data, train, run_skein, tmp_path):
+    keys, blocks = data
+    output = tmp_path / "out"
+    keys = keys | {"model_name_or_path": tiny_gpt2, "eval_strategy": "epoch"}
+    found = evaluations(train("out", save_only_model=True, max_steps=2, save_steps=1, **keys))
+    for step in (1, 2):
+        files = {path.name for path in (output / f"checkpoint-{step}").iterdir()}
+        assert "model.safetensors" in files
+        assert not any("optimizer" in name for name in files), files
+        loss = loss_of(output / f"checkpoint-{step}", blocks)
+        assert loss == pytest.approx(found[step], rel=1e-5)
+    refused = run_skein(["train", tmp_path / "out.yaml", "max_steps=4"], tmp_path, code=None)
+    assert refused.returncode != 0
+    assert "save_only_model" in refused.stderr
+
+
+def test_held_out_blocks(tiny_gpt2, data, train, run_skein, tmp_path):
+    """With no evaluation file: some of the training blocks, each used for one of the two."""
+    tokens = write_tokens(tmp_path / "train.bin", 10 * BLOCK, seed=5).split(BLOCK)
+    keys = data[0] | {"global_batch_size": 1, "learning_rate": 0, "eval_file": "",
+                      "validation_split_percentage": 20, "model_name_or_path": tiny_gpt2}
+    records = train("out", num_train_epochs=1, eval_strategy="epoch", **keys)
+    losses = [loss_of(tiny_gpt2, [block]) for block in tokens]
+    trained = [r["loss"] for r in records if "loss" in r]
+    assert len(trained) == 8
+    used = {min(range(10), key=lambda i: abs(losses[i] - loss)) for loss in trained}
+    assert len(used) == 8
+    held_out = [tokens[i] for i in range(10) if i not in used]
+    assert evaluations(records)[8] == pytest.approx(loss_of(tiny_gpt2, held_out), rel=1e-5)
+
+
+TEXT = "the quick brown fox jumps over the lazy dog; 从前有座山, and the dog sleeps.\n" * 12
+
+
+@pytest.fixture(scope="module")
+def tokenizer_folder(tmp_path_factory):
+    """A model of 300 tokens with the files that save_pretrained writes for its tokenizer."""
+    folder = tmp_path_factory.mktemp("with_tokenizer")
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = tokenizers.decoders.ByteLevel()
+    trainer = tokenizers.trainers.BpeTrainer(
+        vocab_size=300, special_tokens=["<|endoftext|>"], show_progress=False,
+        initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet())
+    tokenizer.train_from_iterator([TEXT], trainer)
+    wrapped = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer,
+                                                   eos_token="<|endoftext|>")
+    save_random_model(gpt2_config(vocab_size=300, bos_token_id=0, eos_token_id=0), folder)
+    wrapped.save_pretrained(folder)
+    return folder
+
+
+def test_tokenizer_is_carried_along(tokenizer_folder, train, tmp_path):
+    (tmp_path / "text.txt").write_text(TEXT)
+    train("out", model_name_or_path=tokenizer_folder, train_file=tmp_path / "text.txt", block_size=32,
+          max_steps=2, save_steps=1)
+    theirs = transformers.AutoTokenizer.from_pretrained(tokenizer_folder)
+    for folder in (tmp_path / "out", tmp_path / "out/checkpoint-1"):
+        load(folder)
+        ours = transformers.AutoTokenizer.from_pretrained(folder)
+        assert ours(TEXT).input_ids == theirs(TEXT).input_ids
+        assert (ours.eos_token_id, len(ours)) == (0, 300)
+        for name in ("tokenizer.json", "tokenizer_config.json"):
+            assert (folder / name).read_bytes() == (tokenizer_folder / name).read_bytes()
+
+
+@pytest.mark.parametrize("name", [".", "tokenizer.json"])
+def test_tokenizer_from_elsewhere_is_carried_along(tokenizer_folder, name, train, tmp_path):
+    (tmp_path / "text.txt").write_text(TEXT)
+    source = save_random_model(gpt2_config(vocab_size=300, bos_token_id=0, eos_token_id=0),
+                               tmp_path / "source")
+    train("out", model_name_or_path=source, tokenizer_name_or_path=tokenizer_folder / name,
+          train_file=tmp_path / "text.txt", block_size=32, max_steps=1)
+    ours = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
+    theirs = transformers.AutoTokenizer.from_pretrained(tokenizer_folder)
+    assert ours(TEXT).input_ids == theirs(TEXT).input_ids
+    assert ours.eos_token == "<|endoftext|>"
+
+
+def test_eval_command_on_text(tokenizer_folder, run_skein, tmp_path):
+    """A text is its tokens and one end of document."""
+    (tmp_path / "text.txt").write_text(TEXT)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tokenizer_folder)
+    tokens = torch.tensor([*tokenizer(TEXT).input_ids, tokenizer.eos_token_id])
+    found = evaluate(run_skein, tokenizer_folder, tmp_path / "text.txt", tmp_path, "--block-size", 32)
+    loss = loss_of(tokenizer_folder, tokens.split(32))
+    assert found["eval_loss"] == pytest.approx(loss, rel=1e-5)

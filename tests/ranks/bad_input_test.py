@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright the skein authors.
+"""Bad input: the right exit code, one message that says what to do, and nothing lost of a run that is
+already there. What the words alone show is in command_test.py."""
+import hashlib
+import json
+import os
+import shutil
+import unittest
+
+from harness import Workspace, gpt2, llama, run_skein
+
+GOOD_LINE = b'{"text": "abcdefgh abcdefgh abcdefgh abcdefgh"}\n'
+
+
+class BadInput(unittest.TestCase):
+    """Every case is started into the folder `out` of a finished run, which must stay as it is."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.work = Workspace(max_steps=2, global_batch_size=8, output_dir="out", save_steps=1,
+                             data_cache_dir="cache")
+        cls.work.run(ranks=2)
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.work.folder)
+
+    def snapshot(self):
+        """Digests of the run's files; messages go to logs/ in any case."""
+        out = self.work / "out"
+        return {path.relative_to(out): hashlib.sha256(path.read_bytes()).hexdigest()
+                for path in out.rglob("*") if path.is_file() and path.parent != out / "logs"}
+
+    def refuse(self, *words, says, code=2, ranks=2):
+        before = self.snapshot()
+        ended = run_skein(self.work.command(*words, ranks=ranks), self.work.folder, code)
+        self.assertEqual(ended.stdout, "")
+        self.assertEqual(ended.stderr.count("error: "), 1, ended.stderr)
+        message = ended.stderr[ended.stderr.index("error: "):]
+        for part in says:
+            self.assertIn(part, message)
+        self.assertEqual(self.snapshot(), before)
+
+
+class Data(BadInput):
+    def test_missing_and_empty_folder(self):
+        (self.work / "empty").mkdir()
+        self.refuse("train_file=", "train_file_dir=nowhere", says=["train_file_dir", "nowhere"])
+        self.refuse("train_file=", "train_file_dir=empty", says=["train_file_dir", "empty", ".jsonl"])
+
+    def test_nothing_to_train_on(self):
+        self.refuse("train_file=", says=["train_file=FILE", "train_file_dir=FOLDER"])
+
+    def test_a_folder_alone_is_enough(self):
+        (self.work / "texts").mkdir()
+        self.work.write_text(38, name="texts/a.txt")
+        self.work.run("train_file=", "train_file_dir=texts", "output_dir=from_folder", ranks=2)
+
+    def test_empty_file(self):
+        (self.work / "empty.jsonl").write_text("")
+        self.refuse("train_file=empty.jsonl", says=["empty.jsonl", "holds no data"], code=4)
+
+    def test_evaluation_data(self):
+        (self.work / "empty_eval.txt").write_text("")
+        self.refuse("eval_strategy=steps", "eval_file=nowhere.txt", says=["eval_file", "nowhere.txt"])
+        self.refuse("eval_strategy=steps", "eval_file=empty_eval.txt", says=["empty_eval.txt"], code=4)
+
+    def test_bad_lines(self):
+        cases = {"json": (b'{"text": \n', "invalid JSON"),
+                 "utf8": (b'{"text": "\xff"}\n', "invalid UTF-8"),
+                 "no_text": (b'{"txt": "a"}\n', '"text"')}
+        for name, (line, says) in cases.items():
+            with self.subTest(name):
+                file = f"bad_{name}.jsonl"
+                (self.work / file).write_bytes(GOOD_LINE + b"\n" + line + GOOD_LINE * 80)
+                self.refuse(f"train_file={file}", says=[f"{file}:3: ", says, "bad_lines=skip"], code=4)
+                ended = self.work.run(f"train_file={file}", "bad_lines=skip", f"output_dir={name}",
+                                      ranks=2)
+                self.assertIn("left 1 bad line out", ended.stderr)
+                self.assertIn(f"{file}:3: ", ended.stderr)
+
+
+class Tokenizer(BadInput):
+    def write_tokenizer(self, name, text):
+        self.work.write_model(llama(), name=name)
+        (self.work / name / "tokenizer.json").write_text(text)
+
+    def test_broken_file(self):
+        self.write_tokenizer("broken", '{"model": {')
+        self.refuse("model_name_or_path=broken", says=["broken/tokenizer.json", "invalid JSON"])
+
+    def test_unsupported_type(self):
+        self.write_tokenizer("unigram", json.dumps(
+            {"version": "1.0", "added_tokens": [], "normalizer": None, "pre_tokenizer": None,
+             "post_processor": None, "decoder": None, "model": {"type": "Unigram", "vocab": []}}))
+        self.refuse("model_name_or_path=unigram", says=["unigram/tokenizer.json", "Unigram", "BPE"])
+
+    def test_missing(self):
+        self.refuse("tokenizer_name_or_path=nowhere", says=["nowhere", "skein tokenizer train"])
+
+    def test_vocabulary_larger_than_the_models(self):
+        run_skein(["tokenizer", "train", "--input", "text.txt", "--vocab-size", "300", "--out", "large"],
+                  self.work.folder)
+        self.refuse("tokenizer_name_or_path=large", says=["vocab_size is 257", "300 ids"])
+
+
+class Values(BadInput):
+    def test_block_longer_than_the_model(self):
+        self.work.write_model(gpt2(), name="gpt2")
+        self.refuse("--fresh", "model_name_or_path=gpt2", "block_size=65",
+                    says=["block_size is 65", "64 positions"])
+
+    def test_batch_of_odd_size(self):
+        self.refuse("global_batch_size=9", says=["global batch 9", "not a multiple of 2",
+                                                 "ways to close it", "global_batch_size=8"])
+
+    def test_fp16_with_bf16(self):
+        self.refuse("fp16=true", "bf16=true", says=["fp16", "contradicts", "bf16"])
+        self.refuse("fp16=true", says=["fp16", "bf16: true"])
+
+    def test_best_model_without_evaluation(self):
+        self.refuse("load_best_model_at_end=true", says=["load_best_model_at_end", "eval_strategy"])
+
+    def test_misspelt_flags(self):
+        self.refuse("--nproc-pre-node", "2", says=["did you mean '--nproc-per-node'?"], ranks=None)
+        self.refuse("--num_gpu", "2", says=["did you mean '--num_gpus'?"], ranks=None)
+        self.refuse("--max-stpes", "2", says=["did you mean '--max-steps'?"])
+
+    def test_misspelt_choice(self):
+        self.refuse("bad_lines=ship", says=["bad_lines", "stop, skip", "did you mean 'skip'"])
+
+
+class OtherCommands(BadInput):
+    def refuse_command(self, *words, says, code=2):
+        ended = run_skein(words, self.work.folder, code)
+        self.assertEqual(ended.stdout, "")
+        self.assertEqual(ended.stderr.count("error: "), 1, ended.stderr)
+        for part in says:
+            self.assertIn(part, ended.stderr)
+
+    def test_eval(self):
+        self.refuse_command("eval", "nowhere", "--dataset", "text.txt", says=["'nowhere' does not exist"])
+        self.refuse_command("eval", "out", "--dataset", "nowhere.txt", says=["nowhere.txt does not exist"])
+        self.refuse_command("eval", "out", "--datset", "text.txt", says=["did you mean 'dataset'"])
+
+    def test_generate(self):
+        self.refuse_command("generate", "nowhere", "--prompt", "a", says=["'nowhere' does not exist"])
+        self.refuse_command("generate", "out", "--promt", "a", says=["did you mean '--prompt'"])
+
+    def test_tokenizer(self):
+        self.refuse_command("tokenizer", "trian", says=["did you mean 'train'"])
+        self.refuse_command("tokenizer", "train", "--input", "nowhere.txt", "--vocab-size", "300",
+                            "--out", "made", says=["nowhere.txt"])
+        self.assertFalse((self.work / "made").exists())
+
+
+class OutputFolder(BadInput):
+    def test_not_writable(self):
+        if os.geteuid() != 0:  # whom no mode stops
+            (self.work / "locked").mkdir(mode=0o500)
+            self.refuse("output_dir=locked", says=["locked"], code=4)
+        self.refuse("output_dir=/proc/skein", says=["/proc/skein"], code=4)
+
+    def test_of_another_model(self):
+        self.work.write_model(llama(hidden_size=64, num_hidden_layers=3), name="other")
+        self.refuse("model_name_or_path=other",
+                    says=["out/checkpoint-2", "hidden_size, num_hidden_layers differ", "--fresh"])
+
+    def test_of_another_order(self):
+        self.refuse("data_seed=7", "max_steps=3", says=["out/checkpoint-2", "data seed", "--fresh"])
+        self.refuse("global_batch_size=4", "max_steps=3", says=["global batch size of 8", "has 4"])
+
+    def test_not_to_be_continued(self):
+        self.refuse("resume_from_checkpoint=false", says=["out holds checkpoints", "--fresh"])
+
+    def test_no_such_checkpoint(self):
+        self.refuse("resume_from_checkpoint=out/checkpoint-5", says=["there is no out/checkpoint-5"])
+        self.refuse("resume_from_checkpoint=model", says=["model is not a whole checkpoint",
+                                                          "manifest.json"])
+
+    def test_fresh_keeps_the_old_run_when_the_new_one_is_refused(self):
+        self.work.write_model(llama(vocab_size=100), name="small")
+        self.refuse("--fresh", "model_name_or_path=nowhere", says=["nowhere", "config.json"])
+        self.refuse("--fresh", "model_name_or_path=small", says=["vocab_size is 100"])
+        self.refuse("--fresh", "train_from_scratch=false", says=["model.safetensors"])
+        self.refuse("--fresh", "resume_from_checkpoint=out/latest", says=["would remove", "checkpoint-2"])
+
+
+if __name__ == "__main__":
+    unittest.main()
