@@ -1,6 +1,6 @@
 # Entry points only: the build itself is CMakeLists.txt, the presets are in CMakePresets.json.
 .DEFAULT_GOAL := build
-.PHONY: help build setup demo test parity tidy format check cuda gpu-test clean
+.PHONY: help build setup demo test parity tidy format check bench cuda gpu-test clean
 
 # CMake does not look for nvcc where the toolkit's installer puts it.
 NVCC := $(or $(shell command -v nvcc),$(wildcard /usr/local/cuda/bin/nvcc))
@@ -24,6 +24,9 @@ test: build  ## set up, build, run all tests
 parity: build  ## compare with transformers, peft, datasets, … in an environment of its own (5 GB)
 	@tests/parity/run.sh
 
+bench: build  ## CPU figures beside torchrun; on a quiet machine, after `make parity`
+	@python3 benchmarks/cpu.py
+
 check:     ## format, layers, lengths, document paths
 	@tools/setup.sh --check
 	@tools/format.sh --check
@@ -46,7 +49,7 @@ cuda:      ## build with CUDA kernels and NCCL; build/cuda/dist is a stripped co
 	@cmake --build build/cuda
 	@python3 tools/make_dist.py build/cuda
 
-gpu-test:  ## run the GPU tests of build/cuda/dist; needs a GPU
+gpu-test:  ## run the GPU tests of build/cuda; needs a GPU
 	@tests/gpu/run.sh
 
 clean:     ## remove build/; .deps/ stays

@@ -52,6 +52,8 @@ def main():
         return run_unittest_file(*options.unittest_file)
 
     os.environ["SKEIN_BUILD"] = str(options.build.resolve())
+    # Tests run beside each other, and their tensors are tiny: more threads would only wait.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
     programs = find(options.build / "tests", "*_test", options.names)
     files = []
     if not options.gtest_only:

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <limits>
 #include <set>
 #include <variant>
 
@@ -150,7 +151,8 @@ std::string RunState::trainer_state(int64_t step) {
 }
 
 bool RunState::add_evaluation(int64_t step, double loss) {
-  if (best_loss_ && !(loss < *best_loss_)) return false;
+  const double best = best_loss_.value_or(std::numeric_limits<double>::infinity());
+  if (!(loss < best)) return false;  // also when it is not a number
   best_loss_ = loss;
   best_step_ = step;
   return true;
