@@ -33,7 +33,8 @@ class Prefetcher {
   Value get(int64_t step) {
     std::unique_lock lock(mutex_);
     if (step != next_ || stopped_) seek(step);
-    if (!thread_.joinable()) thread_ = std::jthread([this](std::stop_token stop) { run(stop); });
+    if (!thread_.joinable())
+      thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
     changed_.wait(lock, [&] { return !ready_.empty(); });
     auto entry = std::move(ready_.front());
     ready_.pop_front();

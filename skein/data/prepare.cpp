@@ -129,7 +129,7 @@ class TextCache {
   std::optional<TokenCacheHeader> usable() {
     if (std::error_code ignored; !fs::exists(path_, ignored)) return std::nullopt;
     try {
-      const auto header = read_token_cache_header(path_, key_);
+      auto header = read_token_cache_header(path_, key_);
       // A run that stops at bad lines must hear of them.
       if (header.bad_lines > 0 && data_.bad_lines == config::BadLines::kStop) return std::nullopt;
       verify(header);
@@ -216,9 +216,7 @@ class TextCache {
   bool has_warned_ = false;
 };
 
-void map_text(const config::DataConfig& data, const TextEncoder& encoder, Split split,
-              const Sources& sources, FileIndex& index, PreparedData& result) {
-  TextCache cache(data, encoder, sources, result.digest, index);
+void map_text(TextCache cache, Split split, PreparedData& result) {
   const auto header = cache.header(split);
   const auto region = token_cache_region(cache.path(), header);
   result.tokens = TokenArray(std::span(&region, 1));
@@ -270,7 +268,7 @@ PreparedData prepare(const config::DataConfig& data, const TextEncoder& encoder,
                       .kind = sources.kind,
                       .files = sources.files};
   if (is_text) {
-    map_text(data, encoder, split, sources, index, result);
+    map_text(TextCache(data, encoder, sources, result.digest, index), split, result);
   } else {
     map_token_files(sources, facts, result);
   }

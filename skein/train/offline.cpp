@@ -43,14 +43,20 @@ void roll_back(Session& run) {
   run.state.restore_tensors(*newest);
 }
 
+void take_best(Session& run) {
+  const auto best = run.output / fmt::format("checkpoint-{}", *run.state.best_step());
+  if (!fs::exists(best)) {  // a run that was continued from another folder
+    log_warning("the best evaluation was {}, which is not here: taking the last model",
+                best.string());
+    return;
+  }
+  log_info("the best evaluation was at step {}: taking {}", *run.state.best_step(), best.string());
+  run.state.restore_weights(best);
+}
+
 // The final model is the last, or the best when asked for.
 void finish(Session& run, int64_t step) {
-  if (run.config.eval.load_best_model_at_end && run.state.best_step()) {
-    const auto best = run.output / fmt::format("checkpoint-{}", *run.state.best_step());
-    log_info("the best evaluation was at step {}: taking {}", *run.state.best_step(),
-             best.string());
-    run.state.restore_weights(best);
-  }
+  if (run.config.eval.load_best_model_at_end && run.state.best_step()) take_best(run);
   run.store.save_model(run.state.contents(step, /*with_optimizer=*/false));
   run.metrics.finish();
   log_info("done: {} steps, model in {}", step, run.output.string());

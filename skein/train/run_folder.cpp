@@ -91,7 +91,7 @@ std::optional<fs::path> checkpoint_to_continue(const config::CheckpointConfig& o
         "output_dir, or --fresh to remove them",
         output.string()));
   }
-  const auto path = named_checkpoint(wish);
+  auto path = named_checkpoint(wish);
   if (options.fresh && path.parent_path() == fs::canonical(output)) {
     throw UserError(
         fmt::format("--fresh would remove {}, from which resume_from_checkpoint would go on: give "

@@ -203,7 +203,6 @@ int64_t RunState::restore(const fs::path& checkpoint) {
         checkpoint.string()));
   }
   restore_tensors(checkpoint);
-  optimizer_.set_num_updates(ours.at("num_updates").get<int64_t>());
   metrics_.restore(state.at("log_history"), state.at("num_input_tokens_seen").get<int64_t>());
   if (state.contains("best_metric") && state.at("best_metric").is_number()) {
     best_loss_ = state.at("best_metric").get<double>();
@@ -226,6 +225,9 @@ void RunState::restore_tensors(const fs::path& checkpoint) {
                                            .optimizer = optimizer,
                                            .model_names = names_of(model_entries()),
                                            .optimizer_names = names_of(optimizer_entries())});
+  const auto state = ordered_json::parse(read_file(checkpoint / kStateFile));
+  const auto& ours = state.at("stateful_callbacks").at("skein");
+  optimizer_.set_num_updates(ours.at("num_updates").get<int64_t>());
 }
 
 }  // namespace skein::train
