@@ -59,7 +59,7 @@ def rate(records):
 
 def scaling(work):
     model(work / "model", hidden=384, layers=4)
-    keys = {"block_size": 256, "per_device_train_batch_size": 8, "max_steps": 12, "logging_steps": 1}
+    keys = {"block_size": 256, "per_device_train_batch_size": 16, "max_steps": 12, "logging_steps": 1}
     one, _ = train(work, "one", 1, **keys)
     two, _ = train(work, "two", 2, **keys)
     return {"case": "scaling", "tokens_per_second_1x1": rate(one), "tokens_per_second_2x1": rate(two),

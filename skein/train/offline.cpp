@@ -69,7 +69,7 @@ Outcome run_offline(const config::Resolved& resolved, const config::BatchPlan& b
   Session run(resolved, batches, world);
   const auto& plan = run.plan;
   int64_t step = begin(run);
-  if (step >= plan.total_steps) {
+  if (step >= plan.total_steps && has_final_model(run.output, step, world)) {
     log_info("nothing left to do: all {} steps are done, model in {}", step, run.output.string());
     return Outcome::kFinished;
   }

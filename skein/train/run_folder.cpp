@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
+
 #include "skein/checkpoint/catalog.h"
 #include "skein/checkpoint/manifest.h"
 #include "skein/core/error.h"
@@ -101,6 +103,16 @@ std::optional<fs::path> checkpoint_to_continue(const config::CheckpointConfig& o
   if (world.is_first()) require_whole(path);
   world.group.barrier();
   return path;
+}
+
+bool has_final_model(const fs::path& output, int64_t steps, World& world) {
+  const auto is_there = [&] {
+    const auto state = output / "trainer_state.json";
+    if (!fs::exists(output / "config.json") || !fs::exists(state)) return false;
+    const auto saved = nlohmann::json::parse(read_file(state), nullptr, /*allow_exceptions=*/false);
+    return saved.is_object() && saved.value("global_step", int64_t{-1}) == steps;
+  };
+  return world.group.sum(int64_t{world.is_first() && !is_there()}) == 0;
 }
 
 }  // namespace skein::train

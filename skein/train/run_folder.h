@@ -27,4 +27,8 @@ std::optional<fs::path> newest_checkpoint(const fs::path& output, World& world);
 std::optional<fs::path> checkpoint_to_continue(const config::CheckpointConfig& options,
                                                const fs::path& output, World& world);
 
+// Collective: was the final model of a run of so many steps written here? A run can end between its
+// last checkpoint and that.
+bool has_final_model(const fs::path& output, int64_t steps, World& world);
+
 }  // namespace skein::train

@@ -302,6 +302,14 @@ class SameRun(Case):
         self.assertNotIn("loss", ended.stderr)
         self.assertEqual(contents(), before)
 
+    def test_a_final_model_that_was_not_written_is_written_now(self):
+        shutil.copytree(self.work / "out", self.work / "ended", symlinks=True)
+        for name in (FILES[0], "trainer_state.json"):  # killed between the last checkpoint and the export
+            (self.work / "ended" / name).unlink()
+        self.work.run("output_dir=ended", ranks=2)
+        self.assertEqual((self.work / "ended" / FILES[0]).read_bytes(), (self.work / "out" / FILES[0]).read_bytes())
+        self.assertIn("nothing left to do", self.work.run("output_dir=ended", ranks=2).stderr)
+
 
 if __name__ == "__main__":
     unittest.main()
