@@ -61,8 +61,9 @@ std::vector<ListedCheckpoint> list_checkpoints(const fs::path& output) {
   return found;
 }
 
-std::optional<FoundCheckpoint> find_latest(const fs::path& output) {
+std::optional<FoundCheckpoint> find_latest(const fs::path& output, int64_t at_most) {
   for (const auto& listed : list_checkpoints(output)) {
+    if (listed.step > at_most) continue;
     FoundCheckpoint found{.path = listed.path};
     auto problems = verify(listed.path, &found.manifest);
     if (problems.empty() && found.manifest.step != static_cast<uint64_t>(listed.step)) {
@@ -107,6 +108,9 @@ void remove_folder(const fs::path& folder) {
     doomed += std::string(kTemporary) + "removed";
     fs::remove_all(doomed, error);
     fs::rename(folder, doomed, error);
+    if (error && error != std::errc::no_such_file_or_directory) {
+      throw IoError(fmt::format("cannot remove {}: {}", folder.string(), error.message()));
+    }
   }
   // A late writer may put one more file into the folder while it is being emptied.
   for (int attempt = 0; attempt < 3 && (attempt == 0 || error); ++attempt) {

@@ -5,6 +5,7 @@
 // Which checkpoints does a run folder hold, and which of them may go?
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -29,9 +30,10 @@ std::string checkpoint_name(int64_t step);
 // The folders checkpoint-STEP, newest first, whole or not. An absent folder holds none.
 std::vector<ListedCheckpoint> list_checkpoints(const fs::path& output);
 
-// The newest that verifies; a warning for each newer one that does not. Reads every byte of what it
-// looks at: one rank asks, the others are told. `latest` is not looked at.
-std::optional<FoundCheckpoint> find_latest(const fs::path& output);
+// The newest up to step `at_most` that verifies; a warning for each newer one that does not. Reads
+// every byte of what it looks at: one rank asks, the others are told. `latest` is not looked at.
+std::optional<FoundCheckpoint> find_latest(const fs::path& output,
+                                           int64_t at_most = std::numeric_limits<int64_t>::max());
 
 // Removes what an interrupted run left under temporary names. For rank 0, at start, when no other
 // run writes into the folder.

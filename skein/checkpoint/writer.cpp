@@ -141,6 +141,9 @@ void commit(const Job& job, const CommitOptions& options, const fs::path& tempor
   sync_directory(options.output);
 }
 
+// Written last: its steps say that the whole model is there.
+const std::string kMark = "trainer_state.json";
+
 void export_files(const Job& job, const CommitOptions& options, const std::string& suffix) {
   for (const auto& file : job.files) {
     const fs::path temporary = options.output / (file.name + suffix);
@@ -149,13 +152,18 @@ void export_files(const Job& job, const CommitOptions& options, const std::strin
     if (error)
       throw IoError(fmt::format("cannot rename {}: {}", temporary.string(), error.message()));
   }
-  for (const auto& [name, text] : job.texts) write_file_atomically(options.output / name, text);
+  for (const auto& [name, text] : job.texts) {
+    if (name != kMark) write_file_atomically(options.output / name, text);
+  }
   for (const auto& entry : fs::directory_iterator(options.output)) {
     const auto name = entry.path().filename().string();
     const bool current = job.texts.contains(name) ||
                          std::any_of(job.files.begin(), job.files.end(),
                                      [&](const auto& file) { return file.name == name; });
     if (!current && is_planned_name(name, "model")) fs::remove(entry.path());
+  }
+  if (const auto mark = job.texts.find(kMark); mark != job.texts.end()) {
+    write_file_atomically(options.output / mark->first, mark->second);
   }
   sync_directory(options.output);
 }

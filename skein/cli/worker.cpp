@@ -59,6 +59,11 @@ comm::GroupOptions group_options(const launch::RankEnvironment& environment,
 
 // `may_speak` is asked while the group still stands: once it falls, the peers fail too and could
 // be heard instead of the cause.
+[[noreturn]] void end_at_once(int code) {
+  std::fflush(nullptr);
+  ::_exit(code);
+}
+
 int run_train(std::span<const std::string> arguments, const launch::RankEnvironment& environment,
               Store& store, const std::function<bool()>& may_speak) {
   const auto resolved = config::load(arguments);
@@ -77,7 +82,7 @@ int run_train(std::span<const std::string> arguments, const launch::RankEnvironm
       .local_rank = environment.local_rank,
       .token = share_token(environment, store),
       .stop_requested = launch::stop_requested};
-  return run_guarded(
+  const int code = run_guarded(
       [&] {
         const auto outcome = train::run_offline(resolved, batches, world);
         world.group.shutdown();
@@ -85,6 +90,11 @@ int run_train(std::span<const std::string> arguments, const launch::RankEnvironm
                                                                     : ExitCode::kDone);
       },
       may_speak);
+  // After a failure the group's destructor could wait for a lost peer for ever.
+  const bool ended_well =
+      code == static_cast<int>(ExitCode::kDone) || code == static_cast<int>(ExitCode::kStopped);
+  if (!ended_well) end_at_once(code);
+  return code;
 }
 
 int run(const std::vector<std::string>& arguments) {
@@ -122,7 +132,5 @@ int run(const std::vector<std::string>& arguments) {
 int main(int argc, char** argv) {
   const int code = skein::cli::run_guarded(
       [&] { return skein::cli::run(std::vector<std::string>(argv + 1, argv + argc)); });
-  // No destructors of groups and threads after a failure: a lost peer could hold them up for ever.
-  std::fflush(nullptr);
-  ::_exit(code);
+  skein::cli::end_at_once(code);  // threads of LibTorch have nothing left to say
 }

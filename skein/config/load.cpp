@@ -281,11 +281,16 @@ void check_schedule(const Resolved& resolved) {
   }
 }
 
-void check_evaluation(const Resolved& resolved) {
+void check_combinations(const Resolved& resolved) {
   const auto& eval = resolved.config.eval;
   if (eval.load_best_model_at_end && eval.eval_strategy == EvalStrategy::kNo) {
     refuse(resolved.origin_of("load_best_model_at_end"),
            "'load_best_model_at_end' needs evaluations; add eval_strategy: steps or epoch");
+  }
+  if (resolved.config.optimizer.nan_policy == NanPolicy::kRollback &&
+      resolved.config.checkpoint.save_only_model) {
+    refuse(resolved.origin_of("save_only_model"),
+           "'save_only_model' leaves nothing that nan_policy: rollback could go back to; drop one");
   }
 }
 
@@ -311,7 +316,7 @@ Resolved load(const Arguments& arguments) {
   });
   settle_words(resolved.config);
   check_schedule(resolved);
-  check_evaluation(resolved);
+  check_combinations(resolved);
   for (const auto& [key, why] : idle_keys(resolved.config)) {
     resolved.notes.push_back(
         fmt::format("{}: '{}' has no effect: {}", resolved.origin_of(key).place(), key, why));

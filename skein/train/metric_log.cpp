@@ -114,7 +114,8 @@ void MetricLog::restore(ordered_json history, int64_t num_tokens_seen) {
   history_ = std::move(history);
   num_tokens_seen_ = num_tokens_seen;
   for (const auto& record : history_) {
-    if (record.contains("loss")) spikes_.add(record.at("loss").get<double>());
+    const auto loss = record.find("loss");  // null where it was not finite: JSON has no NaN
+    if (loss != record.end() && loss->is_number()) spikes_.add(loss->get<double>());
   }
   if (!options_.writes) return;
   std::string text;

@@ -2,6 +2,9 @@
 // Copyright the skein authors.
 #include "skein/train/nan_guard.h"
 
+#include <ATen/ops/empty.h>
+#include <c10/core/Event.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -25,12 +28,24 @@ std::string describe(const std::vector<int64_t>& samples) {
 
 void NanGuard::watch(int64_t step, parallel::Sharded::GradientNorm norm,
                      std::vector<int64_t> samples) {
-  watched_ = Watched{step, std::move(norm), std::move(samples)};
+  auto on_host = norm.norm;
+  std::shared_ptr<c10::Event> arrived;
+  if (on_host.is_cuda()) {
+    // An event behind the copy: item() would wait for all that is queued by then, the next step
+    // too.
+    on_host = at::empty({}, at::TensorOptions().dtype(at::kDouble).pinned_memory(true));
+    on_host.copy_(norm.norm, /*non_blocking=*/true);
+    arrived = std::make_shared<c10::Event>(at::kCUDA);
+    arrived->record(c10::impl::VirtualGuardImpl(at::kCUDA).getStream(norm.norm.device()));
+  }
+  watched_ = Watched{step, std::move(norm), std::move(samples), on_host, std::move(arrived)};
 }
 
 NanVerdict NanGuard::judge() {
   const auto watched = std::exchange(watched_, std::nullopt);
-  if (!watched || std::isfinite(watched->norm.norm.item<double>())) return NanVerdict::kGoOn;
+  if (!watched) return NanVerdict::kGoOn;
+  if (watched->arrived) watched->arrived->synchronize();
+  if (std::isfinite(watched->norm_on_host.item<double>())) return NanVerdict::kGoOn;
   const auto units = sharded_.non_finite_units(watched->norm);
   // Backward runs from the last unit to the first: the last one that is hit is nearest the cause.
   const auto message = fmt::format(

@@ -9,11 +9,16 @@
 // and the layer, and does what nan_policy asks.
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
 #include "skein/config/run_config.h"
 #include "skein/parallel/sharded.h"
+
+namespace c10 {
+struct Event;
+}
 
 namespace skein::train {
 
@@ -34,6 +39,8 @@ class NanGuard {
     int64_t step = 0;
     parallel::Sharded::GradientNorm norm;
     std::vector<int64_t> samples;
+    at::Tensor norm_on_host;
+    std::shared_ptr<c10::Event> arrived;  // null on CPUs
   };
 
   config::NanPolicy policy_;

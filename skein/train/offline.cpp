@@ -34,24 +34,12 @@ void save(Session& run, int64_t step) {
   run.store.save(step, run.state.contents(step, !run.config.checkpoint.save_only_model));
 }
 
-void roll_back(Session& run) {
-  run.store.finish();
-  const auto newest = newest_checkpoint(run.output, run.world);
-  if (!newest) {
-    throw UserError("nan_policy=rollback: there is no checkpoint to go back to; lower save_steps");
-  }
-  run.state.restore_tensors(*newest);
-}
-
-void take_best(Session& run) {
-  const auto best = run.output / fmt::format("checkpoint-{}", *run.state.best_step());
-  if (!fs::exists(best)) {  // a run that was continued from another folder
-    log_warning("the best evaluation was {}, which is not here: taking the last model",
-                best.string());
-    return;
-  }
-  log_info("the best evaluation was at step {}: taking {}", *run.state.best_step(), best.string());
-  run.state.restore_weights(best);
+// Looks at the step before, and goes back when it must.
+void judge(Session& run, NanGuard& guard, int64_t step) try {
+  if (guard.judge() == NanVerdict::kRollBack) roll_back(run, step);
+} catch (const UserError&) {
+  run.store.finish();  // all ranks end together: the save under way is healthy
+  throw;
 }
 
 // The final model is the last, or the best when asked for.
@@ -105,7 +93,7 @@ Outcome run_offline(const config::Resolved& resolved, const config::BatchPlan& b
     run.optimizer.step(learning_rate, norm.decision);  // clips; left out when not finite
     run.sharded.publish();
     // The step before this one: its norm is there without waiting.
-    if (guard.judge() == NanVerdict::kRollBack) roll_back(run);
+    judge(run, guard, step);
     guard.watch(++step, norm, data.samples);
 
     phases.enter(Phase::kOther);
@@ -115,9 +103,7 @@ Outcome run_offline(const config::Resolved& resolved, const config::BatchPlan& b
     const bool saves = stopping || plan.is_due(step, plan.save_every);
     const bool evaluates = plan.is_due(step, plan.eval_every);
     // What is saved or measured has been judged.
-    if ((saves || evaluates || plan.logs_at(step)) && guard.judge() == NanVerdict::kRollBack) {
-      roll_back(run);
-    }
+    if (saves || evaluates || plan.logs_at(step)) judge(run, guard, step);
     if (plan.logs_at(step)) {
       const double mean_loss = world.group.sum(run.metrics.take_loss_share());
       run.metrics.write({.step = step,
@@ -132,12 +118,14 @@ Outcome run_offline(const config::Resolved& resolved, const config::BatchPlan& b
     if (saves) save(run, step);
   }
 
-  if (guard.judge() == NanVerdict::kRollBack) roll_back(run);
+  judge(run, guard, step);
   if (!run.store.finish()) {
     throw IoError("the last checkpoint could not be saved; see the warning above");
   }
   if (stopping && step < plan.total_steps) {
-    log_info("stopped after step {}; the same command continues", step);
+    const bool continues = !run.config.checkpoint.save_only_model;
+    log_info("stopped after step {}; {}", step,
+             continues ? "the same command continues" : "save_only_model: it cannot be continued");
     return Outcome::kStopped;
   }
   finish(run, step);

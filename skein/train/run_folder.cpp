@@ -71,10 +71,10 @@ void claim_folder(const fs::path& output, const config::Resolved& resolved, Worl
   world.group.barrier();
 }
 
-std::optional<fs::path> newest_checkpoint(const fs::path& output, World& world) {
+std::optional<fs::path> newest_checkpoint(const fs::path& output, World& world, int64_t at_most) {
   int64_t step = -1;
   if (world.is_first()) {
-    if (const auto found = checkpoint::find_latest(output))
+    if (const auto found = checkpoint::find_latest(output, at_most))
       step = static_cast<int64_t>(found->manifest.step);
   }
   step = world.group.sum(world.is_first() ? step : int64_t{0});

@@ -4,6 +4,7 @@
 
 // The output folder of a run: made, swept, and asked where to go on.
 
+#include <limits>
 #include <optional>
 
 #include "skein/config/load.h"
@@ -19,8 +20,10 @@ void open_folder(const fs::path& output, World& world);
 // (fresh) and writes config.yaml.
 void claim_folder(const fs::path& output, const config::Resolved& resolved, World& world);
 
-// Collective: the newest checkpoint that verifies, as the first rank found it.
-std::optional<fs::path> newest_checkpoint(const fs::path& output, World& world);
+// Collective: the newest checkpoint that verifies, as the first rank found it, of a step up to
+// `at_most`.
+std::optional<fs::path> newest_checkpoint(const fs::path& output, World& world,
+                                          int64_t at_most = std::numeric_limits<int64_t>::max());
 // Collective: what resume_from_checkpoint and fresh mean for this folder; none: start from the
 // beginning. Throws UserError when the named checkpoint is not whole or would be removed (fresh),
 // or when `false` meets a started run.

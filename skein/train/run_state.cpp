@@ -203,13 +203,16 @@ int64_t RunState::restore(const fs::path& checkpoint) {
         checkpoint.string()));
   }
   restore_tensors(checkpoint);
-  metrics_.restore(state.at("log_history"), state.at("num_input_tokens_seen").get<int64_t>());
+  saved_history_ = state.at("log_history");
+  saved_tokens_seen_ = state.at("num_input_tokens_seen").get<int64_t>();
   if (state.contains("best_metric") && state.at("best_metric").is_number()) {
     best_loss_ = state.at("best_metric").get<double>();
     best_step_ = state.at("best_global_step").get<int64_t>();
   }
   return state.at("global_step").get<int64_t>();
 }
+
+void RunState::restore_log() { metrics_.restore(saved_history_, saved_tokens_seen_); }
 
 void RunState::restore_weights(const fs::path& checkpoint) {
   auto slices = sharded_.slices_to_load();

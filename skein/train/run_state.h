@@ -50,9 +50,11 @@ class RunState {
 
   // Without the optimizer a checkpoint cannot be continued.
   checkpoint::Contents contents(int64_t step, bool with_optimizer = true);
-  // Returns the step it was saved at. Throws UserError naming what changed the model or the data
-  // order, or that there is no optimizer state.
+  // Returns the step it was saved at; the log follows with restore_log(). Throws UserError naming
+  // what changed the model or the data order, or that there is no optimizer state.
   int64_t restore(const fs::path& checkpoint);
+  // The log as it was at that checkpoint, or empty; rewrites trainer_log.jsonl.
+  void restore_log();
   // Weights and moments alone, as they were there; step, data position and log go on.
   void restore_tensors(const fs::path& checkpoint);
   void restore_weights(const fs::path& checkpoint);
@@ -74,6 +76,8 @@ class RunState {
   optim::AdamW& optimizer_;
   MetricLog& metrics_;
   DataIdentity identity_;
+  nlohmann::ordered_json saved_history_ = nlohmann::ordered_json::array();
+  int64_t saved_tokens_seen_ = 0;
   std::optional<double> best_loss_;
   std::optional<int64_t> best_step_;
   std::map<std::string, std::string> carried_;

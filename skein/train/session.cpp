@@ -208,8 +208,7 @@ int64_t begin(Session& run) {
     run.state.load_weights(config.model.model_name_or_path);
   }
   claim_folder(run.output, run.resolved, run.world);
-  // A log without a checkpoint is that of a start whose steps are lost.
-  if (!checkpoint) run.metrics.restore(nlohmann::ordered_json::array(), 0);
+  run.state.restore_log();  // records of steps that were lost do not stay
   if (run.state.best_step()) run.store.protect(*run.state.best_step());
   const auto banner = banner_of(run);
   if (run.world.is_first()) log_info("{}", banner);
@@ -227,6 +226,26 @@ int64_t begin(Session& run) {
                     .hparams = hparams_of(config),
                     .resume_step = checkpoint ? std::optional(step) : std::nullopt});
   return step;
+}
+
+void roll_back(Session& run, int64_t step) {
+  run.store.finish();
+  const auto newest = newest_checkpoint(run.output, run.world, step);
+  if (!newest) {
+    throw UserError("nan_policy=rollback: there is no checkpoint to go back to; lower save_steps");
+  }
+  run.state.restore_tensors(*newest);
+}
+
+void take_best(Session& run) {
+  const auto best = run.output / fmt::format("checkpoint-{}", *run.state.best_step());
+  if (!fs::exists(best)) {  // a run that was continued from another folder
+    log_warning("the best evaluation was {}, which is not here: taking the last model",
+                best.string());
+    return;
+  }
+  log_info("the best evaluation was at step {}: taking {}", *run.state.best_step(), best.string());
+  run.state.restore_weights(best);
 }
 
 }  // namespace skein::train

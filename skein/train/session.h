@@ -47,4 +47,10 @@ struct Session {
 // finished steps. Collective.
 int64_t begin(Session& run);
 
+// Weights and moments of the newest checkpoint up to `step`; steps and data go on. Collective.
+void roll_back(Session& run, int64_t step);
+
+// The weights of the best evaluation, if its checkpoint is here. Collective.
+void take_best(Session& run);
+
 }  // namespace skein::train
