@@ -196,9 +196,9 @@ tensor::Batch Loader::eval_batch(int64_t k) const {
 }
 
 std::string Loader::data_digest() const {
-  return digest(fmt::format("data {} block_size {} held_out {} samples {} steps {}",
-                            parts_->train.digest, parts_->options.data.block_size, parts_->held_out,
-                            num_samples(), steps_per_epoch()));
+  return digest(fmt::format("data {} block_size {} held_out {} samples {}{}", parts_->train.digest,
+                            parts_->options.data.block_size, parts_->held_out, num_samples(),
+                            parts_->options.data.dataloader_drop_last ? " drop_last" : ""));
 }
 
 }  // namespace skein::data

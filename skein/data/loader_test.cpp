@@ -272,6 +272,9 @@ TEST_F(LoaderTest, DigestTellsDataAndBlockSizeApart) {
   options_.data.block_size = 5;
   EXPECT_NE(loader({1, 1, 1}, 0).data_digest(), first);
   options_.data.block_size = 4;
+  options_.data.dataloader_drop_last = true;  // other steps, other order
+  EXPECT_NE(loader({1, 1, 1}, 0).data_digest(), first);
+  options_.data.dataloader_drop_last = false;
   write_tokens(122);
   EXPECT_NE(loader({1, 1, 1}, 0).data_digest(), first);
 }

@@ -250,6 +250,34 @@ class BadCheckpoints(Case):
         self.check(lambda folder: (folder / "manifest.json").unlink(), named="manifest.json")
 
 
+class NotFinite(Case):
+    """A learning rate that ruins the weights in one step: from then on no gradient is finite."""
+    RUIN = ("learning_rate=1e30", "max_grad_norm=0", "lr_scheduler_type=constant")
+
+    def setUp(self):
+        self.work = Workspace(num_blocks=20, global_batch_size=8, max_steps=6, save_steps=2, output_dir="out")
+        self.addCleanup(shutil.rmtree, self.work.folder)
+
+    def test_stop_names_step_and_samples(self):
+        ended = self.work.run(*self.RUIN, ranks=2, code=2)
+        self.assertRegex(ended.stderr, r"error: step 2: the gradient is not finite, first in .+ \(samples \d+")
+        self.assertIn("nan_policy=skip", ended.stderr)
+
+    def test_a_run_that_skips_goes_on_after_a_new_start(self):
+        ended = self.work.run(*self.RUIN, "nan_policy=skip", ranks=2)
+        self.assertIn("step 2: the gradient is not finite", ended.stderr)
+        copy_until(self.work, "out", "again", 4)
+        self.work.run(*self.RUIN, "nan_policy=skip", "output_dir=again", ranks=2)
+        for name in FILES:
+            self.assertEqual((checkpoint(self.work, "again", 6) / name).read_bytes(),
+                             (checkpoint(self.work, "out", 6) / name).read_bytes())
+
+    def test_rollback_restores_the_newest_checkpoint(self):
+        ended = self.work.run("learning_rate=1e30", "max_grad_norm=0", "warmup_steps=3", "nan_policy=rollback",
+                              "lr_scheduler_type=constant_with_warmup", "save_steps=1", ranks=2)
+        self.assertIn("the gradient is not finite", ended.stderr)
+
+
 class SameRun(Case):
     """What makes a start another run, and what does not."""
     STEPS = 4
