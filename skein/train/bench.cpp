@@ -23,11 +23,6 @@
 namespace skein::train {
 namespace {
 
-int64_t vocabulary(const model::HfConfig& config) {
-  return std::visit([](const auto& architecture) { return architecture.vocab_size; },
-                    config.architecture);
-}
-
 // Random tokens, the same at every step, so that the loss must fall.
 tensor::Batch make_batch(const BenchOptions& options, int64_t vocabulary) {
   at::manual_seed(1);
@@ -57,7 +52,7 @@ BenchResult bench_training(const BenchOptions& options) {
   sharded.initialise(1);
   optim::AdamW optimizer(sharded.owned_ranges(), {.weight_decay = 0.1}, sharded.memory());
   optimizer.refresh_masters();
-  const auto batch = make_batch(options, vocabulary(config));
+  const auto batch = make_batch(options, model->vocab_size());
 
   int64_t step = 0;
   const auto run_step = [&] {
