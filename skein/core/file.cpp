@@ -4,18 +4,21 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <vector>
 
 #include "skein/core/error.h"
+#include "skein/core/file_system.h"
 
 namespace skein {
 namespace {
 
 File open_file(const fs::path& path, int flags, const char* purpose) {
-  const int descriptor = ::open(path.c_str(), flags | O_CLOEXEC, 0666);
+  const int descriptor = file_system().open(path, flags);
   if (descriptor < 0) throw_errno(fmt::format("cannot open {} {}", path.string(), purpose));
   return File(descriptor);
 }
@@ -44,7 +47,15 @@ File::~File() {
   if (descriptor_ >= 0) ::close(descriptor_);
 }
 
-File File::open_to_read(const fs::path& path) { return open_file(path, O_RDONLY, "to read"); }
+File File::open_to_read(const fs::path& path) {
+  // O_NONBLOCK: opening a pipe that somebody left in a folder must not wait for a writer.
+  auto file = open_file(path, O_RDONLY | O_NONBLOCK, "to read");
+  struct stat info{};
+  if (::fstat(file.descriptor(), &info) != 0) throw_errno("cannot stat " + path.string());
+  if (S_ISDIR(info.st_mode)) throw IoError(path.string() + " is a folder, not a file");
+  if (!S_ISREG(info.st_mode)) throw IoError(path.string() + " is not a regular file");
+  return file;
+}
 File File::create(const fs::path& path) {
   return open_file(path, O_RDWR | O_CREAT | O_TRUNC, "to write");
 }
@@ -74,8 +85,7 @@ void File::read_at(uint64_t offset, std::span<std::byte> out) const {
 
 void File::write_at(uint64_t offset, std::span<const std::byte> bytes) const {
   while (!bytes.empty()) {
-    const ssize_t count =
-        ::pwrite(descriptor_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    const ssize_t count = file_system().write(descriptor_, bytes, offset);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) throw_errno("cannot write " + path_of(descriptor_));
     bytes = bytes.subspan(static_cast<size_t>(count));
@@ -84,18 +94,19 @@ void File::write_at(uint64_t offset, std::span<const std::byte> bytes) const {
 }
 
 void File::resize(uint64_t size) const {
-  if (::ftruncate(descriptor_, static_cast<off_t>(size)) != 0) {
+  if (file_system().truncate(descriptor_, size) != 0) {
     throw_errno(fmt::format("cannot make {} {} bytes long", path_of(descriptor_), size));
   }
 }
 
 void File::sync() const {
-  if (::fsync(descriptor_) != 0) throw_errno("cannot fsync " + path_of(descriptor_));
+  // Never tried again: after a failure the kernel may have dropped the pages that it could not
+  // write, and a second fsync would report success without them.
+  if (file_system().sync(descriptor_) != 0) throw_errno("cannot fsync " + path_of(descriptor_));
 }
 
 std::string read_file(const fs::path& path, uint64_t limit) {
   const auto file = File::open_to_read(path);
-  if (fs::is_directory(path)) throw IoError(path.string() + " is a folder, not a file");
   const uint64_t size = file.size();
   if (size > limit) {
     throw IoError(
@@ -108,16 +119,14 @@ std::string read_file(const fs::path& path, uint64_t limit) {
 
 void write_file_atomically(const fs::path& path, std::string_view content) {
   const fs::path temporary = fmt::format("{}.tmp-{}", path.string(), ::getpid());
-  {
+  try {
     const auto file = File::create(temporary);
     file.write_at(0, std::as_bytes(std::span(content)));
     file.sync();
-  }
-  std::error_code error;
-  fs::rename(temporary, path, error);
-  if (error) {
-    throw IoError(fmt::format("cannot rename {} to {}: {}", temporary.string(), path.string(),
-                              error.message()));
+    rename_path(temporary, path);
+  } catch (const IoError&) {
+    file_system().remove(temporary);  // a full disk needs its bytes
+    throw;
   }
   sync_directory(parent_of(path));
 }
@@ -127,22 +136,57 @@ void sync_directory(const fs::path& path) {
 }
 
 void make_directories(const fs::path& path) {
-  std::error_code error;
-  fs::create_directories(path, error);
-  if (error)
-    throw IoError(fmt::format("cannot create folder {}: {}", path.string(), error.message()));
+  std::vector<fs::path> missing;
+  std::error_code ignored;
+  for (auto folder = path; !folder.empty() && !fs::is_directory(folder, ignored);
+       folder = folder.parent_path()) {
+    missing.push_back(folder);
+  }
+  for (auto folder = missing.rbegin(); folder != missing.rend(); ++folder) {
+    // Another process may be making the same one.
+    if (file_system().make_directory(*folder) != 0 &&
+        !(errno == EEXIST && fs::is_directory(*folder, ignored))) {
+      throw_errno("cannot create folder " + path.string());
+    }
+    sync_directory(parent_of(*folder));
+  }
 }
 
 void replace_symlink(const fs::path& link, const fs::path& target) {
   const fs::path temporary = fmt::format("{}.tmp-{}", link.string(), ::getpid());
-  std::error_code error;
-  fs::remove(temporary, error);
-  fs::create_symlink(target, temporary, error);
-  if (!error) fs::rename(temporary, link, error);
-  if (error)
-    throw IoError(
-        fmt::format("cannot point {} at {}: {}", link.string(), target.string(), error.message()));
+  remove_tree(temporary);
+  if (file_system().make_symlink(target, temporary) != 0) {
+    throw_errno(fmt::format("cannot point {} at {}", link.string(), target.string()));
+  }
+  rename_path(temporary, link);
   sync_directory(parent_of(link));
+}
+
+void rename_path(const fs::path& from, const fs::path& to) {
+  if (file_system().rename(from, to, 0) != 0) {
+    throw_errno(fmt::format("cannot rename {} to {}", from.string(), to.string()));
+  }
+}
+
+bool exchange_paths(const fs::path& one, const fs::path& other) {
+  return file_system().rename(one, other, RENAME_EXCHANGE) == 0;
+}
+
+void remove_tree(const fs::path& path) {
+  std::error_code error;
+  const auto type = fs::symlink_status(path, error).type();
+  if (type == fs::file_type::not_found) return;
+  std::vector<fs::path> inside;
+  if (type == fs::file_type::directory) {
+    auto entry = fs::directory_iterator(path, error);
+    for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
+      inside.push_back(entry->path());
+    }
+  }
+  for (const auto& below : inside) remove_tree(below);
+  if (file_system().remove(path) != 0 && errno != ENOENT) {
+    throw_errno("cannot remove " + path.string());
+  }
 }
 
 }  // namespace skein

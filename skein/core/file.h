@@ -4,7 +4,8 @@
 
 // Files and folders, with errors that name them.
 //
-// Everything that must survive a crash goes through here, so that one place knows about fsync.
+// Everything that must survive a crash goes through here, so that one place knows about fsync; the
+// system calls themselves are those of core/file_system.h, which tests replace.
 
 #include <cstddef>
 #include <cstdint>
@@ -27,7 +28,7 @@ class File {
   File& operator=(File&& other) noexcept;
   ~File();
 
-  static File open_to_read(const fs::path& path);
+  static File open_to_read(const fs::path& path);   // regular files only: waits for no pipe
   static File create(const fs::path& path);         // truncates
   static File open_to_write(const fs::path& path);  // creates, keeps the content
 
@@ -51,8 +52,15 @@ std::string read_file(const fs::path& path, uint64_t limit = uint64_t{1} << 30);
 // Temporary sibling, fsync, rename, fsync of the folder: readers see the old file or the new one.
 void write_file_atomically(const fs::path& path, std::string_view content);
 void sync_directory(const fs::path& path);
+// Those that are missing; each is durable.
 void make_directories(const fs::path& path);
 // Points `link` at `target` atomically.
 void replace_symlink(const fs::path& link, const fs::path& target);
+// Durable once the folder is synced.
+void rename_path(const fs::path& from, const fs::path& to);
+// Swaps the two in one move. False where the file system cannot.
+bool exchange_paths(const fs::path& one, const fs::path& other);
+// A file, a link, or a folder with all that it holds; nothing there is fine.
+void remove_tree(const fs::path& path);
 
 }  // namespace skein

@@ -2,7 +2,12 @@
 // Copyright the skein authors.
 #include "skein/core/log.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <ctime>
 #include <mutex>
 #include <string>
@@ -15,11 +20,17 @@
 namespace skein {
 namespace {
 
+struct LogFile {
+  std::string path;
+  int descriptor;  // open until the process ends
+};
+
 struct LogState {
   std::mutex mutex;
   LogLevel level = LogLevel::kInfo;
   int rank = -1;  // -1: not a rank (launcher, commands)
-  std::vector<std::FILE*> files;
+  std::vector<LogFile> files;
+  bool told_full = false;
   LogWriter writer;  // empty: stderr
 };
 
@@ -52,6 +63,29 @@ std::string timestamp() {
                      now.tv_nsec / 1'000'000);
 }
 
+void write_to_terminal(LogState& log, LogLevel level, std::string_view text) {
+  const auto who = log.rank > 0 ? fmt::format("[rank {}] ", log.rank) : std::string();
+  const auto line = fmt::format("{}{}{}\n", who, level_name(level), text);
+  if (log.writer)
+    log.writer(line);
+  else
+    std::fwrite(line.data(), 1, line.size(), stderr);  // whole lines: ranks interleave
+}
+
+// A full disk is no reason to end a run. Rank 0 says it once: the others' files lie beside its own.
+void write_to_file(LogState& log, const LogFile& file, std::string_view line) {
+  while (!line.empty()) {
+    const auto count = ::write(file.descriptor, line.data(), line.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) break;
+    line.remove_prefix(static_cast<size_t>(count));
+  }
+  if (line.empty() || std::exchange(log.told_full, true) || log.rank > 0) return;
+  write_to_terminal(log, LogLevel::kWarning,
+                    fmt::format("cannot write {}: {}; the run goes on, its log has gaps", file.path,
+                                std::strerror(errno)));
+}
+
 }  // namespace
 
 void set_log_level(LogLevel level) {
@@ -65,10 +99,10 @@ void set_log_rank(int rank) {
 }
 
 void add_log_file(const std::filesystem::path& path) {
-  std::FILE* file = std::fopen(path.c_str(), "a");
-  if (file == nullptr) throw_errno(fmt::format("cannot open log file {}", path.string()));
+  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  if (file < 0) throw_errno(fmt::format("cannot open log file {}", path.string()));
   const std::lock_guard lock(state().mutex);
-  state().files.push_back(file);
+  state().files.push_back({path.string(), file});
 }
 
 void set_log_writer(LogWriter writer) {
@@ -81,18 +115,10 @@ void log_line(LogLevel level, std::string_view text) {
   const std::lock_guard lock(log.mutex);
   if (level < log.level) return;
   const bool to_terminal = log.rank <= 0 || level >= LogLevel::kWarning;
-  if (to_terminal) {
-    const auto who = log.rank > 0 ? fmt::format("[rank {}] ", log.rank) : std::string();
-    const auto line = fmt::format("{}{}{}\n", who, level_name(level), text);
-    if (log.writer)
-      log.writer(line);
-    else
-      std::fwrite(line.data(), 1, line.size(), stderr);  // whole lines: ranks interleave
-  }
-  for (std::FILE* file : log.files) {
-    fmt::print(file, "{} {}{}\n", timestamp(), level_name(level), text);
-    std::fflush(file);
-  }
+  if (to_terminal) write_to_terminal(log, level, text);
+  if (log.files.empty()) return;
+  const auto line = fmt::format("{} {}{}\n", timestamp(), level_name(level), text);
+  for (const auto& file : log.files) write_to_file(log, file, line);
 }
 
 }  // namespace skein

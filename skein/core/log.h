@@ -18,7 +18,8 @@ enum class LogLevel { kDebug, kInfo, kWarning, kError };
 
 void set_log_level(LogLevel level);
 void set_log_rank(int rank);
-// Also appends every line, whatever its rank, to `path`. Throws IoError if it cannot be opened.
+// Also appends every line, whatever its rank, to `path`. Throws IoError if it cannot be opened; a
+// disk that is full later gives one warning.
 void add_log_file(const std::filesystem::path& path);
 
 void log_line(LogLevel level, std::string_view text);

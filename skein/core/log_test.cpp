@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/core/log.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <string>
+
+#include "skein/core/log_writer.h"
+
+namespace skein {
+namespace {
+
+// In a process of its own: what the log writes to stays open.
+[[noreturn]] void log_to_full_disk(int rank) {
+  int warnings = 0;
+  set_log_rank(rank);
+  set_log_writer(
+      [&](std::string_view line) { warnings += line.find("No space left") != line.npos; });
+  add_log_file("/dev/full");
+  add_log_file("/dev/full");
+  for (int i = 0; i < 1000; ++i) log_info("line {} of a run that goes on", i);
+  _exit(10 + warnings);
+}
+
+TEST(Log, AFullDiskGivesOneWarning) {
+  EXPECT_EXIT(log_to_full_disk(0), testing::ExitedWithCode(11), "");
+  EXPECT_EXIT(log_to_full_disk(1), testing::ExitedWithCode(10), "");  // rank 0 says it
+}
+
+TEST(Log, FilesGetEveryLineOfEveryRank) {
+  char path[] = "/tmp/skein-log-XXXXXX";
+  close(mkstemp(path));
+  EXPECT_EXIT(
+      {
+        set_log_rank(3);
+        add_log_file(path);
+        log_info("quiet");
+        log_warning("loud");
+        _exit(7);
+      },
+      testing::ExitedWithCode(7), "^\\[rank 3\\] warning: loud\n$");
+  std::ifstream file(path);
+  std::string first, second;
+  std::getline(file, first);
+  std::getline(file, second);
+  EXPECT_TRUE(first.ends_with("Z quiet")) << first;
+  EXPECT_TRUE(second.ends_with("Z warning: loud")) << second;
+  unlink(path);
+}
+
+}  // namespace
+}  // namespace skein
