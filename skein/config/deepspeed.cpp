@@ -28,9 +28,10 @@ void add_leaves(const Node& map, const std::string& prefix, std::vector<Setting>
 
 fs::path find_file(const Node& name) {
   fs::path path = name.text;
-  if (fs::is_regular_file(path)) return path;
+  std::error_code ignored;  // no name, however long, is more than a file that does not exist
+  if (fs::is_regular_file(path, ignored)) return path;
   auto beside = fs::path(name.origin.file).parent_path() / path;
-  if (fs::is_regular_file(beside)) return beside;
+  if (fs::is_regular_file(beside, ignored)) return beside;
   refuse(name.origin, fmt::format("DeepSpeed file '{}' does not exist, neither in the working "
                                   "folder nor as '{}'",
                                   path.string(), beside.string()));

@@ -51,7 +51,6 @@ std::vector<KnownKey> no_effect_keys() {
       {"log_level", kNo, "rank 0 reports, every rank warns"},
       {"log_level_replica", kNo, "rank 0 reports, every rank warns"},
       {"log_on_each_node", kNo, "rank 0 reports, every rank warns"},
-      {"save_on_each_node", kNo, "output_dir is one file system for all ranks"},
       {"remove_unused_columns", kNo, "only \"text\" is read"},
       {"prediction_loss_only", kNo, "evaluation computes the loss"},
       {"eval_accumulation_steps", kNo, "evaluation keeps no logits"},

@@ -142,11 +142,10 @@ void check_values(const Layer& layer) {
   });
 }
 
+using Sources = std::vector<std::vector<Setting>>;
+
 // The files' settings and the command line's over them.
-Layer read_explicit(const Arguments& arguments, Notes& notes) {
-  std::vector<std::vector<Setting>> sources;
-  if (arguments.config) sources = read_config_files(*arguments.config);
-  sources.push_back(arguments.overrides);
+Layer read_explicit(const Sources& sources, Notes& notes) {
   Layer explicit_layer;
   int number = 0;
   for (const auto& settings : sources) {
@@ -292,18 +291,19 @@ void check_combinations(const Resolved& resolved) {
     refuse(resolved.origin_of("save_only_model"),
            "'save_only_model' leaves nothing that nan_policy: rollback could go back to; drop one");
   }
+  const auto strategy = resolved.config.parallel.distributed_strategy;
+  if (resolved.config.checkpoint.save_on_each_node && strategy != Strategy::kAuto &&
+      strategy != Strategy::kDdp) {
+    refuse(resolved.origin_of("save_on_each_node"),
+           fmt::format("'save_on_each_node' needs all state on every node, but {} spreads it over "
+                       "the nodes; use a shared output_dir, or distributed_strategy: ddp",
+                       to_text(strategy)));
+  }
 }
 
-}  // namespace
-
-Origin Resolved::origin_of(const std::string& key) const {
-  const auto found = origins.find(key);
-  return found == origins.end() ? Origin() : found->second;
-}
-
-Resolved load(const Arguments& arguments) {
+Resolved resolve(const Sources& sources) {
   Resolved resolved;
-  auto explicit_layer = read_explicit(arguments, resolved.notes);
+  auto explicit_layer = read_explicit(sources, resolved.notes);
   read_bare_batch_size(explicit_layer, resolved.notes);
   read_do_eval(explicit_layer, resolved.notes);
   auto layer = add_deepspeed(std::move(explicit_layer), resolved.notes);
@@ -322,6 +322,24 @@ Resolved load(const Arguments& arguments) {
         fmt::format("{}: '{}' has no effect: {}", resolved.origin_of(key).place(), key, why));
   }
   return resolved;
+}
+
+}  // namespace
+
+Origin Resolved::origin_of(const std::string& key) const {
+  const auto found = origins.find(key);
+  return found == origins.end() ? Origin() : found->second;
+}
+
+Resolved load(const Arguments& arguments) {
+  Sources sources;
+  if (arguments.config) sources = read_config_files(*arguments.config);
+  sources.push_back(arguments.overrides);
+  return resolve(sources);
+}
+
+Resolved load_text(const std::string& yaml, const std::string& path) {
+  return resolve(read_config_text(yaml, path));
 }
 
 Resolved load(std::span<const std::string> words) { return load(parse_arguments(words)); }

@@ -30,6 +30,8 @@ struct Resolved {
 Resolved load(const Arguments& arguments);
 // parse_arguments() and load(): what `skein train` and `skein config` are given.
 Resolved load(std::span<const std::string> words);
+// A file's text alone, as if it lay at `path`.
+Resolved load_text(const std::string& yaml, const std::string& path);
 
 // The resolved configuration as YAML that load() reads back to the same run: all keys, canonical.
 // `fresh` is left out, since it belongs to one start. With origins, each line says where its

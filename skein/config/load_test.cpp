@@ -81,6 +81,7 @@ TEST_F(LoadTest, RefusalsSayWhereAndWhy) {
       {"save_strategy: best\n", "'save_strategy: best' is known, but this version"},
       {"load_best_model_at_end: true\n", "add eval_strategy: steps or epoch"},
       {"nan_policy: rollback\nsave_only_model: true\n", "drop one"},
+      {"save_on_each_node: true\ndistributed_strategy: zero1\n", "shared output_dir"},
       {"lr_scheduler_type: warmup_stable_decay\n",
        "run.yaml:1:1: 'lr_scheduler_type: warmup_stable_decay' needs num_decay_steps"},
       {"lr_scheduler_type: cosine_with_min_lr\n", "needs min_lr or min_lr_rate"},

@@ -306,7 +306,9 @@ struct ParallelConfig {
   Device device = Device::kAuto;
   std::string ddp_backend = "auto";  // gloo, nccl, auto: nccl on GPUs, gloo on CPUs
   int64_t ddp_timeout = 1800;  // seconds a collective may take before the run ends with exit code 3
-  bool distributed = true;     // false: one rank, no group
+  int64_t heartbeat_timeout = 4;  // seconds a stopped or frozen rank is waited for; 0: for ever
+  int64_t join_timeout = 120;     // seconds all ranks have to join
+  bool distributed = true;        // false: one rank, no group
 
   void fields(auto&& field) {
     field("distributed_strategy", distributed_strategy,
@@ -318,6 +320,10 @@ struct ParallelConfig {
                 .choices = {"auto", "nccl", "gloo"}});
     field("ddp_timeout", ddp_timeout,
           About{.help = "seconds a collective may take before the run ends", .min = 1});
+    field("heartbeat_timeout", heartbeat_timeout,
+          About{.help = "seconds a stopped rank is waited for; 0: no heartbeats", .min = 0});
+    field("join_timeout", join_timeout,
+          About{.help = "seconds all ranks have to join the run", .min = 1});
     field("distributed", distributed,
           About{.help = "false: one rank, no group", .aliases = {"ddp", "use_ddp"}});
   }
@@ -331,6 +337,9 @@ struct CheckpointConfig {
   double save_steps = 500;  // below 1: a share of all steps
   std::optional<int64_t> save_total_limit;
   bool save_only_model = false;  // checkpoints without optimizer state cannot be continued
+  // output_dir is a folder of its own on every node, each of which writes whole checkpoints. Only
+  // with ddp: all state is on every node.
+  bool save_on_each_node = false;
   // "auto": the newest in output_dir (also written true, latest); "false": do not continue, and
   // refuse a folder that has checkpoints; anything else: that checkpoint's folder.
   std::string resume_from_checkpoint = "auto";
@@ -349,6 +358,8 @@ struct CheckpointConfig {
           About{.help = "checkpoints to keep; absent: all", .min = 1});
     field("save_only_model", save_only_model,
           About{.help = "checkpoints without optimizer state, which cannot be continued"});
+    field("save_on_each_node", save_on_each_node,
+          About{.help = "output_dir is not shared: every node saves all by itself; ddp only"});
     field("resume_from_checkpoint", resume_from_checkpoint,
           About{.help = "auto (true, latest): the newest in output_dir; false: none; or a "
                         "checkpoint's folder",

@@ -3,10 +3,13 @@
 #include "skein/config/yaml_reader.h"
 
 #include <fmt/format.h>
+#include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <tuple>
 
 #include "skein/core/error.h"
@@ -30,7 +33,7 @@ class Converter {
     }
     if (source.IsScalar()) {
       node.kind = Node::Kind::kScalar;
-      node.text = source.Scalar();
+      node.text = without_zero_bytes(source.Scalar(), node.origin);
       node.quoted = source.Tag() == "!";
     } else if (source.IsSequence()) {
       node.kind = Node::Kind::kList;
@@ -49,23 +52,32 @@ class Converter {
     return Origin{.kind = kind_, .file = file_, .line = mark.line + 1, .column = mark.column + 1};
   }
 
+  // The system takes a zero byte as the end of a name: it would open another file than we report.
+  static const std::string& without_zero_bytes(const std::string& text, const Origin& origin) {
+    if (text.find('\0') != std::string::npos) refuse(origin, "a zero byte in the text");
+    return text;
+  }
+
   void convert_map(const YAML::Node& source, Node& map, int depth) {
     map.kind = Node::Kind::kMap;
     std::vector<Node> merged;
+    std::map<std::string, Origin> first;  // of each key
     for (const auto& pair : source) {
       const auto key_origin = at(pair.first, map.origin);
       if (!pair.first.IsScalar()) refuse(key_origin, "a key must be a plain word");
-      const auto& key = pair.first.Scalar();
+      const auto& key = without_zero_bytes(pair.first.Scalar(), key_origin);
       auto value = convert(pair.second, key_origin, depth + 1);
       if (key == "<<" && kind_ == Origin::Kind::kFile) {
         collect_merged(std::move(value), merged);
       } else {
-        add_once(map, {key, key_origin, std::move(value)});
+        const auto [place, is_new] = first.emplace(key, key_origin);
+        if (!is_new) refuse_twice(key, key_origin, place->second);
+        map.members.push_back({key, key_origin, std::move(value)});
       }
     }
     for (const auto& other : merged) {
       for (const auto& member : other.members) {
-        if (!map.find(member.key)) map.members.push_back(member);
+        if (first.emplace(member.key, member.key_origin).second) map.members.push_back(member);
       }
     }
   }
@@ -80,14 +92,9 @@ class Converter {
     }
   }
 
-  static void add_once(Node& map, Node::Member member) {
-    for (const auto& other : map.members) {
-      if (other.key == member.key) {
-        refuse(member.key_origin, fmt::format("duplicate key '{}': first given at {}", member.key,
-                                              other.key_origin.place()));
-      }
-    }
-    map.members.push_back(std::move(member));
+  [[noreturn]] static void refuse_twice(const std::string& key, const Origin& second,
+                                        const Origin& first) {
+    refuse(second, fmt::format("duplicate key '{}': first given at {}", key, first.place()));
   }
 
   std::string file_;
@@ -95,13 +102,41 @@ class Converter {
   int64_t nodes_ = 0;
 };
 
+// Hears a document's events and keeps nothing of them.
+class Listener final : public YAML::EventHandler {
+ public:
+  void OnDocumentStart(const YAML::Mark&) override {}
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnAlias(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnScalar(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                const std::string&) override {}
+  void OnSequenceStart(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                       YAML::EmitterStyle::value) override {}
+  void OnSequenceEnd() override {}
+  void OnMapStart(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                  YAML::EmitterStyle::value) override {}
+  void OnMapEnd() override {}
+};
+
+// Up to two. YAML::LoadAll() would find documents for ever in a text such as `, [`, where the
+// parser never moves on.
+int count_documents(const std::string& text) {
+  std::istringstream stream(text);
+  YAML::Parser parser(stream);
+  Listener listener;
+  int count = 0;
+  while (count < 2 && parser.HandleNextDocument(listener)) ++count;
+  return count;
+}
+
 Node read_document(const std::string& text, const std::string& file, Origin::Kind kind) {
   const Origin start{.kind = kind, .file = file, .line = 1, .column = 1};
   try {
-    const auto documents = YAML::LoadAll(text);
-    if (documents.empty()) return Node{.kind = Node::Kind::kMap, .origin = start};
-    if (documents.size() > 1) refuse(start, "more than one YAML document ('---') in one file");
-    auto node = Converter(file, kind).convert(documents[0], start, 0);
+    const int documents = count_documents(text);
+    if (documents == 0) return Node{.kind = Node::Kind::kMap, .origin = start};
+    if (documents > 1) refuse(start, "more than one YAML document ('---') in one file");
+    auto node = Converter(file, kind).convert(YAML::Load(text), start, 0);
     if (node.kind == Node::Kind::kNull) node.kind = Node::Kind::kMap;
     if (node.kind != Node::Kind::kMap) refuse(node.origin, "expected 'key: value' lines");
     return node;
@@ -133,31 +168,34 @@ void flatten_into(const Node& map, const std::string& prefix, std::vector<Settin
 
 std::string read_text(const fs::path& path, const Origin* named_by) {
   constexpr uint64_t kLimit = 16 << 20;
-  if (fs::is_regular_file(path)) return read_file(path, kLimit);
-  const auto message = fmt::format("configuration file '{}' {}", path.string(),
-                                   fs::exists(path) ? "is not a regular file" : "does not exist");
+  std::error_code error;  // a name too long for the file system is a mistake like any other
+  if (fs::is_regular_file(path, error)) return read_file(path, kLimit);
+  const auto message =
+      fmt::format("configuration file '{}' {}", path.string(),
+                  fs::exists(path, error) ? "is not a regular file" : "does not exist");
   if (named_by) refuse(*named_by, message);
   throw UserError(message);
 }
 
 using Layers = std::vector<std::vector<Setting>>;
 
-void read_chain(const fs::path& path, const Origin* named_by, std::vector<fs::path>& chain,
+// `chain` names the files between the first one and this one.
+void read_chain(const std::string& text, const fs::path& path, std::vector<fs::path>& chain,
                 Layers& layers) {
-  const auto text = read_text(path, named_by);
-  const auto identity = fs::weakly_canonical(path);
-  if (std::find(chain.begin(), chain.end(), identity) != chain.end()) {
-    refuse(*named_by,
-           fmt::format("'extends' goes in a circle: '{}' extends itself", path.string()));
-  }
-  chain.push_back(identity);
+  chain.push_back(fs::weakly_canonical(path));
   auto root = read_yaml(text, path.string());
   const auto extends = std::find_if(root.members.begin(), root.members.end(),
                                     [](const auto& member) { return member.key == "extends"; });
   if (extends != root.members.end()) {
-    const auto& parent = extends->value;
-    if (parent.kind != Node::Kind::kScalar) refuse(parent.origin, "'extends' takes one file name");
-    read_chain(path.parent_path() / parent.text, &parent.origin, chain, layers);
+    const auto& name = extends->value;
+    if (name.kind != Node::Kind::kScalar) refuse(name.origin, "'extends' takes one file name");
+    const auto parent = path.parent_path() / name.text;
+    const auto parent_text = read_text(parent, &name.origin);
+    if (std::find(chain.begin(), chain.end(), fs::weakly_canonical(parent)) != chain.end()) {
+      refuse(name.origin,
+             fmt::format("'extends' goes in a circle: '{}' extends itself", parent.string()));
+    }
+    read_chain(parent_text, parent, chain, layers);
     root.members.erase(extends);
   }
   layers.push_back(flatten(root));
@@ -193,9 +231,13 @@ std::vector<Setting> flatten(const Node& map) {
 }
 
 Layers read_config_files(const fs::path& path) {
+  return read_config_text(read_text(path, nullptr), path);
+}
+
+Layers read_config_text(const std::string& text, const fs::path& path) {
   std::vector<fs::path> chain;
   Layers layers;
-  read_chain(path, nullptr, chain, layers);
+  read_chain(text, path, chain, layers);
   return layers;
 }
 

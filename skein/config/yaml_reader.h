@@ -22,6 +22,8 @@ Node read_json(const std::string& text, const std::string& file);
 
 // The settings of a file and of the files it extends, furthest parent first.
 std::vector<std::vector<Setting>> read_config_files(const fs::path& path);
+// The same when the file's text is at hand; `path` is where it would lie.
+std::vector<std::vector<Setting>> read_config_text(const std::string& text, const fs::path& path);
 
 // A map as dotted settings. `training:` vanishes, `deepspeed:` stays whole, and top-level keys
 // that start with `x-` are skipped: they hold anchors.

@@ -31,10 +31,13 @@ TEST_F(YamlTest, WhatIsNotOneWellFormedDocumentIsRefusedWithItsPlace) {
       {"training:\n  seed: 1\n  seed: 1\n", "run.yaml:3:3: duplicate key 'seed'"},
       {"seed: [1\n", "not well-formed YAML"},
       {"seed: 1\n---\nseed: 2\n", "more than one YAML document"},
+      {",a [\"b]\n", "more than one YAML document"},  // yaml-cpp makes no way in it
       {"- 1\n- 2\n", "run.yaml:1:1: expected 'key: value' lines"},
       {"x-a: &a {b: *a}\n", "an alias that contains itself"},
       {"training:\n  <<: 5\n", "'<<' merges maps only"},
       {"? [1, 2]\n: 3\n", "a key must be a plain word"},
+      {"extends: \"a.yaml\\0.txt\"\n", "run.yaml:1:10: a zero byte in the text"},
+      {"\"seed\\0\": 1\n", "run.yaml:1:1: a zero byte in the text"},
   };
   for (const auto& c : cases) EXPECT_PRED2(contains, error_of(c.yaml), c.message) << c.yaml;
 }
@@ -74,6 +77,12 @@ TEST_F(YamlTest, ExtendsRefusesCirclesAndMissingFiles) {
   EXPECT_EQ(error_of("seed: 1\nextends: none.yaml\n"),
             "run.yaml:2:10: configuration file 'none.yaml' does not exist");
   EXPECT_PRED2(contains, error_of("extends: [a, b]\n"), "'extends' takes one file name");
+}
+
+TEST_F(YamlTest, NamesTooLongForAFileAreRefusedAsAbsent) {
+  const std::string name(5000, 'n');
+  EXPECT_PRED2(contains, error_of("extends: " + name + "\n"), "does not exist");
+  EXPECT_PRED2(contains, error_of("deepspeed: " + name + "\n"), "does not exist");
 }
 
 TEST_F(YamlTest, JsonKeepsPlacesAndRefusesWhatIsNotJson) {
