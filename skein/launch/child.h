@@ -6,7 +6,7 @@
 //
 // A child dies with the launcher's main thread, leads a process group of its own (so that Ctrl-C
 // reaches it once, through the launcher), reads nothing from the terminal and shares stdout and
-// stderr.
+// stderr unless it is given others.
 
 #include <sys/types.h>
 
@@ -21,7 +21,11 @@ namespace skein::launch {
 struct ChildCommand {
   std::vector<std::string> arguments;    // the program's path first; no shell, no PATH
   std::vector<std::string> environment;  // NAME=value, all of it
-  int inherited = -1;                    // a descriptor to hand over under its own number
+  std::vector<int> inherited;            // descriptors to hand over under their own numbers
+  int in = -1;                           // becomes its stdin; -1: nothing to read
+  int out = -1;                          // becomes its stdout; -1: the launcher's
+  int error = -1;                        // becomes its stderr; -1: the launcher's
+  std::vector<int> cpus;                 // that it may run on; empty: where the launcher may
 };
 
 // How a child ended.

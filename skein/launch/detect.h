@@ -2,26 +2,23 @@
 // Copyright the skein authors.
 #pragma once
 
-// How many ranks, on what, and why? A pure function of what was asked for and what is there.
+// How many ranks, on which machines, on what, and why? A function of what was asked for and what is
+// there; it reads the hostfile, if one is named, and nothing else.
 //
-// Order: flags, then NPROC_PER_NODE, then all visible GPUs, then one CPU rank. Without LOCAL_RANK,
-// WORLD_SIZE counts machines (several clusters and scripts set it so); more than one, and other
-// launchers' workers, are refused by this version.
+// Order: flags (typed, or PET_<NAME>), another launcher's LOCAL_RANK, MPI's variables, srun's, the
+// variables of machines (MASTER_ADDR MASTER_PORT NODE_RANK WORLD_SIZE NNODES NPROC_PER_NODE), a
+// hostfile, all visible GPUs, one CPU rank. Without LOCAL_RANK, WORLD_SIZE counts machines: several
+// clusters and scripts set it so. What contradicts itself is refused, with both names.
 
-#include <map>
-#include <string>
+#include <unistd.h>
 
 #include "skein/config/run_config.h"
 #include "skein/launch/hardware.h"
 #include "skein/launch/launch_flags.h"
 #include "skein/launch/launch_plan.h"
+#include "skein/launch/variables.h"
 
 namespace skein::launch {
-
-using Environment = std::map<std::string, std::string>;
-
-// This process's variables.
-Environment read_environment();
 
 struct Situation {
   LaunchFlags flags;
@@ -29,6 +26,7 @@ struct Situation {
   Hardware hardware;
   config::Device device = config::Device::kAuto;
   bool cuda_build = false;  // whether skein-worker was built with CUDA
+  int parent = ::getppid();
 };
 
 // A GPU that is present but not used is a warning in the plan, never silent. Throws UserError when

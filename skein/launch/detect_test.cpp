@@ -165,28 +165,6 @@ const std::vector<DetectCase> kDetectCases = {
      Device::kAuto,
      true,
      "1 CPU rank on this machine (no GPU is visible)"},
-    {"two nodes",
-     {},
-     {{"WORLD_SIZE", "2"}},
-     kNoGpu,
-     Device::kAuto,
-     true,
-     "!WORLD_SIZE=2 describes several machines"},
-    {"nnodes variable", {}, {{"NNODES", "2"}}, kNoGpu, Device::kAuto, true, "!NNODES=2"},
-    {"torchrun",
-     {},
-     {{"LOCAL_RANK", "0"}, {"WORLD_SIZE", "2"}},
-     kNoGpu,
-     Device::kAuto,
-     true,
-     "!LOCAL_RANK=0"},
-    {"mpirun",
-     {},
-     {{"OMPI_COMM_WORLD_SIZE", "4"}},
-     kNoGpu,
-     Device::kAuto,
-     true,
-     "!started 4 times by mpirun"},
     {"inside our rank",
      {},
      {{"LOCAL_RANK", "0"}, {"WORLD_SIZE", "2"}, {"SKEIN_STORE_PORT", "9"}},
@@ -219,7 +197,8 @@ TEST(Detect, Table) {
 }
 
 TEST(Detect, SharesTheCoresUnlessTheUserHas) {
-  Situation situation{.flags = {.nproc_per_node = "3", .num_gpus = {}}, .hardware = kNoGpu};
+  Situation situation{.hardware = kNoGpu};
+  situation.flags.nproc_per_node = "3";
   EXPECT_EQ(detect(situation).omp_num_threads, "2");
   situation.flags.nproc_per_node = "20";
   EXPECT_EQ(detect(situation).omp_num_threads, "1");
@@ -247,21 +226,104 @@ TEST(LaunchFlags, TheRestKeepsItsOrder) {
   EXPECT_EQ(split.flags.nproc_per_node, "2");
 }
 
-TEST(LaunchFlags, KnownButNotBuiltIsSaid) {
-  const std::vector<Arguments> refused = {
-      {"--nnodes", "2"},       {"--nnodes=1:4"},    {"--node_rank", "1"}, {"--num_nodes=2"},
-      {"--hostfile", "h"},     {"-H", "h"},         {"--log-dir", "d"},   {"--tee=3"},
-      {"--max-restarts", "3"}, {"--include", "a:0"}};
-  for (const auto& arguments : refused) {
+TEST(Detect, IncludeNarrowsTheGpusOfThisMachine) {
+  const Hardware four{.gpus = 4, .gpu_problem = "", .cores = 8};
+  const auto flags = [](const Arguments& arguments) { return split_launch_flags(arguments).flags; };
+  auto plan = detect({.flags = flags({"--include", "localhost:1,3"}),
+                      .environment = {},
+                      .hardware = four,
+                      .cuda_build = true});
+  EXPECT_EQ(plan.visible_devices, "1,3");
+  EXPECT_EQ(plan.summary, "2 GPU ranks on this machine (--include)");
+  plan = detect({.flags = flags({"--exclude=localhost:0"}),
+                 .environment = {{"CUDA_VISIBLE_DEVICES", "7,6,5,4"}},
+                 .hardware = four,
+                 .cuda_build = true});
+  EXPECT_EQ(plan.visible_devices, "6,5,4");
+}
+
+TEST(Detect, NodeFlagsDescribeThePlanAgain) {
+  const Arguments typed = {"--nnodes=3",     "--node-rank=1",        "--master-addr=a",
+                           "--tee=0:3,1:1",  "--max-restarts=2",     "--nproc-per-node=2",
+                           "--log-dir=/tmp", "--numa-binding=socket"};
+  const auto plan = detect({.flags = split_launch_flags(typed).flags, .hardware = kNoGpu});
+  EXPECT_EQ(plan.output.tees, (std::vector<int>{3, 1}));
+  const auto again =
+      detect({.flags = split_launch_flags(node_flags(plan, 2)).flags, .hardware = kNoGpu});
+  EXPECT_EQ(again.node_rank, 2);
+  EXPECT_EQ(again.size(), 6);
+  EXPECT_EQ(again.master_addr, "a");
+  EXPECT_EQ(again.master_port, 29500);
+  EXPECT_EQ(again.max_restarts, 2);
+  EXPECT_EQ(again.output.tees, plan.output.tees);
+  EXPECT_EQ(again.output.log_dir, plan.output.log_dir);
+  EXPECT_EQ(again.numa, NumaBinding::kSocket);
+}
+
+TEST(LaunchFlags, WordsOfTorchrunAndDeepSpeed) {
+  const Arguments typed = {"--rdzv_backend=c10d",
+                           "--rdzv-conf",
+                           "timeout=9,join_timeout=30",
+                           "--rdzv_id=7",
+                           "--monitor-interval",
+                           "5",
+                           "--no_python",
+                           "--role=x",
+                           "--start-method=spawn",
+                           "--signals-to-handle=SIGTERM,SIGINT",
+                           "--launcher",
+                           "pdsh",
+                           "--no_local_rank",
+                           "--no_ssh_check",
+                           "--num_nodes=-1",
+                           "--node_rank=-1",
+                           "--num_gpus=-1",
+                           "--enable_each_rank_log",
+                           "logs",
+                           "--bind_cores_to_rank"};
+  const auto split = split_launch_flags(typed);
+  EXPECT_TRUE(split.rest.empty());
+  EXPECT_EQ(split.flags.join_timeout, std::chrono::seconds(30));
+  EXPECT_FALSE(split.flags.num_nodes || split.flags.node_rank || split.flags.num_gpus);
+  EXPECT_EQ(split.flags.log_dir, "logs");
+  EXPECT_EQ(split.flags.redirects, "3");
+  EXPECT_EQ(split.flags.numa, NumaBinding::kExclusive);
+}
+
+TEST(LaunchFlags, RefusedWithWhatToType) {
+  const std::vector<std::pair<Arguments, const char*>> refused = {
+      {{"--nnodes=1:4"}, "type --nnodes 4"},
+      {{"--nnodes", "two"}, "--nnodes is 'two'"},
+      {{"--nproc-per-node"}, "needs a value"},
+      {{"-m", "train"}, "one native program"},
+      {{"--launcher=slurm"}, "srun"},
+      {{"--launcher=openmpi"}, "mpirun -np"},
+      {{"--launcher=rsh"}, "pdsh, ssh"},
+      {{"--signals-to-handle=SIGFOO"}, "no signal 'SIGFOO'"},
+      {{"--numa-binding=rack"}, "core-complex"},
+      {{"--master-port=99999"}, "--master-port is '99999'"},
+      {{"--elastic_training"}, "elastic"},
+      {{"--rdzv-conf=join_timeout=0"}, "join_timeout"},
+      {{"--rdzv-endpoint=:9"}, "names no host"},
+  };
+  for (const auto& [arguments, says] : refused) {
     try {
       split_launch_flags(arguments);
       ADD_FAILURE() << arguments[0];
     } catch (const UserError& error) {
-      EXPECT_NE(std::string(error.what()).find("known, not supported by this version yet"),
-                std::string::npos);
+      EXPECT_NE(std::string(error.what()).find(says), std::string::npos) << error.what();
     }
   }
-  EXPECT_THROW(split_launch_flags(Arguments{"--nproc-per-node"}), UserError);
+}
+
+TEST(LaunchFlags, ShownRanksAndTees) {
+  const auto plan = detect({.flags = split_launch_flags(Arguments{"--nproc-per-node=3", "-r", "3",
+                                                                  "--local-ranks-filter=0,2"})
+                                         .flags,
+                            .hardware = kNoGpu});
+  EXPECT_EQ(plan.output.redirects, (std::vector<int>{3, 3, 3}));
+  EXPECT_EQ(plan.output.tees, (std::vector<int>{0, 0, 0}));
+  EXPECT_EQ(plan.output.shown, (std::vector<int>{0, 2}));
 }
 
 }  // namespace

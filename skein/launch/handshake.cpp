@@ -32,8 +32,10 @@ std::string encode_hello(const Hello& hello, std::string_view nonce) {
 std::optional<Hello> decode_hello(std::string_view bytes) {
   if (bytes.size() != kHelloSize || !bytes.starts_with(kMagic)) return std::nullopt;
   const auto role = get_integer<uint32_t>(bytes, 8);
-  if (role != static_cast<uint32_t>(Role::kRank)) return std::nullopt;
-  return Hello{.role = Role::kRank,
+  if (role != static_cast<uint32_t>(Role::kRank) && role != static_cast<uint32_t>(Role::kNode)) {
+    return std::nullopt;
+  }
+  return Hello{.role = static_cast<Role>(role),
                .rank = get_integer<uint32_t>(bytes, 12),
                .generation = get_integer<uint64_t>(bytes, 16)};
 }

@@ -2,7 +2,8 @@
 // Copyright the skein authors.
 #pragma once
 
-// How do a rank and the control store convince each other that they belong to the same run?
+// How do a rank (or the launcher of another node) and the control store convince each other that
+// they belong to the same run?
 //
 //   rank  -> store   hello: magic, role, rank, generation, the rank's nonce     (56 bytes)
 //   store -> rank    challenge: the store's nonce, the store's proof            (64 bytes)
@@ -27,12 +28,12 @@ inline constexpr size_t kHelloSize = 24 + kNonceSize;
 inline constexpr size_t kProofSize = kMacSize;
 inline constexpr size_t kChallengeSize = kNonceSize + kProofSize;
 
-enum class Role : uint32_t { kRank = 1 };
+enum class Role : uint32_t { kRank = 1, kNode = 2 };
 
 struct Hello {
   Role role = Role::kRank;
-  uint32_t rank = 0;
-  uint64_t generation = 0;  // which start of the run: a process of an older one is refused
+  uint32_t rank = 0;        // or the node's number
+  uint64_t generation = 0;  // which start of the ranks: one of an older start is refused
 };
 
 std::string make_nonce();

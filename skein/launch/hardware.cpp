@@ -5,26 +5,34 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
 #include <string_view>
 #include <system_error>
 #include <thread>
 
 #include "skein/core/error.h"
 #include "skein/core/file.h"
+#include "skein/launch/numa.h"
 
 namespace skein::launch {
 namespace {
 
 constexpr int kCudaSuccess = 0;
 constexpr int kCudaNoDevice = 100;
+constexpr std::chrono::seconds kDriverLimit(60);
 
 int count_cores() {
   cpu_set_t set;
@@ -89,6 +97,23 @@ void ask_gpus_here(Hardware& hardware) {
   }
 }
 
+// What the child writes until it ends; nothing if it does not end in time.
+std::optional<std::string> read_until(int descriptor, std::chrono::steady_clock::time_point limit) {
+  std::string answer;
+  for (;;) {
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(limit - std::chrono::steady_clock::now());
+    pollfd entry{.fd = descriptor, .events = POLLIN, .revents = 0};
+    const int ready = ::poll(&entry, 1, static_cast<int>(std::max<int64_t>(0, left.count())));
+    if (ready < 0 && errno == EINTR) continue;
+    if (ready <= 0) return std::nullopt;
+    char buffer[512];
+    const auto count = ::read(descriptor, buffer, sizeof buffer);
+    if (count <= 0) return answer;
+    answer.append(buffer, static_cast<size_t>(count));
+  }
+}
+
 // The driver starts threads of its own, which would take the signals that a launcher waits for: a
 // child asks, and its threads end with it.
 void ask_in_child(Hardware& hardware) {
@@ -104,25 +129,30 @@ void ask_in_child(Hardware& hardware) {
   }
   ::close(ends[1]);
   const File reading(ends[0]);
-  std::string answer;
-  char buffer[512];
-  for (ssize_t count = 0; (count = ::read(ends[0], buffer, sizeof buffer)) > 0;) {
-    answer.append(buffer, static_cast<size_t>(count));
-  }
+  const auto answer = read_until(ends[0], std::chrono::steady_clock::now() + kDriverLimit);
   int status = 0;
+  if (!answer) {
+    ::kill(child, SIGKILL);
+    ::waitpid(child, &status, WNOHANG);  // a process stuck in the driver cannot be waited for
+    hardware.gpu_problem = fmt::format(
+        "the driver has not answered for {} s (does `nvidia-smi` answer?)", kDriverLimit.count());
+    return;
+  }
   ::waitpid(child, &status, 0);
-  if (status != 0 || answer.empty()) {
+  if (status != 0 || answer->empty()) {
     hardware.gpu_problem = "the driver crashed when it was asked for GPUs";
     return;
   }
-  hardware.gpus = std::atoi(answer.c_str());
-  hardware.gpu_problem = answer.substr(std::min(answer.size(), answer.find(' ') + 1));
+  hardware.gpus = std::atoi(answer->c_str());
+  hardware.gpu_problem = answer->substr(std::min(answer->size(), answer->find(' ') + 1));
 }
 
 }  // namespace
 
 Hardware look_at_hardware(bool ask_gpus) {
-  Hardware hardware{.cores = count_cores()};
+  Hardware hardware;
+  hardware.cores = count_cores();
+  hardware.numa_nodes = count_numa_nodes();
   if (ask_gpus) ask_in_child(hardware);
   return hardware;
 }

@@ -3,257 +3,214 @@
 #include "skein/launch/launcher.h"
 
 #include <fmt/format.h>
-#include <poll.h>
-#include <sys/signalfd.h>
-#include <unistd.h>
 
-#include <algorithm>
-#include <csignal>
-#include <optional>
+#include <memory>
 
 #include "skein/core/error.h"
 #include "skein/core/log.h"
-#include "skein/launch/child.h"
-#include "skein/launch/detect.h"
-#include "skein/launch/rank_environment.h"
-#include "skein/launch/root_cause.h"
-#include "skein/launch/socket.h"
-#include "skein/launch/store_server.h"
+#include "skein/launch/head_node.h"
+#include "skein/launch/interface.h"
+#include "skein/launch/lease.h"
+#include "skein/launch/local_ranks.h"
+#include "skein/launch/node_identity.h"
+#include "skein/launch/node_link.h"
+#include "skein/launch/node_loop.h"
+#include "skein/launch/signal_inbox.h"
+#include "skein/launch/variables.h"
 
 namespace skein::launch {
 namespace {
 
-constexpr int kStoppedCode = static_cast<int>(ExitCode::kStopped);
-
-std::string host_name() {
-  char name[256] = {};
-  return gethostname(name, sizeof name - 1) == 0 ? name : "unknown host";
-}
-
-// Receives the signals that ask for a stop, and gives the old mask back.
-class SignalInbox {
- public:
-  SignalInbox() {
-    sigset_t wanted;
-    sigemptyset(&wanted);
-    for (const int signal : {SIGTERM, SIGINT, SIGUSR1}) sigaddset(&wanted, signal);
-    pthread_sigmask(SIG_BLOCK, &wanted, &before_);
-    file_ = File(signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK));
-    if (!file_) throw_errno("cannot receive signals");
-  }
-  SignalInbox(const SignalInbox&) = delete;
-  ~SignalInbox() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-
-  int descriptor() const { return file_.descriptor(); }
-  std::optional<int> take() const {
-    signalfd_siginfo info{};
-    if (read(file_.descriptor(), &info, sizeof info) != sizeof info) return std::nullopt;
-    return static_cast<int>(info.ssi_signo);
-  }
-
- private:
-  sigset_t before_{};
-  File file_;
-};
-
-// The ranks of this machine from start to the last one's end.
-class Ranks {
- public:
-  Ranks(const LaunchOptions& options, const SignalInbox& inbox)
-      : options_(options), inbox_(inbox) {}
-
-  void start(const ChildCommand& command) { ranks_.push_back({.child = Child(command)}); }
-  int watch();  // returns the exit code
-
- private:
-  struct Rank {
-    Child child;
-    std::optional<ChildEnd> end;
-  };
-
-  bool any_running() const;
-  void wait_for_event();
-  void take_signals();
-  void take_ends();
-  void note_end(int rank, const ChildEnd& end);
-  void act_on_time();
-  Deadline next_deadline() const;
-  int exit_code() const;
-  void report() const;
-  void report_failure(const Failure& cause) const;
-
-  const LaunchOptions& options_;
-  const SignalInbox& inbox_;
-  std::vector<Rank> ranks_;
-  std::vector<Failure> failures_;  // in order of time
-  int interrupts_ = 0;
-  bool stop_forwarded_ = false;
-  bool stopped_early_ = false;       // a rank died of the forwarded signal
-  bool ending_ = false;              // SIGTERM was sent because of a failure
-  bool killed_ = false;              // SIGKILL was sent
-  std::optional<Deadline> end_at_;   // when to send SIGTERM
-  std::optional<Deadline> kill_at_;  // when to send SIGKILL
-};
-
-int Ranks::watch() {
-  while (any_running()) {
-    wait_for_event();
-    take_signals();
-    take_ends();
-    act_on_time();
-  }
-  report();
-  return exit_code();
-}
-
-bool Ranks::any_running() const {
-  return std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& r) { return !r.end; });
-}
-
-Deadline Ranks::next_deadline() const {
-  if (killed_) return Deadline::max();
-  return std::min(ending_ ? Deadline::max() : end_at_.value_or(Deadline::max()),
-                  kill_at_.value_or(Deadline::max()));
-}
-
-void Ranks::wait_for_event() {
-  std::vector<pollfd> entries{{inbox_.descriptor(), POLLIN, 0}};
-  for (const auto& rank : ranks_) {
-    if (!rank.end) entries.push_back({rank.child.descriptor(), POLLIN, 0});
-  }
-  const auto next = next_deadline();
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - Clock::now()).count();
-  const bool forever = next == Deadline::max();
-  poll(entries.data(), entries.size(),
-       forever ? -1 : static_cast<int>(std::clamp<int64_t>(left, 0, 60'000)));
-}
-
-void Ranks::take_signals() {
-  while (const auto signal = inbox_.take()) {
-    if (*signal == SIGINT && ++interrupts_ > 1) {
-      kill_at_ = Clock::now();
-      continue;
-    }
-    if (stop_forwarded_ || ending_) continue;
-    stop_forwarded_ = true;
-    log_info("launch: SIG{} received: the ranks finish this step, save and exit{}",
-             sigabbrev_np(*signal), *signal == SIGINT ? " (Ctrl-C again: stop at once)" : "");
-    for (const auto& rank : ranks_) rank.child.send(SIGTERM);
-  }
-}
-
-void Ranks::take_ends() {
-  for (size_t i = 0; i < ranks_.size(); ++i) {
-    if (ranks_[i].end) continue;
-    const auto end = ranks_[i].child.reap();
-    if (!end) continue;
-    ranks_[i].end = end;
-    note_end(static_cast<int>(i), *end);
-  }
-}
-
-void Ranks::note_end(int rank, const ChildEnd& end) {
-  if (end.signal == 0 && (end.code == 0 || end.code == kStoppedCode)) return;
-  const bool ours =
-      (end.signal == SIGTERM && (ending_ || stop_forwarded_)) || (end.signal == SIGKILL && killed_);
-  const auto now = Clock::now();
-  if (!ours) {
-    failures_.push_back({.rank = rank, .end = end, .time = now});
-  } else if (stop_forwarded_) {
-    stopped_early_ = true;
-  }
-  // A rank that lost its peer may be quicker to exit than the peer is to crash: wait for the cause.
-  const bool symptom = !ours && is_communication_error(end);
-  const auto when = symptom ? now + options_.root_cause_window : now;
-  end_at_ = std::min(end_at_.value_or(when), when);
-}
-
-void Ranks::act_on_time() {
-  const auto now = Clock::now();
-  if (!ending_ && end_at_ && *end_at_ <= now) {
-    ending_ = true;
-    kill_at_ = std::min(kill_at_.value_or(Deadline::max()), now + options_.grace);
-    for (const auto& rank : ranks_) rank.child.send(SIGTERM);
-  }
-  if (!killed_ && kill_at_ && *kill_at_ <= now) {
-    killed_ = true;
-    for (const auto& rank : ranks_) rank.child.kill_group();
-  }
-}
-
-int Ranks::exit_code() const {
-  if (interrupts_ > 1) return 128 + SIGINT;
-  if (!failures_.empty()) {
-    const auto& end = root_cause(failures_, options_.root_cause_window).end;
-    return end.signal != 0 ? static_cast<int>(ExitCode::kInternal) : end.code;
-  }
-  const bool stopped = std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) {
-    return rank.end && rank.end->code == kStoppedCode;
-  });
-  return stopped || stopped_early_ ? kStoppedCode : 0;
-}
-
-// A rank that ends with an error of its own has told it; one that was killed, or that lost a peer,
-// has not told the cause. So every failed run has one error on stderr.
-void Ranks::report_failure(const Failure& cause) const {
-  if (cause.end.signal == 0 && cause.end.code == static_cast<int>(ExitCode::kUser)) return;
-  const bool untold = cause.end.signal != 0 || is_communication_error(cause.end);
-  log_line(untold ? LogLevel::kError : LogLevel::kInfo,
-           fmt::format("launch: rank {} of {} on {} failed first: {}{}{}", cause.rank,
-                       ranks_.size(), host_name(), describe(cause.end),
-                       cause.end.signal == SIGKILL ? " (probably out of memory)" : "",
-                       ranks_.size() > 1 ? "; the other ranks were ended" : ""));
-}
-
-void Ranks::report() const {
-  if (interrupts_ > 1) {
-    log_error("launch: interrupted twice: all ranks were killed, nothing more was saved");
-  } else if (!failures_.empty()) {
-    report_failure(root_cause(failures_, options_.root_cause_window));
-  } else if (stopped_early_) {
-    log_warning("launch: stopped before all ranks could save; the same command continues the run");
-  }
-}
-
 // What every rank gets besides its own numbers; what the user has set stays.
-void add_thread_settings(const LaunchPlan& plan, Environment& environment) {
+Environment rank_environment(const LaunchPlan& plan, const Interface& interface) {
+  auto environment = read_environment();
   environment["OMP_NUM_THREADS"] = plan.omp_num_threads;
   environment.emplace("MKL_DYNAMIC", "FALSE");  // a thread count that varies varies the sums
   environment.emplace("MKL_CBWR", "AUTO");      // same bits for any alignment of the buffers
+  if (plan.visible_devices) environment["CUDA_VISIBLE_DEVICES"] = *plan.visible_devices;
+  if (plan.nodes > 1 && !interface.name.empty()) {
+    environment.emplace("NCCL_SOCKET_IFNAME", interface.name);
+    environment.emplace("GLOO_SOCKET_IFNAME", interface.name);
+  }
+  return environment;
 }
 
-ChildCommand rank_command(const std::vector<std::string>& arguments, const RankEnvironment& rank,
-                          Environment environment, int secret) {
-  for (const auto& [name, value] : to_environment(rank, secret)) environment[name] = value;
-  ChildCommand command{.arguments = arguments, .environment = {}, .inherited = secret};
-  for (const auto& [name, value] : environment) command.environment.push_back(name + "=" + value);
-  return command;
+// This machine's interface towards the other nodes.
+Interface choose_interface(const LaunchPlan& plan) {
+  if (plan.nodes == 1) return {.address = "127.0.0.1", .name = {}};
+  auto chosen = plan.local_addr ? Interface{.address = *plan.local_addr, .name = {}}
+                                : route_to(plan.master_addr);
+  // The way to an address of one's own leads over loopback: the interface that has it is meant.
+  for (const auto& interface : list_interfaces()) {
+    if (interface.address == chosen.address) chosen.name = interface.name;
+  }
+  log_info("launch: node {} of {} speaks with the others from {}{}", plan.node_rank, plan.nodes,
+           chosen.address, chosen.name.empty() ? "" : fmt::format(" ({})", chosen.name));
+  return chosen;
+}
+
+int code_of_current_exception() {
+  try {
+    throw;
+  } catch (const UserError&) {
+    return static_cast<int>(ExitCode::kUser);
+  } catch (const CommError&) {
+    return static_cast<int>(ExitCode::kComm);
+  } catch (const IoError&) {
+    return static_cast<int>(ExitCode::kIo);
+  } catch (...) {
+    return static_cast<int>(ExitCode::kInternal);
+  }
+}
+
+NodeIdentity identify(const LaunchPlan& plan, const LaunchOptions& options, const std::string& data,
+                      const std::string& token) {
+  NodeIdentity identity;
+  identity.node = plan.node_rank;
+  identity.host = host_name();
+  identity.local_ranks = plan.local_ranks;
+  identity.device = plan.device == config::Device::kCuda ? "cuda" : "cpu";
+  identity.binary = binary_digest();
+  set_configuration(identity, options.configuration_text);
+  identity.data = data;
+  identity.output_dir = options.output.string();
+  if (options.output.empty()) return identity;
+  identity.output_problem = try_to_write(options.output);
+  identity.sees_token = sees_token(options.output, token);
+  return identity;
+}
+
+// `claim` takes an output folder that is the node's own, once it has joined, and returns the
+// problem.
+int run_node(const RankSetup& setup, const LaunchOptions& options, const SignalInbox& inbox,
+             Direction& direction, const std::function<std::string()>& claim) {
+  const auto& plan = setup.plan;
+  NodeLoop loop(setup, inbox, direction);
+  std::string data;
+  try {
+    if (options.prepare) inbox.with_default_signals([&] { data = options.prepare(); });
+  } catch (const std::exception& error) {
+    if (plan.nodes > 1) loop.give_up(code_of_current_exception(), error.what());
+    throw;
+  }
+  if (plan.nodes == 1) return loop.run({});
+  return loop.run([&](const std::string& token) {
+    auto identity = identify(plan, options, data, token);
+    if (!identity.sees_token && identity.output_problem.empty()) identity.output_problem = claim();
+    return identity;
+  });
+}
+
+fs::path shared_secret_file(const LaunchOptions& options) {
+  return options.output / ".skein-secret";
+}
+
+// With several nodes typed by hand and no secret that all of them have.
+bool runs_open(const LaunchPlan& plan, const LaunchOptions& options) {
+  return !options.secret && !plan.secret_file &&
+         (options.output.empty() || !options.needs_shared_output);
+}
+
+// Removes what node 0 left in the output folder for the others.
+struct SharedFiles {
+  const LaunchPlan& plan;
+  const LaunchOptions& options;
+  ~SharedFiles() {
+    if (plan.nodes == 1 || options.output.empty()) return;
+    remove_token(options.output);
+    std::error_code ignored;
+    fs::remove(shared_secret_file(options), ignored);
+  }
+};
+
+Secret choose_secret(const LaunchPlan& plan, const LaunchOptions& options) {
+  if (plan.nodes == 1) return make_secret();
+  if (options.secret) return *options.secret;
+  if (plan.secret_file) return read_secret_file(*plan.secret_file);
+  if (runs_open(plan, options)) {
+    log_warning(
+        "launch: the control store is open to everyone who reaches {} port {}: no secret is shared "
+        "(give all nodes the same --secret-file)",
+        plan.master_addr, plan.master_port);
+    return Secret{};
+  }
+  write_secret_file(shared_secret_file(options));
+  return read_secret_file(shared_secret_file(options));
+}
+
+int run_head(RankSetup setup, const LaunchOptions& options, const SignalInbox& inbox) {
+  const auto& plan = setup.plan;
+  std::optional<Lease> lease;
+  if (!options.output.empty()) lease.emplace(options.output);
+  const SharedFiles files{plan, options};
+  const auto secret = choose_secret(plan, options);
+  const auto token = make_run_token();
+  // Now: the others may be done with their data earlier than this node.
+  if (plan.nodes > 1 && !options.output.empty()) write_token(options.output, token);
+  HeadNode head(plan, options, secret, token);
+  setup.rank.store_host = head.host();
+  setup.rank.store_port = head.port();
+  setup.lease = lease ? &*lease : nullptr;
+  return run_node(setup, options, inbox, head, [] { return std::string(); });
+}
+
+// Returns the problem, empty: it is ours.
+std::string take_lease(const fs::path& output, std::optional<Lease>& lease) try {
+  lease.emplace(output);
+  return "";
+} catch (const std::runtime_error& error) {
+  return error.what();
+}
+
+int run_follower(RankSetup setup, const LaunchOptions& options, const SignalInbox& inbox) {
+  const auto& plan = setup.plan;
+  if (!options.secret && plan.secret_file) read_secret_file(*plan.secret_file);  // its faults now
+  NodeLinkOptions link{.host = plan.master_addr,
+                       .port = plan.master_port,
+                       .node = plan.node_rank,
+                       .silence = options.node_silence,
+                       .join_timeout = options.join_timeout};
+  link.secret = [&] {
+    if (options.secret) return *options.secret;
+    if (plan.secret_file) return read_secret_file(*plan.secret_file);
+    if (runs_open(plan, options)) return Secret{};
+    const auto path = shared_secret_file(options);
+    std::error_code error;
+    if (!fs::exists(path, error)) {
+      throw CommError(fmt::format("node 0 has not written {} yet", path.string()));
+    }
+    return read_secret_file(path);
+  };
+  std::optional<Lease> lease;  // of a folder that is this node's own
+  const auto claim = [&]() -> std::string {
+    if (options.needs_shared_output) return "";
+    const auto problem = take_lease(options.output, lease);
+    setup.lease = lease ? &*lease : nullptr;
+    return problem;
+  };
+  NodeLink direction(link);
+  setup.rank.store_host = plan.master_addr;
+  setup.rank.store_port = plan.master_port;
+  return run_node(setup, options, inbox, direction, claim);
 }
 
 }  // namespace
 
 int launch(const LaunchPlan& plan, const std::vector<std::string>& arguments,
            const LaunchOptions& options) {
-  // First: the store's thread inherits the mask, so that signals come to the inbox alone.
-  const SignalInbox inbox;
-  const auto secret = make_secret();
-  const auto shared_secret = share_secret(secret);
-  RankEnvironment rank{.size = plan.local_ranks,
-                       .local_size = plan.local_ranks,
-                       .device = plan.device,
-                       .generation = options.generation};
-  const StoreServer store(secret, {.host = rank.store_host,
-                                   .size = static_cast<uint32_t>(rank.size),
-                                   .generation = options.generation});
-  rank.store_port = store.port();
-  auto environment = read_environment();
-  add_thread_settings(plan, environment);
-  Ranks ranks(options, inbox);
-  for (rank.rank = 0; rank.rank < rank.size; ++rank.rank) {
-    rank.local_rank = rank.rank;
-    ranks.start(rank_command(arguments, rank, environment, shared_secret.descriptor()));
-  }
-  return ranks.watch();
+  const SignalInbox inbox;  // first: threads inherit the mask
+  const auto interface = choose_interface(plan);
+  RankSetup setup{.plan = plan,
+                  .arguments = arguments,
+                  .restart_words = options.restart_words,
+                  .environment = rank_environment(plan, interface),
+                  .rank = {},
+                  .host = host_name(),
+                  .grace = options.grace};
+  setup.rank.device = plan.device;
+  setup.rank.interface = interface.address;
+  return plan.node_rank == 0 ? run_head(std::move(setup), options, inbox)
+                             : run_follower(std::move(setup), options, inbox);
 }
 
 }  // namespace skein::launch

@@ -49,6 +49,12 @@ struct LauncherTest : testing::Test {
   int run(int ranks, const std::string& script) {
     return launch(plan(ranks), shell(script), options);
   }
+  // The same, with what it says.
+  std::pair<int, std::string> run_and_listen(const LaunchPlan& plan, const std::string& script) {
+    testing::internal::CaptureStderr();
+    const int code = launch(plan, shell(script), options);
+    return {code, testing::internal::GetCapturedStderr()};
+  }
 
   // A launcher that can be signalled: in a process of its own.
   pid_t fork_launcher(int ranks, const std::string& script) {
@@ -91,12 +97,83 @@ TEST_F(LauncherTest, EachRankKnowsItsPlace) {
 }
 
 TEST_F(LauncherTest, AFailedRankEndsTheOthersWithItsCode) {
-  testing::internal::CaptureStderr();
-  EXPECT_EQ(run(3, "[ $RANK = 1 ] && exit 4; exec sleep 60"), 4);
-  const auto said = testing::internal::GetCapturedStderr();
+  const auto [code, said] = run_and_listen(plan(3), "[ $RANK = 1 ] && exit 4; exec sleep 60");
+  EXPECT_EQ(code, 4);
   EXPECT_NE(said.find("rank 1 of 3"), std::string::npos) << said;
   EXPECT_NE(said.find("exit code 4"), std::string::npos) << said;
-  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
+  EXPECT_EQ(said.find("rank 0"), std::string::npos) << said;
+}
+
+TEST_F(LauncherTest, AUsersMistakeWasToldByTheRank) {
+  const auto [code, said] = run_and_listen(plan(2), "[ $RANK = 1 ] && exit 2; exec sleep 60");
+  EXPECT_EQ(code, 2);
+  EXPECT_EQ(said, "");
+}
+
+TEST_F(LauncherTest, RestartsWhatARestartCanHeal) {
+  auto twice = plan(2);
+  twice.max_restarts = 2;
+  options.output = folder / "out";
+  // The first two starts fail, each one of both ranks; a file per start says so.
+  const auto script =
+      "echo $SKEIN_GENERATION >> $FOLDER/starts$RANK; "
+      "if [ $SKEIN_GENERATION -lt 2 ]; then [ $RANK = 1 ] && exit 4; exec sleep 60; fi";
+  const auto [code, said] = run_and_listen(twice, script);
+  EXPECT_EQ(code, 0) << said;
+  EXPECT_EQ(text("starts0"), "0\n1\n2\n");
+  EXPECT_EQ(text("starts1"), "0\n1\n2\n");
+  EXPECT_NE(said.find("restarting (1 of 2)"), std::string::npos) << said;
+  EXPECT_NE(said.find("restarting (2 of 2)"), std::string::npos) << said;
+  EXPECT_FALSE(fs::exists(options.output / "failures.json")) << "ended well";
+}
+
+TEST_F(LauncherTest, TheSameStepFailsThreeTimesAtMost) {
+  auto often = plan(1);
+  often.max_restarts = 9;
+  options.output = folder / "out";
+  const auto [code, said] = run_and_listen(often, "echo >> $FOLDER/starts; kill -SEGV $$");
+  EXPECT_EQ(code, 1);
+  EXPECT_EQ(text("starts"), "\n\n\n");
+  EXPECT_NE(said.find("step 1 has failed 3 times"), std::string::npos) << said;
+}
+
+TEST_F(LauncherTest, OnlyTheFirstStartGetsWhatBelongsToIt) {
+  auto once = plan(1);
+  once.max_restarts = 1;
+  options.restart_words = {"again"};
+  // No rank has begun to train, so that the second start is a first one too.
+  const auto [code, said] = run_and_listen(once, "echo $0 >> $FOLDER/words; exit 4");
+  EXPECT_EQ(code, 4);
+  EXPECT_EQ(text("words").find("again"), std::string::npos);
+}
+
+TEST_F(LauncherTest, OneRunPerFolder) {
+  options.output = folder / "out";
+  const pid_t first = fork_launcher(1, "echo > $FOLDER/ready; exec sleep 60");
+  wait_for_line("ready");
+  EXPECT_THROW(run(1, "echo > $FOLDER/second"), UserError);
+  EXPECT_FALSE(fs::exists(folder / "second"));
+  kill(first, SIGKILL);
+  exit_code_of(first);
+  int status = 0;
+  while (waitpid(-1, &status, 0) > 0) continue;  // its rank, which held the lease
+  EXPECT_EQ(run(1, "exit 0"), 0);
+}
+
+TEST_F(LauncherTest, DataIsPreparedFirstAndItsFailureStartsNoRank) {
+  options.prepare = [&]() -> std::string { throw IoError("no data"); };
+  EXPECT_THROW(run(1, "echo > $FOLDER/started"), IoError);
+  EXPECT_FALSE(fs::exists(folder / "started"));
+}
+
+TEST_F(LauncherTest, AStopThatIsNotObeyedIsEnforced) {
+  options.stop_grace = milliseconds(300);
+  const pid_t launcher = fork_launcher(
+      1, "trap 'echo > $FOLDER/asked' TERM; echo > $FOLDER/ready; while :; do sleep 0.05; done");
+  wait_for_line("ready");
+  kill(launcher, SIGTERM);
+  EXPECT_EQ(exit_code_of(launcher), 3);
+  EXPECT_EQ(text("asked"), "\n");
 }
 
 TEST_F(LauncherTest, ASignalIsNamed) {
@@ -127,7 +204,7 @@ constexpr const char* kPoliteRank =
     "echo $$ > $FOLDER/ready$RANK; wait; wait";
 
 TEST_F(LauncherTest, AStopReachesEachRankOnce) {
-  for (const int signal : {SIGTERM, SIGINT, SIGUSR1}) {
+  for (const int signal : {SIGTERM, SIGINT, SIGUSR1, SIGHUP}) {
     const pid_t launcher = fork_launcher(2, kPoliteRank);
     for (const char* name : {"ready0", "ready1"}) wait_for_line(name);
     kill(launcher, signal);
@@ -159,7 +236,7 @@ TEST_F(LauncherTest, RanksDieWithTheLauncher) {
 }
 
 TEST_F(LauncherTest, AMissingProgramIsTheUsersError) {
-  EXPECT_THROW(launch(plan(2), {(folder / "missing").string()}, options), UserError);
+  EXPECT_EQ(launch(plan(2), {(folder / "missing").string()}, options), 2);
 }
 
 // Run by the test below as two ranks.

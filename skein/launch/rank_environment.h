@@ -19,6 +19,13 @@
 
 namespace skein::launch {
 
+// What is said by another launcher than skein's.
+struct ForeignLauncher {
+  std::string name;              // "torchrun"; empty: skein's own
+  bool store_is_served = false;  // it listens at the store's port itself; otherwise rank 0 does
+  std::string attempt = "0";     // keeps starts of one job apart
+};
+
 struct RankEnvironment {
   int rank = 0;
   int size = 1;
@@ -27,15 +34,20 @@ struct RankEnvironment {
   config::Device device = config::Device::kCpu;  // what the launcher found: never kAuto
   std::string store_host = "127.0.0.1";
   int store_port = 0;
-  uint64_t generation = 0;  // which start of the run this is
+  std::string interface = "127.0.0.1";  // this machine's address towards the other nodes
+  uint64_t generation = 0;              // which start of the run this is
   Secret secret{};
+  ForeignLauncher foreign;
+  int gpu = 0;     // which of the visible ones is this rank's; skein's own launcher: local_rank
+  int board = -1;  // descriptor of the page that the launcher reads; -1: none
 };
 
 // Call once: the secret's descriptor is closed afterwards. Throws UserError when this process was
 // not started by the launcher, or a variable makes no sense.
 RankEnvironment from_environment();
 
-// The variables that from_environment() reads. The secret travels by `secret_descriptor`.
+// The variables that from_environment() reads. The secret travels by `secret_descriptor`; under
+// another launcher there is none.
 std::vector<std::pair<std::string, std::string>> to_environment(const RankEnvironment& rank,
                                                                 int secret_descriptor);
 

@@ -31,9 +31,33 @@ AddressList resolve(const std::string& host, int port, std::string& problem) {
   return {code == 0 ? found : nullptr, freeaddrinfo};
 }
 
-void send_without_delay(int descriptor) {
-  const int on = 1;
-  setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+// Small messages leave at once, and a machine that went away without a word is noticed.
+void tune(int descriptor) {
+  const auto set = [&](int level, int option, int value) {
+    setsockopt(descriptor, level, option, &value, sizeof value);
+  };
+  set(IPPROTO_TCP, TCP_NODELAY, 1);
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, 10);
+  set(IPPROTO_TCP, TCP_KEEPINTVL, 5);
+  set(IPPROTO_TCP, TCP_KEEPCNT, 3);
+  set(IPPROTO_TCP, TCP_USER_TIMEOUT, 20'000);
+}
+
+std::string explain_listen_error(const std::string& host, int port, int error) {
+  if (error == EADDRNOTAVAIL) {
+    return fmt::format(
+        "{} is no address of this machine: node 0 must run where MASTER_ADDR points "
+        "(--master-addr)",
+        host);
+  }
+  if (error == EADDRINUSE) {
+    return fmt::format(
+        "port {} of {} is in use by another program (`ss -ltnp 'sport = :{}'` shows "
+        "which): choose another with --master-port or MASTER_PORT, on all nodes",
+        port, host, port);
+  }
+  return fmt::format("cannot listen on {} port {}: {}", host, port, std::strerror(error));
 }
 
 void wait_for(const File& socket, short events, Deadline deadline, const char* what) {
@@ -54,6 +78,8 @@ bool would_block() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == 
 File listen_on(const std::string& host, int port) {
   std::string problem;
   const auto addresses = resolve(host, port, problem);
+  if (!addresses) throw UserError(fmt::format("MASTER_ADDR {} is unknown: {}", host, problem));
+  int error = 0;
   for (const auto* a = addresses.get(); a != nullptr; a = a->ai_next) {
     File socket(::socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     const int on = 1;
@@ -63,9 +89,9 @@ File listen_on(const std::string& host, int port) {
         listen(socket.descriptor(), SOMAXCONN) == 0) {
       return socket;
     }
-    problem = std::strerror(errno);
+    error = errno;
   }
-  throw UserError(fmt::format("cannot listen on {} port {}: {}", host, port, problem));
+  throw UserError(explain_listen_error(host, port, error));
 }
 
 int local_port(const File& socket) {
@@ -81,7 +107,7 @@ int local_port(const File& socket) {
 
 File accept_one(const File& listener) {
   File socket(accept4(listener.descriptor(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  if (socket) send_without_delay(socket.descriptor());
+  if (socket) tune(socket.descriptor());
   return socket;
 }
 
@@ -98,7 +124,7 @@ File connect_to(const std::string& host, int port, Deadline deadline) {
       getsockopt(socket.descriptor(), SOL_SOCKET, SO_ERROR, &error, &size);
     }
     if (error == 0) {
-      send_without_delay(socket.descriptor());
+      tune(socket.descriptor());
       return socket;
     }
     problem = std::strerror(error);

@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "skein/core/error.h"
-#include "skein/launch/handshake.h"
 #include "skein/launch/socket.h"
 
 namespace skein::launch {
@@ -19,6 +18,10 @@ constexpr int kAttempts = 5;
 constexpr size_t kReadSize = size_t{64} << 10;
 // Keeps the sum of clock and wait in range.
 constexpr Store::Duration kLongestWait = std::chrono::hours(24 * 30);
+
+std::string name_of(const StoreAddress& address) {
+  return fmt::format("{} {}", address.role == Role::kNode ? "node" : "rank", address.rank);
+}
 
 }  // namespace
 
@@ -45,8 +48,8 @@ std::unique_ptr<StoreClient::Connection> StoreClient::Connection::join(const Sec
                                                                        const StoreAddress& address,
                                                                        Deadline deadline) {
   auto socket = connect_to(address.host, address.port, deadline);
-  const auto hello =
-      encode_hello({.rank = address.rank, .generation = address.generation}, make_nonce());
+  const auto hello = encode_hello(
+      {.role = address.role, .rank = address.rank, .generation = address.generation}, make_nonce());
   send_all(socket, hello, deadline);
   const auto challenge = receive_exactly(socket, kChallengeSize, deadline);
   const Transcript transcript(secret, hello, challenge.substr(0, kNonceSize));
@@ -67,8 +70,8 @@ std::unique_ptr<StoreClient::Connection> StoreClient::Connection::open(
       return join(secret, address, deadline);
     } catch (const CommError& error) {
       if (attempt == kAttempts || Clock::now() >= deadline) {
-        throw CommError(fmt::format("rank {} cannot join the control store at {} port {}: {}",
-                                    address.rank, address.host, address.port, error.what()));
+        throw CommError(fmt::format("{} cannot join the control store at {} port {}: {}",
+                                    name_of(address), address.host, address.port, error.what()));
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(5 << attempt));
     }
@@ -117,9 +120,8 @@ StoreResponse StoreClient::call(const StoreRequest& request, Duration wait) {
     return response;
   } catch (const CommError& error) {
     // The connection is dropped: what is left in it belongs to a call that has ended.
-    throw CommError(fmt::format("rank {}, key '{}': {} (control store at {} port {})",
-                                address_.rank, request.key, error.what(), address_.host,
-                                address_.port));
+    throw CommError(fmt::format("{}, key '{}': {} (control store at {} port {})", name_of(address_),
+                                request.key, error.what(), address_.host, address_.port));
   }
 }
 
@@ -137,7 +139,7 @@ std::string StoreClient::get(const std::string& key, Duration timeout) {
   auto response =
       call({.operation = StoreOperation::kGet, .number = timeout.count(), .key = key}, timeout);
   if (response.status != StoreStatus::kOk) {
-    throw CommError(fmt::format("rank {}: no rank has set '{}' within {} ms", address_.rank, key,
+    throw CommError(fmt::format("{}: nobody has set '{}' within {} ms", name_of(address_), key,
                                 timeout.count()));
   }
   return std::move(response.value);

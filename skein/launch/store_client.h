@@ -2,7 +2,7 @@
 // Copyright the skein authors.
 #pragma once
 
-// The control store as a rank sees it.
+// The control store as a rank, or the launcher of another node, sees it.
 //
 // Each call takes a connection of its own for as long as it lasts and leaves it for the next one:
 // a get that waits holds up no other thread. Thread-safe. A lost store is a CommError, and so is
@@ -17,6 +17,7 @@
 
 #include "skein/core/store.h"
 #include "skein/launch/frame.h"
+#include "skein/launch/handshake.h"
 #include "skein/launch/secret.h"
 
 namespace skein::launch {
@@ -24,7 +25,8 @@ namespace skein::launch {
 struct StoreAddress {
   std::string host = "127.0.0.1";
   int port = 0;
-  uint32_t rank = 0;
+  Role role = Role::kRank;
+  uint32_t rank = 0;  // or the node's number
   uint64_t generation = 0;
   std::chrono::milliseconds answer_timeout{30'000};  // beyond what a get itself may wait
 };

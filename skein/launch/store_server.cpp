@@ -9,7 +9,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <future>
 #include <list>
+#include <mutex>
 #include <optional>
 #include <thread>
 #include <vector>
@@ -24,6 +26,7 @@ namespace skein::launch {
 namespace {
 
 constexpr Deadline kNever = Deadline::max();
+constexpr std::string_view kNodePrefix = "node/";
 // Nobody waits longer than this in one request; keeps the sum of clock and wait in range.
 constexpr int64_t kLongestWait = int64_t{1000} * 3600 * 24 * 30;
 
@@ -41,6 +44,7 @@ struct Peer {
   File socket;
   Clock::time_point accepted;
   std::string hello;                     // as far as it has come
+  Hello claim{};                         // what it says, once that is whole
   std::optional<Transcript> transcript;  // the challenge is out
   std::string proof;                     // as far as it has come
   std::unique_ptr<Channel> channel;      // proved
@@ -64,11 +68,19 @@ class StoreServer::Loop {
   }
 
   ~Loop() {
+    {
+      const std::lock_guard lock(mutex_);
+      ending_ = true;
+    }
     eventfd_write(wake_.descriptor(), 1);
     thread_.join();
   }
 
   int port() const { return port_; }
+  // Runs `task` on the loop's thread and waits for it.
+  void run_there(const std::function<void()>& task);
+  void set(const std::string& key, const std::string& value);
+  void begin_generation(uint64_t generation, uint32_t size);
 
  private:
   void run();
@@ -85,14 +97,22 @@ class StoreServer::Loop {
   void flush(Peer& peer);
   Deadline deadline_of(const Peer& peer) const;
   void expire(Deadline now);
+  void remove_closed();
+  void run_tasks();
+  bool may_join(const Hello& hello) const;
+  MemoryStore& values_for(const Peer& peer, const std::string& key);
 
   const Secret secret_;
-  const StoreServerOptions options_;
+  StoreServerOptions options_;
   File listener_;
   File wake_;
   int port_;
-  MemoryStore values_;
+  std::optional<MemoryStore> values_{std::in_place};  // of the ranks of this generation
+  MemoryStore node_values_;
   std::list<Peer> peers_;  // in order of arrival
+  std::mutex mutex_;       // of the two below
+  std::vector<std::packaged_task<void()>> tasks_;
+  bool ending_ = false;
   std::thread thread_;
 };
 
@@ -111,13 +131,82 @@ void StoreServer::Loop::run() {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - Clock::now()).count();
     const int wait = next == kNever ? -1 : static_cast<int>(std::clamp<int64_t>(left, 0, 60'000));
     if (poll(entries.data(), entries.size(), wait) < 0 && errno != EINTR) return;
-    if (entries[0].revents != 0) return;
+    if (entries[0].revents != 0) {
+      run_tasks();
+      const std::lock_guard lock(mutex_);
+      if (ending_) return;
+    }
     size_t index = 2;
     for (auto& peer : peers_) serve(peer, entries[index++].revents);
     if (entries[1].revents != 0) accept_all();
     expire(Clock::now());
-    peers_.remove_if([](const Peer& peer) { return peer.closed; });
+    remove_closed();
   }
+}
+
+void StoreServer::Loop::run_there(const std::function<void()>& task) {
+  std::packaged_task<void()> work(task);
+  auto done = work.get_future();
+  {
+    const std::lock_guard lock(mutex_);
+    tasks_.push_back(std::move(work));
+  }
+  eventfd_write(wake_.descriptor(), 1);
+  done.get();
+}
+
+void StoreServer::Loop::run_tasks() {
+  eventfd_t ignored = 0;
+  eventfd_read(wake_.descriptor(), &ignored);
+  std::vector<std::packaged_task<void()>> tasks;
+  {
+    const std::lock_guard lock(mutex_);
+    tasks.swap(tasks_);
+  }
+  for (auto& task : tasks) task();
+}
+
+void StoreServer::Loop::set(const std::string& key, const std::string& value) {
+  (key.starts_with(kNodePrefix) ? node_values_ : *values_).set(key, value);
+  wake_parked(key);
+}
+
+void StoreServer::Loop::begin_generation(uint64_t generation, uint32_t size) {
+  options_.generation = generation;
+  options_.size = size;
+  for (auto& peer : peers_) {
+    if (peer.transcript && !may_join(peer.claim)) peer.closed = true;
+  }
+  values_.emplace();
+}
+
+void StoreServer::Loop::remove_closed() {
+  std::vector<uint32_t> nodes;
+  for (const auto& peer : peers_) {
+    if (peer.closed && peer.channel && peer.claim.role == Role::kNode) {
+      nodes.push_back(peer.claim.rank);
+    }
+  }
+  peers_.remove_if([](const Peer& peer) { return peer.closed; });
+  if (!options_.on_node_closed) return;
+  for (const auto node : nodes) {
+    const bool connected = std::any_of(peers_.begin(), peers_.end(), [&](const Peer& peer) {
+      return peer.channel && peer.claim.role == Role::kNode && peer.claim.rank == node;
+    });
+    if (!connected) options_.on_node_closed(static_cast<int>(node));
+  }
+}
+
+bool StoreServer::Loop::may_join(const Hello& hello) const {
+  if (hello.role == Role::kNode) return hello.rank < options_.nodes;
+  return hello.rank < options_.size && hello.generation == options_.generation;
+}
+
+// Throws CommError, which closes the connection, when a rank asks for what is not its own.
+MemoryStore& StoreServer::Loop::values_for(const Peer& peer, const std::string& key) {
+  if (!key.starts_with(kNodePrefix)) return *values_;
+  if (peer.claim.role != Role::kNode) throw CommError("a rank asks for a launcher's key");
+  return node_values_;
 }
 
 void StoreServer::Loop::accept_all() {
@@ -190,10 +279,11 @@ void StoreServer::Loop::take_handshake(Peer& peer) {
 
 void StoreServer::Loop::send_challenge(Peer& peer) {
   const auto hello = decode_hello(peer.hello);
-  if (!hello || hello->rank >= options_.size || hello->generation != options_.generation) {
+  if (!hello || !may_join(*hello)) {
     peer.closed = true;
     return;
   }
+  peer.claim = *hello;
   const auto nonce = make_nonce();
   peer.transcript.emplace(secret_, peer.hello, nonce);
   peer.output = nonce + peer.transcript->store_proof();
@@ -212,19 +302,20 @@ void StoreServer::Loop::take_requests(Peer& peer) {
 
 void StoreServer::Loop::apply(Peer& peer, const StoreRequest& request) {
   StoreResponse response;
+  auto& values = values_for(peer, request.key);
   switch (request.operation) {
     case StoreOperation::kSet:
-      values_.set(request.key, request.value);
+      values.set(request.key, request.value);
       break;
     case StoreOperation::kAdd:
-      response.number = values_.add(request.key, request.number);
+      response.number = values.add(request.key, request.number);
       break;
     case StoreOperation::kErase:
-      if (!values_.erase(request.key)) response.status = StoreStatus::kAbsent;
+      if (!values.erase(request.key)) response.status = StoreStatus::kAbsent;
       break;
     case StoreOperation::kTryGet:
     case StoreOperation::kGet:
-      if (auto value = values_.try_get(request.key)) {
+      if (auto value = values.try_get(request.key)) {
         response.value = std::move(*value);
       } else if (request.operation == StoreOperation::kTryGet) {
         response.status = StoreStatus::kAbsent;
@@ -239,6 +330,11 @@ void StoreServer::Loop::apply(Peer& peer, const StoreRequest& request) {
   const bool changed =
       request.operation == StoreOperation::kSet || request.operation == StoreOperation::kAdd;
   if (changed) wake_parked(request.key);
+  const bool from_node =
+      request.operation == StoreOperation::kSet && peer.claim.role == Role::kNode;
+  if (from_node && options_.on_node_set) {
+    options_.on_node_set(static_cast<int>(peer.claim.rank), request.key, request.value);
+  }
 }
 
 void StoreServer::Loop::answer(Peer& peer, const StoreResponse& response) {
@@ -250,7 +346,7 @@ void StoreServer::Loop::wake_parked(const std::string& key) {
   for (auto& peer : peers_) {
     if (!peer.parked || peer.parked->key != key || peer.closed) continue;
     peer.parked.reset();
-    answer(peer, StoreResponse{.value = values_.try_get(key).value_or("")});
+    answer(peer, StoreResponse{.value = values_for(peer, key).try_get(key).value_or("")});
   }
 }
 
@@ -285,5 +381,11 @@ StoreServer::StoreServer(const Secret& secret, const StoreServerOptions& options
     : loop_(std::make_unique<Loop>(secret, options)) {}
 StoreServer::~StoreServer() = default;
 int StoreServer::port() const { return loop_->port(); }
+void StoreServer::set(const std::string& key, const std::string& value) {
+  loop_->run_there([&] { loop_->set(key, value); });
+}
+void StoreServer::begin_generation(uint64_t generation, uint32_t size) {
+  loop_->run_there([&] { loop_->begin_generation(generation, size); });
+}
 
 }  // namespace skein::launch

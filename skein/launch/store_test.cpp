@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <future>
+#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -180,6 +182,106 @@ TEST_F(StoreTest, AHalfHandshakeIsClosedInTime) {
   RawPeer slow(server.port());
   slow.send(good_hello().substr(0, 10));
   EXPECT_TRUE(slow.closed());
+}
+
+TEST_F(StoreTest, ANewGenerationForgetsTheOldOne) {
+  auto old = client();
+  old.set("k", "old");
+  std::thread waiter([&] { EXPECT_THROW(old.get("never", seconds(30)), CommError); });
+  server.begin_generation(4, 6);
+  waiter.join();
+  EXPECT_THROW(old.try_get("k"), CommError);
+  EXPECT_THROW(client(), CommError);
+  auto next = address();
+  next.generation = 4;
+  next.rank = 5;
+  StoreClient rank(secret, next);
+  EXPECT_EQ(rank.try_get("k"), std::nullopt);
+}
+
+TEST_F(StoreTest, LaunchersHaveKeysOfTheirOwn) {
+  EXPECT_THROW(client().set("node/k", "from a rank"), CommError);
+  EXPECT_THROW(StoreClient(secret, {.port = server.port(), .role = Role::kNode, .rank = 1}),
+               CommError)
+      << "this store knows no other nodes";
+
+  struct Heard {
+    std::mutex mutex;
+    std::vector<std::string> sets;
+    std::promise<int> closed;
+  } heard;
+  StoreServer nodes(secret, {.nodes = 2,
+                             .on_node_set =
+                                 [&](int node, const std::string& key, const std::string& value) {
+                                   const std::lock_guard lock(heard.mutex);
+                                   heard.sets.push_back(std::to_string(node) + key + value);
+                                 },
+                             .on_node_closed = [&](int node) { heard.closed.set_value(node); }});
+  nodes.set("node/command", "run");
+  {
+    StoreClient node(secret, {.port = nodes.port(), .role = Role::kNode, .rank = 1});
+    EXPECT_EQ(node.get("node/command", seconds(10)), "run");
+    node.set("node/status", "well");
+    nodes.begin_generation(1, 1);  // stays connected, and so do its values
+    EXPECT_EQ(node.try_get("node/status"), "well");
+  }
+  EXPECT_EQ(heard.closed.get_future().get(), 1);
+  EXPECT_EQ(heard.sets, std::vector<std::string>{"1node/statuswell"});
+  EXPECT_THROW(StoreClient(secret, {.port = nodes.port(), .role = Role::kNode, .rank = 2}),
+               CommError);
+}
+
+TEST(StoreServer, APortInUseIsNamedWithWhatToDo) {
+  const auto taken = listen_on("127.0.0.1", 0);
+  const int port = local_port(taken);
+  try {
+    StoreServer(make_secret(), {.port = port});
+    FAIL() << "two listen on one port";
+  } catch (const UserError& error) {
+    const std::string text = error.what();
+    EXPECT_NE(text.find(std::to_string(port)), std::string::npos) << text;
+    EXPECT_NE(text.find("--master-port"), std::string::npos) << text;
+  }
+}
+
+TEST(StoreServer, AnAddressOfAnotherMachineIsRefused) {
+  try {
+    StoreServer(make_secret(), {.host = "192.0.2.1"});  // kept for documents, RFC 5737
+    FAIL() << "listens on an address of another machine";
+  } catch (const UserError& error) {
+    EXPECT_NE(std::string(error.what()).find("192.0.2.1 is no address of this machine"),
+              std::string::npos)
+        << error.what();
+  }
+}
+
+struct SecretFileTest : testing::Test {
+  fs::path folder;
+  void SetUp() override {
+    std::string pattern = (fs::temp_directory_path() / "skein-secret-XXXXXX").string();
+    folder = mkdtemp(pattern.data());
+  }
+  void TearDown() override { fs::remove_all(folder); }
+};
+
+TEST_F(SecretFileTest, IsWrittenAnewAndReadByItsOwnerAlone) {
+  const auto path = folder / "secret";
+  write_secret_file(path);
+  const auto first = read_secret_file(path);
+  EXPECT_EQ(first, read_secret_file(path));
+  write_secret_file(path);
+  EXPECT_NE(first, read_secret_file(path));
+  fs::permissions(path, fs::perms::group_read, fs::perm_options::add);
+  EXPECT_THROW(read_secret_file(path), UserError);
+}
+
+TEST_F(SecretFileTest, AShortOrMissingOneIsRefused) {
+  const auto path = folder / "secret";
+  EXPECT_THROW(read_secret_file(path), UserError);
+  write_file_atomically(path, std::string(31, 'x') + "\n\n");
+  fs::permissions(path, fs::perms::owner_read);
+  EXPECT_THROW(read_secret_file(path), UserError);
+  EXPECT_THROW(read_secret_file(folder), UserError);
 }
 
 TEST(StoreServer, ListensOnlyWhereItIsTold) {

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#pragma once
+
+// What are the nodes to do next? Decided on node 0 from what all of them report.
+//
+// A state machine without sockets, files or processes: the nodes meet, run a generation of ranks
+// until it ends or must be ended, end it everywhere, and then its owner says whether another one
+// follows. Not thread-safe.
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "skein/launch/failure_report.h"
+#include "skein/launch/node_status.h"
+#include "skein/launch/root_cause.h"
+#include "skein/launch/socket.h"
+
+namespace skein::launch {
+
+struct CoordinatorOptions {
+  int nodes = 1;
+  std::chrono::milliseconds root_cause_window{1000};
+  std::chrono::milliseconds stop_grace{30'000};
+  std::chrono::milliseconds join_timeout{600'000};
+  std::chrono::milliseconds node_silence{3000};
+  Limits limits;
+  bool needs_shared_output = true;
+};
+
+// How a generation of ranks ended, or why there was none.
+struct Outcome {
+  int code = 0;
+  std::optional<FailureReport> failure = {};  // of a rank
+  int node = 0;                               // where that rank ran
+  std::string message = {};                   // of any other failure, or a remark on a stop
+  bool can_restart = false;                   // another generation could do better
+};
+
+class Coordinator {
+ public:
+  Coordinator(const CoordinatorOptions& options, Deadline now);
+
+  // A node has spoken at that time. Node 0 is a node like the others.
+  void take(const NodeStatus& status, Deadline when);
+  // A node's connection was closed: it is lost unless it is heard again soon.
+  void note_closed(int node, Deadline when);
+
+  // What all nodes are to do now.
+  const NodeCommand& decide(Deadline now);
+
+  // Present when no rank runs any more; then call restart() or quit().
+  const std::optional<Outcome>& outcome() const { return outcome_; }
+  void restart();
+  void quit(int code, const std::string& message);
+
+  bool joining() const { return stage_ == Stage::kJoining; }
+  std::vector<int> missing_nodes() const;  // that have not been heard of at all
+  bool all_have_left() const;              // nodes other than 0 have obeyed quit() or are lost
+
+ private:
+  enum class Stage : uint8_t { kJoining, kRunning, kEnding, kOver };
+  struct Node {
+    std::optional<NodeStatus> status;
+    Deadline heard{};
+    bool closed = false;  // since it was heard
+    bool lost = false;
+  };
+  // A rank's failure, and where to find the rest of what is known of it.
+  struct Found {
+    Failure failure;
+    int node = 0;
+    const RankStatus* rank = nullptr;
+  };
+
+  void forgive_pause(Deadline now);
+  void join(Deadline now);
+  void watch(Deadline now);
+  bool end_if_contradictory(Deadline now);
+  bool end_if_lost(Deadline now);
+  bool end_if_asked(Deadline now);
+  bool end_if_failed(Deadline now);
+  bool end_if_stuck(Deadline now);
+  bool end_if_done();
+  void begin_generation();
+  void end(Outcome outcome, bool at_once, Deadline now);
+  void finish_ending(Deadline now);
+
+  bool all_started() const;
+  bool all_ended() const;
+  bool is_suspect(const Node& node, Deadline now) const;
+  std::vector<Found> failures(Deadline now) const;
+  std::vector<RankView> views() const;
+  std::optional<Verdict> find_unstoppable(const std::vector<RankView>& seen, Deadline now) const;
+  Outcome outcome_of(const Found& found) const;
+  Outcome outcome_of(const Verdict& verdict) const;
+  FailureReport describe_rank(int rank) const;
+  std::string name_of_node(int node) const;
+  template <typename Visit>
+  void each_rank(const Visit& visit) const;
+
+  const CoordinatorOptions options_;
+  std::vector<Node> nodes_;
+  Deadline started_;
+  Deadline decided_;  // last
+  Stage stage_ = Stage::kJoining;
+  NodeCommand command_;
+  std::optional<Deadline> stop_since_;
+  Deadline looked_{};                 // when diagnose() was asked last
+  std::optional<Verdict> suspicion_;  // of that look: acted on when it comes twice in a row
+  size_t ends_at_look_ = 0;           // and how many ranks had ended then
+  Outcome ending_;                    // becomes outcome_ once all ranks have ended
+  Deadline ending_since_{};
+  std::optional<Outcome> outcome_;
+};
+
+}  // namespace skein::launch
