@@ -7,6 +7,9 @@
 // Group checks the arguments, counts the bytes, and hands in flat aliases: contiguous, one
 // dimension, not empty, with version counters of their own, holding on to the caller's memory. A
 // backend may keep them until its work has been waited for, and nothing longer.
+//
+// `call` is the collective's number on the rank's board (launch/board.h; 0 without one). The
+// backend ends it there when the collective has ended, and leaves it when it has failed.
 
 #include <cstddef>
 #include <cstdint>
@@ -28,14 +31,15 @@ class Backend {
   int size() const { return size_; }
 
   // As in Group. Works may be waited for in any order, on each rank another one.
-  virtual Work all_gather(const at::Tensor& whole, const at::Tensor& shard) = 0;
-  virtual Work reduce_scatter(const at::Tensor& shard, const at::Tensor& whole) = 0;
-  virtual Work all_reduce(const at::Tensor& whole) = 0;
-  virtual Work broadcast(const at::Tensor& tensor, int root) = 0;
+  virtual Work all_gather(const at::Tensor& whole, const at::Tensor& shard, uint64_t call) = 0;
+  virtual Work reduce_scatter(const at::Tensor& shard, const at::Tensor& whole, uint64_t call) = 0;
+  virtual Work all_reduce(const at::Tensor& whole, uint64_t call) = 0;
+  virtual Work broadcast(const at::Tensor& tensor, int root, uint64_t call) = 0;
 
   // Blocking, host memory: every rank's `mine`, of one length, in rank order. Host sums and
   // barriers are made of it.
-  virtual void gather_host(std::span<const std::byte> mine, std::span<std::byte> all) = 0;
+  virtual void gather_host(std::span<const std::byte> mine, std::span<std::byte> all,
+                           uint64_t call) = 0;
 
   virtual void shutdown() = 0;
 

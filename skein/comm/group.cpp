@@ -8,11 +8,15 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
+#include <string_view>
 #include <utility>
 
 #include "skein/comm/backend.h"
 #include "skein/core/error.h"
+#include "skein/launch/board.h"
 
 namespace skein::comm {
 namespace {
@@ -54,12 +58,49 @@ void check_pair(const at::Tensor& whole, const at::Tensor& shard, const Backend&
                           c10::toString(shard.scalar_type()), shard.device().str()));
 }
 
+// As users of other tools write them.
+const char* name_of(at::ScalarType type) {
+  switch (type) {
+    case at::kFloat:
+      return "float32";
+    case at::kDouble:
+      return "float64";
+    case at::kBFloat16:
+      return "bfloat16";
+    case at::kHalf:
+      return "float16";
+    case at::kLong:
+      return "int64";
+    case at::kInt:
+      return "int32";
+    default:
+      return c10::toString(type);
+  }
+}
+
+// Writes the call to the rank's board.
+uint64_t begin_call(std::string_view operation, at::ScalarType type, int64_t count,
+                    const Group::Site& site) {
+  if (!launch::has_board()) return 0;
+  const std::string_view path = site.file_name();
+  std::array<char, 128> text;
+  const auto end =
+      fmt::format_to_n(text.data(), text.size(), "{}:{}", path.substr(path.rfind('/') + 1),
+                       site.line());  // npos + 1 is 0
+  return launch::begin_call("world", operation, name_of(type), static_cast<uint64_t>(count),
+                            {text.data(), std::min(end.size, text.size())});
+}
+
 template <typename T>
-std::vector<T> sum_in_rank_order(Backend& backend, const std::vector<T>& values) {
+std::vector<T> sum_in_rank_order(Backend& backend, const std::vector<T>& values,
+                                 const char* operation, const Group::Site& site) {
   const BlockedTimer timer;
   if (values.empty()) return {};
   std::vector<T> all(values.size() * static_cast<size_t>(backend.size()));
-  backend.gather_host(std::as_bytes(std::span(values)), std::as_writable_bytes(std::span(all)));
+  const uint64_t call =
+      begin_call(operation, c10::CppTypeToScalarType<T>::value, std::ssize(values), site);
+  backend.gather_host(std::as_bytes(std::span(values)), std::as_writable_bytes(std::span(all)),
+                      call);
   std::vector<T> sums(all.begin(), all.begin() + static_cast<ptrdiff_t>(values.size()));
   for (size_t i = values.size(); i < all.size(); ++i) sums[i % values.size()] += all[i];
   return sums;
@@ -70,32 +111,33 @@ class StagingBackend final : public Backend {
   explicit StagingBackend(std::shared_ptr<Backend> inner)
       : Backend(inner->rank(), inner->size()), inner_(std::move(inner)) {}
 
-  Work all_gather(const at::Tensor& whole, const at::Tensor& shard) override {
-    if (whole.is_cpu()) return inner_->all_gather(whole, shard);
+  Work all_gather(const at::Tensor& whole, const at::Tensor& shard, uint64_t call) override {
+    if (whole.is_cpu()) return inner_->all_gather(whole, shard, call);
     const auto host = host_memory(whole);
-    return bring_back(inner_->all_gather(host, host_copy(shard)), host, whole);
+    return bring_back(inner_->all_gather(host, host_copy(shard), call), host, whole);
   }
 
-  Work reduce_scatter(const at::Tensor& shard, const at::Tensor& whole) override {
-    if (whole.is_cpu()) return inner_->reduce_scatter(shard, whole);
+  Work reduce_scatter(const at::Tensor& shard, const at::Tensor& whole, uint64_t call) override {
+    if (whole.is_cpu()) return inner_->reduce_scatter(shard, whole, call);
     const auto host = host_memory(shard);
-    return bring_back(inner_->reduce_scatter(host, host_copy(whole)), host, shard);
+    return bring_back(inner_->reduce_scatter(host, host_copy(whole), call), host, shard);
   }
 
-  Work all_reduce(const at::Tensor& whole) override {
-    if (whole.is_cpu()) return inner_->all_reduce(whole);
+  Work all_reduce(const at::Tensor& whole, uint64_t call) override {
+    if (whole.is_cpu()) return inner_->all_reduce(whole, call);
     const auto host = host_copy(whole);
-    return bring_back(inner_->all_reduce(host), host, whole);
+    return bring_back(inner_->all_reduce(host, call), host, whole);
   }
 
-  Work broadcast(const at::Tensor& tensor, int root) override {
-    if (tensor.is_cpu()) return inner_->broadcast(tensor, root);
+  Work broadcast(const at::Tensor& tensor, int root, uint64_t call) override {
+    if (tensor.is_cpu()) return inner_->broadcast(tensor, root, call);
     const auto host = host_copy(tensor);
-    return bring_back(inner_->broadcast(host, root), host, tensor);
+    return bring_back(inner_->broadcast(host, root, call), host, tensor);
   }
 
-  void gather_host(std::span<const std::byte> mine, std::span<std::byte> all) override {
-    inner_->gather_host(mine, all);
+  void gather_host(std::span<const std::byte> mine, std::span<std::byte> all,
+                   uint64_t call) override {
+    inner_->gather_host(mine, all, call);
   }
 
   void shutdown() override { inner_->shutdown(); }
@@ -123,6 +165,15 @@ class StagingBackend final : public Backend {
   std::shared_ptr<Backend> inner_;
 };
 
+std::shared_ptr<Backend> make_backend(const GroupOptions& options, Store& store) {
+  if (options.backend == "nccl") return make_nccl(options, store);
+  if (options.backend == "gloo") {
+    return options.size == 1 ? make_single() : stage_cuda(make_gloo(options, store));
+  }
+  throw UserError(
+      fmt::format("unknown backend '{}' for the ranks' group: use gloo or nccl", options.backend));
+}
+
 }  // namespace
 
 std::shared_ptr<Backend> stage_cuda(std::shared_ptr<Backend> inner) {
@@ -142,56 +193,65 @@ Group::Group(std::shared_ptr<Backend> backend) : backend_(std::move(backend)) {}
 int Group::rank() const { return backend_->rank(); }
 int Group::size() const { return backend_->size(); }
 
-Work Group::all_gather(const at::Tensor& whole, const at::Tensor& shard) {
+Work Group::all_gather(const at::Tensor& whole, const at::Tensor& shard, Site site) {
   check_pair(whole, shard, *backend_, "all_gather");
   if (whole.numel() == 0) return {};
   backend_->count_sent(static_cast<int64_t>(shard.nbytes()) * (size() - 1));
-  auto work = backend_->all_gather(alias_of(whole), alias_of(shard));
+  const uint64_t call = begin_call("all_gather", whole.scalar_type(), whole.numel(), site);
+  auto work = backend_->all_gather(alias_of(whole), alias_of(shard), call);
   work.device_ = whole.device();
   return work;
 }
 
-Work Group::reduce_scatter(const at::Tensor& shard, const at::Tensor& whole) {
+Work Group::reduce_scatter(const at::Tensor& shard, const at::Tensor& whole, Site site) {
   check_pair(whole, shard, *backend_, "reduce_scatter");
   if (whole.numel() == 0) return {};
   backend_->count_sent(static_cast<int64_t>(shard.nbytes()) * (size() - 1));
-  auto work = backend_->reduce_scatter(alias_of(shard), alias_of(whole));
+  const uint64_t call = begin_call("reduce_scatter", whole.scalar_type(), whole.numel(), site);
+  auto work = backend_->reduce_scatter(alias_of(shard), alias_of(whole), call);
   work.device_ = whole.device();
   return work;
 }
 
-Work Group::all_reduce(const at::Tensor& whole) {
+Work Group::all_reduce(const at::Tensor& whole, Site site) {
   SKEIN_CHECK(whole.numel() % size() == 0,
               fmt::format("all_reduce of {} elements is not a multiple of {} ranks", whole.numel(),
                           size()));
   if (whole.numel() == 0) return {};
   backend_->count_sent(2 * (static_cast<int64_t>(whole.nbytes()) / size()) * (size() - 1));
-  auto work = backend_->all_reduce(alias_of(whole));
+  const uint64_t call = begin_call("all_reduce", whole.scalar_type(), whole.numel(), site);
+  auto work = backend_->all_reduce(alias_of(whole), call);
   work.device_ = whole.device();
   return work;
 }
 
-Work Group::broadcast(const at::Tensor& tensor, int root) {
+Work Group::broadcast(const at::Tensor& tensor, int root, Site site) {
   SKEIN_CHECK(root >= 0 && root < size(), fmt::format("no rank {} among {}", root, size()));
   if (tensor.numel() == 0) return {};
   if (rank() == root) backend_->count_sent(static_cast<int64_t>(tensor.nbytes()) * (size() - 1));
-  auto work = backend_->broadcast(alias_of(tensor), root);
+  const uint64_t call = begin_call(fmt::format("broadcast from rank {}", root),
+                                   tensor.scalar_type(), tensor.numel(), site);
+  auto work = backend_->broadcast(alias_of(tensor), root, call);
   work.device_ = tensor.device();
   return work;
 }
 
-int64_t Group::sum(int64_t value) { return sum(std::vector<int64_t>{value}).front(); }
-double Group::sum(double value) { return sum(std::vector<double>{value}).front(); }
+int64_t Group::sum(int64_t value, Site site) {
+  return sum(std::vector<int64_t>{value}, site).front();
+}
+double Group::sum(double value, Site site) { return sum(std::vector<double>{value}, site).front(); }
 
-std::vector<int64_t> Group::sum(const std::vector<int64_t>& values) {
-  return sum_in_rank_order(*backend_, values);
+std::vector<int64_t> Group::sum(const std::vector<int64_t>& values, Site site) {
+  return sum_in_rank_order(*backend_, values, "host sum", site);
 }
 
-std::vector<double> Group::sum(const std::vector<double>& values) {
-  return sum_in_rank_order(*backend_, values);
+std::vector<double> Group::sum(const std::vector<double>& values, Site site) {
+  return sum_in_rank_order(*backend_, values, "host sum", site);
 }
 
-void Group::barrier() { sum(int64_t{0}); }
+void Group::barrier(Site site) {
+  sum_in_rank_order(*backend_, std::vector<int64_t>{0}, "barrier", site);
+}
 
 void Group::finish(Work& work) {
   work.wait();
@@ -201,17 +261,18 @@ void Group::finish(Work& work) {
 
 int64_t Group::bytes_sent() const { return backend_->bytes_sent(); }
 
-void Group::shutdown() { backend_->shutdown(); }
+void Group::shutdown() {
+  launch::enter_phase(launch::Phase::kEnding);
+  backend_->shutdown();
+}
 
 Group connect(const GroupOptions& options, Store& store) {
   SKEIN_CHECK(options.rank >= 0 && options.rank < options.size,
               fmt::format("rank {} of {}", options.rank, options.size));
-  if (options.backend == "nccl") return Group(make_nccl(options, store));
-  if (options.backend == "gloo") {
-    return Group(options.size == 1 ? make_single() : stage_cuda(make_gloo(options, store)));
-  }
-  throw UserError(
-      fmt::format("unknown backend '{}' for the ranks' group: use gloo or nccl", options.backend));
+  launch::enter_phase(launch::Phase::kJoining);
+  Group group(make_backend(options, store));
+  launch::enter_phase(launch::Phase::kLoading);
+  return group;
 }
 
 }  // namespace skein::comm

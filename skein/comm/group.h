@@ -13,6 +13,9 @@
 //
 // A failure or a missed deadline is a CommError that names rank, operation and bytes. After one,
 // nothing is repaired in the process: report and end with exit code 3.
+//
+// Every collective is written to the rank's board before it begins (launch/board.h), with the place
+// in the code that asked for it: `site` is not to be given.
 
 #include <ATen/core/Tensor.h>
 
@@ -20,6 +23,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <source_location>
 #include <string>
 #include <vector>
 
@@ -47,14 +51,18 @@ class Work {
 struct GroupOptions {
   int rank = 0;
   int size = 1;
-  std::string backend = "gloo";                  // gloo or nccl
-  std::string address = "127.0.0.1";             // Gloo binds here
-  int device_index = -1;                         // CUDA device, -1: CPU
-  std::chrono::milliseconds timeout{1'800'000};  // per collective, then CommError
+  std::string backend = "gloo";       // gloo or nccl
+  std::string address = "127.0.0.1";  // Gloo binds here
+  int device_index = -1;              // CUDA device, -1: CPU
+  // Per collective and for joining, then CommError. Where a launcher watches the boards, it is the
+  // one that judges who is late (launch/diagnosis.h): give a time far beyond its limits here.
+  std::chrono::milliseconds timeout{1'800'000};
 };
 
 class Group {
  public:
+  using Site = std::source_location;
+
   Group();  // size one
   explicit Group(std::shared_ptr<Backend> backend);
 
@@ -62,19 +70,20 @@ class Group {
   int size() const;
 
   // `whole` has size() * shard.numel() elements; `shard` may be this rank's part of it.
-  Work all_gather(const at::Tensor& whole, const at::Tensor& shard);
+  Work all_gather(const at::Tensor& whole, const at::Tensor& shard, Site site = Site::current());
   // shard = this rank's part of the sum of every rank's `whole`. `shard` may alias `whole`.
-  Work reduce_scatter(const at::Tensor& shard, const at::Tensor& whole);
+  Work reduce_scatter(const at::Tensor& shard, const at::Tensor& whole,
+                      Site site = Site::current());
   // reduce_scatter + all_gather in place; numel must be a multiple of size().
-  Work all_reduce(const at::Tensor& whole);
-  Work broadcast(const at::Tensor& tensor, int root);
+  Work all_reduce(const at::Tensor& whole, Site site = Site::current());
+  Work broadcast(const at::Tensor& tensor, int root, Site site = Site::current());
 
   // Host side, blocking, small: summed in rank order.
-  int64_t sum(int64_t value);
-  double sum(double value);
-  std::vector<int64_t> sum(const std::vector<int64_t>& values);
-  std::vector<double> sum(const std::vector<double>& values);
-  void barrier();
+  int64_t sum(int64_t value, Site site = Site::current());
+  double sum(double value, Site site = Site::current());
+  std::vector<int64_t> sum(const std::vector<int64_t>& values, Site site = Site::current());
+  std::vector<double> sum(const std::vector<double>& values, Site site = Site::current());
+  void barrier(Site site = Site::current());
 
   // Blocks the host until the collective has ended (CUDA included).
   void finish(Work& work);

@@ -24,7 +24,9 @@
 #include <string>
 #include <thread>
 
+#include "skein/comm/c10d_error.h"
 #include "skein/core/error.h"
+#include "skein/launch/board.h"
 
 namespace skein::comm {
 namespace {
@@ -385,6 +387,91 @@ TEST(Gloo, APeerThatLeftIsACommError) {
     message = message_of<CommError>([&] { group.all_reduce(at::zeros({4})).wait(); });
   });
   EXPECT_NE(message.find("all_reduce of 16 bytes on rank 0 of 2"), std::string::npos) << message;
+  EXPECT_EQ(message.find(".cc:"), std::string::npos) << message;
+}
+
+TEST(Gloo, MessagesNameNoSourceFiles) {
+  EXPECT_EQ(without_source_files("[/a b/gloo/transport/tcp/pair.cc:547] Connection closed by peer "
+                                 "[127.0.0.1]:4242"),
+            "Connection closed by peer [127.0.0.1]:4242");
+  EXPECT_EQ(without_source_files("[enforce fail at /x/gloo/pair.cc:1] a <= b. 64 vs 16"),
+            "a <= b. 64 vs 16");
+  EXPECT_EQ(without_source_files("peer [10.0.0.1]:7 said: no"), "peer [10.0.0.1]:7 said: no");
+}
+
+// Run in a process of its own: a board stays attached for good. The two ranks share it.
+void write_calls_to_board() {
+  const launch::Board board(0);
+  launch::attach_board(board.descriptor());
+  run_connected({.size = 2, .timeout = std::chrono::minutes(1)}, [](Group& group) {
+    const auto whole = at::zeros({4}, at::TensorOptions(at::kBFloat16));
+    if (group.rank() == 0) group.all_reduce(whole).wait();
+    if (group.rank() == 1) group.all_reduce(whole).wait();
+    group.sum(std::vector<double>{1, 2, 3});
+    group.barrier();
+  });
+  Group alone;
+  alone.broadcast(at::zeros({7}), 0).wait();
+  const auto view = board.read();
+  for (const auto& call : view.calls) {
+    fmt::print(stderr, "{}/{} {} {} {}\n", call.operation, call.count, call.dtype,
+               call.site.substr(0, call.site.find(':')), call.done ? "done" : "open");
+  }
+  fmt::print(stderr, "phase {}\n", launch::name_of(view.phase));
+  std::_Exit(0);
+}
+
+TEST(GroupDeathTest, EveryCollectiveIsOnTheBoard) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      write_calls_to_board(), testing::ExitedWithCode(0),
+      "all_reduce/4 bfloat16 group_test.cpp done\nall_reduce/4 bfloat16 group_test.cpp done\n"
+      "host sum/3 float64 group_test.cpp done\nhost sum/3 float64 group_test.cpp done\n"
+      "barrier/1 int64 group_test.cpp done\nbarrier/1 int64 group_test.cpp done\n"
+      "broadcast from rank 0/7 float32 group_test.cpp done\nphase ending");
+}
+
+// Streams wait for NCCL's works, the host does not: a watcher sees their end.
+void write_nccl_calls_to_board() {
+  const launch::Board board(0);
+  launch::attach_board(board.descriptor());
+  size_t open = 1;
+  run_connected({.backend = "nccl", .device_index = 0}, [&](Group& group) {
+    const auto whole = at::zeros({1 << 20}, at::TensorOptions(at::kFloat).device(at::kCUDA, 0));
+    for (int i = 0; i < 300; ++i) group.all_reduce(whole).wait();
+    for (int i = 0; i < 100 && open > 0; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      const auto calls = board.read(256).calls;
+      open = static_cast<size_t>(std::ranges::count(calls, false, &launch::Call::done));
+    }
+  });
+  fmt::print(stderr, "{} issued, {} open\n", board.read().issued, open);
+  std::_Exit(0);
+}
+
+TEST(GroupDeathTest, NcclCallsEndOnTheBoard) {
+  const char* cuda = std::getenv("SKEIN_TEST_CUDA");
+  if (cuda == nullptr || std::string(cuda) != "1") GTEST_SKIP() << "needs a GPU";
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(write_nccl_calls_to_board(), testing::ExitedWithCode(0), "300 issued, 0 open");
+}
+
+// Rank 1 leaves without the all_reduce: it is what rank 0 ends in.
+void fail_a_call_on_board() {
+  const launch::Board board(0);
+  launch::attach_board(board.descriptor());
+  run_connected({.size = 2, .timeout = std::chrono::minutes(1)}, [](Group& group) {
+    if (group.rank() == 1) return;
+    message_of<CommError>([&] { group.all_reduce(at::zeros({4})).wait(); });
+  });
+  const auto view = board.read();
+  fmt::print(stderr, "{} calls, {}\n", view.calls.size(), view.calls.back().done ? "done" : "open");
+  std::_Exit(0);
+}
+
+TEST(GroupDeathTest, AFailedCallStaysOpenOnTheBoard) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(fail_a_call_on_board(), testing::ExitedWithCode(0), "1 calls, open");
 }
 
 TEST(Gloo, AMissingRankIsACommErrorAtTheStart) {

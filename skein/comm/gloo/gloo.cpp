@@ -25,6 +25,7 @@
 #include "skein/comm/ordered_sum.h"
 #include "skein/comm/store_adapter.h"
 #include "skein/core/error.h"
+#include "skein/launch/board.h"
 
 namespace skein::comm {
 namespace {
@@ -87,24 +88,26 @@ class GlooBackend final : public Backend {
   GlooBackend(const GroupOptions& options, c10::intrusive_ptr<c10d::ProcessGroupGloo> gloo)
       : Backend(options.rank, options.size), gloo_(std::move(gloo)) {}
 
-  Work all_gather(const at::Tensor& whole, const at::Tensor& shard) override {
-    return carry("all_gather", whole.nbytes(), [this, whole, shard] { gather(whole, shard); });
+  Work all_gather(const at::Tensor& whole, const at::Tensor& shard, uint64_t call) override {
+    return carry({"all_gather", whole.nbytes(), call},
+                 [this, whole, shard] { gather(whole, shard); });
   }
 
-  Work reduce_scatter(const at::Tensor& shard, const at::Tensor& whole) override {
-    return carry("reduce_scatter", whole.nbytes(), [this, shard, whole] { scatter(shard, whole); });
+  Work reduce_scatter(const at::Tensor& shard, const at::Tensor& whole, uint64_t call) override {
+    return carry({"reduce_scatter", whole.nbytes(), call},
+                 [this, shard, whole] { scatter(shard, whole); });
   }
 
-  Work all_reduce(const at::Tensor& whole) override {
-    return carry("all_reduce", whole.nbytes(), [this, whole] {
+  Work all_reduce(const at::Tensor& whole, uint64_t call) override {
+    return carry({"all_reduce", whole.nbytes(), call}, [this, whole] {
       const auto shard = whole.narrow(0, rank() * (whole.numel() / size()), whole.numel() / size());
       scatter(shard, whole);
       gather(whole, shard);
     });
   }
 
-  Work broadcast(const at::Tensor& tensor, int root) override {
-    return carry("broadcast", tensor.nbytes(), [this, tensor, root] {
+  Work broadcast(const at::Tensor& tensor, int root, uint64_t call) override {
+    return carry({"broadcast", tensor.nbytes(), call}, [this, tensor, root] {
       std::vector<at::Tensor> tensors{bytes_of(tensor)};
       c10d::BroadcastOptions options;
       options.rootRank = root;
@@ -112,8 +115,9 @@ class GlooBackend final : public Backend {
     });
   }
 
-  void gather_host(std::span<const std::byte> mine, std::span<std::byte> all) override {
-    auto work = carry("host sum", all.size(), [this, mine, all] {
+  void gather_host(std::span<const std::byte> mine, std::span<std::byte> all,
+                   uint64_t call) override {
+    auto work = carry({"host sum", all.size(), call}, [this, mine, all] {
       auto out = bytes_at(all.data(), all.size());
       // from_blob takes no pointer to const; Gloo only reads its input.
       auto in = bytes_at(const_cast<std::byte*>(mine.data()), mine.size());
@@ -156,12 +160,19 @@ class GlooBackend final : public Backend {
     ordered_sum(shard.scalar_type(), shard.data_ptr(), pieces, shard.numel());
   }
 
-  Work carry(const char* operation, size_t bytes, std::function<void()> steps) {
-    auto future =
-        carrier_.enqueue([this, operation, bytes, start = Clock::now(), steps = std::move(steps)] {
-          run(fmt::format("{} of {} bytes on rank {} of {}", operation, bytes, rank(), size()),
-              start, steps);
-        });
+  struct Call {
+    const char* operation;
+    size_t bytes;
+    uint64_t number;  // on the rank's board
+  };
+
+  Work carry(const Call& call, std::function<void()> steps) {
+    auto future = carrier_.enqueue([this, call, start = Clock::now(), steps = std::move(steps)] {
+      run(fmt::format("{} of {} bytes on rank {} of {}", call.operation, call.bytes, rank(),
+                      size()),
+          start, steps);
+      launch::end_call(call.number);
+    });
     return Work([future] { future.get(); });
   }
 

@@ -22,6 +22,7 @@
 #include "skein/comm/backend.h"
 #include "skein/comm/ordered_sum.h"
 #include "skein/core/error.h"
+#include "skein/launch/board.h"
 
 namespace skein::comm {
 namespace {
@@ -30,23 +31,29 @@ class SingleBackend final : public Backend {
  public:
   SingleBackend() : Backend(0, 1) {}
 
-  Work all_gather(const at::Tensor& whole, const at::Tensor& shard) override {
-    return copy(whole, shard);
+  Work all_gather(const at::Tensor& whole, const at::Tensor& shard, uint64_t call) override {
+    return copy(whole, shard, call);
   }
-  Work reduce_scatter(const at::Tensor& shard, const at::Tensor& whole) override {
-    return copy(shard, whole);
+  Work reduce_scatter(const at::Tensor& shard, const at::Tensor& whole, uint64_t call) override {
+    return copy(shard, whole, call);
   }
-  Work all_reduce(const at::Tensor&) override { return {}; }
-  Work broadcast(const at::Tensor&, int) override { return {}; }
-  void gather_host(std::span<const std::byte> mine, std::span<std::byte> all) override {
+  Work all_reduce(const at::Tensor&, uint64_t call) override { return done(call); }
+  Work broadcast(const at::Tensor&, int, uint64_t call) override { return done(call); }
+  void gather_host(std::span<const std::byte> mine, std::span<std::byte> all,
+                   uint64_t call) override {
     std::ranges::copy(mine, all.begin());
+    launch::end_call(call);
   }
   void shutdown() override {}
 
  private:
-  static Work copy(const at::Tensor& to, const at::Tensor& from) {
-    if (to.data_ptr() != from.data_ptr()) to.copy_(from);
+  static Work done(uint64_t call) {
+    launch::end_call(call);
     return {};
+  }
+  static Work copy(const at::Tensor& to, const at::Tensor& from, uint64_t call) {
+    if (to.data_ptr() != from.data_ptr()) to.copy_(from);
+    return done(call);
   }
 };
 
@@ -136,30 +143,31 @@ class Hall {
   std::chrono::milliseconds timeout_;
 };
 
+// A board is a process's, so ranks that are threads have none.
 class ThreadBackend final : public Backend {
  public:
   ThreadBackend(int rank, std::shared_ptr<Hall> hall)
       : Backend(rank, hall->size()), hall_(std::move(hall)) {}
 
-  Work all_gather(const at::Tensor& whole, const at::Tensor& shard) override {
+  Work all_gather(const at::Tensor& whole, const at::Tensor& shard, uint64_t) override {
     return exchange("all_gather", whole, shard, [whole](const Mailbox& box) {
       auto* out = static_cast<std::byte*>(whole.data_ptr());
       for (const auto& slot : box.slots) out = std::ranges::copy(slot.bytes, out).out;
     });
   }
 
-  Work reduce_scatter(const at::Tensor& shard, const at::Tensor& whole) override {
+  Work reduce_scatter(const at::Tensor& shard, const at::Tensor& whole, uint64_t) override {
     return exchange("reduce_scatter", whole, whole, [shard, rank = rank()](const Mailbox& box) {
       sum_slots(box, shard, rank * shard.nbytes());
     });
   }
 
-  Work all_reduce(const at::Tensor& whole) override {
+  Work all_reduce(const at::Tensor& whole, uint64_t) override {
     return exchange("all_reduce", whole, whole,
                     [whole](const Mailbox& box) { sum_slots(box, whole, 0); });
   }
 
-  Work broadcast(const at::Tensor& tensor, int root) override {
+  Work broadcast(const at::Tensor& tensor, int root, uint64_t) override {
     const auto sent = rank() == root ? tensor : at::Tensor();
     return exchange(fmt::format("broadcast from rank {}", root), tensor, sent,
                     [tensor, root](const Mailbox& box) {
@@ -167,7 +175,7 @@ class ThreadBackend final : public Backend {
                     });
   }
 
-  void gather_host(std::span<const std::byte> mine, std::span<std::byte> all) override {
+  void gather_host(std::span<const std::byte> mine, std::span<std::byte> all, uint64_t) override {
     const int64_t number = next_++;
     const auto box =
         hall_->deposit(rank(), number, fmt::format("host sum of {} bytes", mine.size()),

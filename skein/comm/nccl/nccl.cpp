@@ -9,11 +9,16 @@
 #include <ATen/cuda/CUDAEvent.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/sum.h>
+#include <c10/cuda/CUDAGraphsC10Utils.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 #include <fmt/format.h>
 
+#include <condition_variable>
 #include <cstdlib>
+#include <deque>
+#include <mutex>
+#include <thread>
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 #include <utility>
 
@@ -21,11 +26,66 @@
 #include "skein/comm/c10d_error.h"
 #include "skein/comm/store_adapter.h"
 #include "skein/core/error.h"
+#include "skein/launch/board.h"
 
 namespace skein::comm {
 namespace {
 
 bool is_short_float(at::ScalarType type) { return type == at::kBFloat16 || type == at::kHalf; }
+
+// Ends calls on the rank's board once their events have passed.
+//
+// Streams wait for works and the host does not, so nobody else sees a collective end. The calls of
+// a group run on one stream: they end in the order in which they were added.
+class CallWatch {
+ public:
+  using Event = at::cuda::CUDAEvent;
+
+  // The thread starts with the first call of a process that has a board.
+  void add(uint64_t call, std::shared_ptr<const Event> done) {
+    if (call == 0) return;
+    const std::lock_guard lock(mutex_);
+    pending_.push_back({call, std::move(done)});
+    if (pending_.size() > kMostPending) end_passed();  // the board has room for 256
+    if (!thread_.joinable()) thread_ = std::jthread([this](std::stop_token stop) { watch(stop); });
+  }
+
+  void stop() { thread_ = {}; }
+
+ private:
+  static constexpr size_t kMostPending = 64;
+  static constexpr std::chrono::milliseconds kPeriod{100};
+
+  struct Pending {
+    uint64_t call;
+    std::shared_ptr<const Event> done;
+  };
+
+  void watch(const std::stop_token& stop) {
+    std::unique_lock lock(mutex_);
+    while (!stop.stop_requested()) {
+      end_passed();
+      woken_.wait_for(lock, stop, kPeriod, [] { return false; });
+    }
+  }
+
+  // With the lock held. Asking an event must not break a capture of another thread. A device that
+  // has failed answers with an error: its rank meets the same one and ends, inside these calls.
+  void end_passed() try {
+    const c10::cuda::CUDAStreamCaptureModeGuard guard(cudaStreamCaptureModeThreadLocal);
+    while (!pending_.empty() && pending_.front().done->query()) {
+      launch::end_call(pending_.front().call);
+      pending_.pop_front();
+    }
+  } catch (const c10::Error&) {
+    pending_.clear();
+  }
+
+  std::mutex mutex_;
+  std::condition_variable_any woken_;
+  std::deque<Pending> pending_;
+  std::jthread thread_;  // last: it uses the others
+};
 
 class NcclBackend final : public Backend {
  public:
@@ -37,24 +97,24 @@ class NcclBackend final : public Backend {
         side_(c10::cuda::getStreamFromPool(/*isHighPriority=*/true,
                                            static_cast<c10::DeviceIndex>(options.device_index))) {}
 
-  Work all_gather(const at::Tensor& whole, const at::Tensor& shard) override {
-    return launch("all_gather", {whole, shard}, [&] { gather(whole, shard); });
+  Work all_gather(const at::Tensor& whole, const at::Tensor& shard, uint64_t call) override {
+    return issue({"all_gather", call}, {whole, shard}, [&] { gather(whole, shard); });
   }
 
-  Work reduce_scatter(const at::Tensor& shard, const at::Tensor& whole) override {
-    return launch("reduce_scatter", {whole, shard}, [&] { scatter(shard, whole); });
+  Work reduce_scatter(const at::Tensor& shard, const at::Tensor& whole, uint64_t call) override {
+    return issue({"reduce_scatter", call}, {whole, shard}, [&] { scatter(shard, whole); });
   }
 
-  Work all_reduce(const at::Tensor& whole) override {
-    return launch("all_reduce", {whole}, [&] {
+  Work all_reduce(const at::Tensor& whole, uint64_t call) override {
+    return issue({"all_reduce", call}, {whole}, [&] {
       const auto shard = whole.narrow(0, rank() * (whole.numel() / size()), whole.numel() / size());
       scatter(shard, whole);
       gather(whole, shard);
     });
   }
 
-  Work broadcast(const at::Tensor& tensor, int root) override {
-    return launch("broadcast", {tensor}, [&] {
+  Work broadcast(const at::Tensor& tensor, int root, uint64_t call) override {
+    return issue({"broadcast", call}, {tensor}, [&] {
       std::vector<at::Tensor> tensors{tensor};
       c10d::BroadcastOptions options;
       options.rootRank = root;
@@ -63,11 +123,13 @@ class NcclBackend final : public Backend {
     });
   }
 
-  void gather_host(std::span<const std::byte> mine, std::span<std::byte> all) override {
-    host_->gather_host(mine, all);
+  void gather_host(std::span<const std::byte> mine, std::span<std::byte> all,
+                   uint64_t call) override {
+    host_->gather_host(mine, all, call);
   }
 
   void shutdown() override {
+    calls_.stop();
     // Left to its destructor, the group would abort its communicators.
     nccl_->shutdown();
     nccl_.reset();
@@ -101,10 +163,25 @@ class NcclBackend final : public Backend {
     at::sum_out(shard, received.view({size(), shard.numel()}), at::IntArrayRef{0});
   }
 
+  struct Call {
+    const char* operation;
+    uint64_t number;  // on the rank's board
+  };
+
+  // On the side stream. A captured event never passes: what is captured has not begun.
+  void watch(uint64_t call, std::shared_ptr<const CallWatch::Event> done) {
+    if (call == 0) return;
+    if (c10::cuda::currentStreamCaptureStatusMayInitCtx() == c10::cuda::CaptureStatus::None) {
+      calls_.add(call, std::move(done));
+    } else {
+      launch::end_call(call);
+    }
+  }
+
   // `tensors` stay alive until the work has been waited for: only then is the caller's stream
   // behind their last use.
-  Work launch(const char* operation, std::vector<at::Tensor> tensors,
-              const std::function<void()>& steps) {
+  Work issue(const Call& call, std::vector<at::Tensor> tensors,
+             const std::function<void()>& steps) {
     try {
       at::cuda::CUDAEvent ready;
       ready.record(c10::cuda::getCurrentCUDAStream(side_.device_index()));
@@ -113,12 +190,13 @@ class NcclBackend final : public Backend {
       steps();
       auto done = std::make_shared<at::cuda::CUDAEvent>();
       done->record(side_);
+      watch(call.number, done);
       return Work([done, tensors = std::move(tensors), device = side_.device_index()] {
         done->block(c10::cuda::getCurrentCUDAStream(device));
       });
     } catch (const std::exception& error) {
       throw CommError(fmt::format("{} of {} bytes on rank {} of {} could not be issued: {}",
-                                  operation, tensors.front().nbytes(), rank(), size(),
+                                  call.operation, tensors.front().nbytes(), rank(), size(),
                                   reason_of(error)));
     }
   }
@@ -126,6 +204,7 @@ class NcclBackend final : public Backend {
   c10::intrusive_ptr<c10d::ProcessGroupNCCL> nccl_;
   std::shared_ptr<Backend> host_;
   c10::cuda::CUDAStream side_;
+  CallWatch calls_;
 };
 
 // Defaults that the user's environment overrides.
