@@ -26,13 +26,42 @@ std::optional<int64_t> step_of(std::string_view name) {
   return whole && step >= 0 && std::to_string(step) == name ? std::optional(step) : std::nullopt;
 }
 
+// Files that a run replaces as a whole, each through NAME.tmp-PID.
+constexpr std::string_view kReplaced[] = {"latest",
+                                          "config.yaml",
+                                          "config.json",
+                                          "generation_config.json",
+                                          "trainer_state.json",
+                                          "trainer_log.jsonl",
+                                          "training_loss.svg",
+                                          "failures.json",
+                                          "tokenizer.json",
+                                          "tokenizer_config.json",
+                                          "special_tokens_map.json",
+                                          "tokenizer.model",
+                                          "vocab.json",
+                                          "merges.txt",
+                                          "chat_template.jinja",
+                                          ".skein-lease",
+                                          ".skein-node-token",
+                                          ".skein-secret",
+                                          "wandb-resume.json",
+                                          "latest-run"};
+
+bool is_number(std::string_view text) {
+  return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
 // A name that only an interrupted write of ours leaves; a user's file may hold ".tmp-" too.
 bool is_our_temporary(std::string_view name) {
   const auto end = name.find(kTemporary);
   if (end == std::string_view::npos) return false;
-  const auto target = name.substr(0, end);
-  return step_of(target) || target == "latest" || is_planned_name(target, "model") ||
-         target.ends_with(".json") || target.ends_with(".yaml");
+  const auto target = name.substr(0, end), rest = name.substr(end + kTemporary.size());
+  if (step_of(target)) return true;
+  if (is_planned_name(target, "model")) return rest.find('.') == std::string_view::npos;
+  if (std::ranges::count(kReplaced, target) == 0) return false;
+  // Several machines try the folder at once: theirs is HOST-PID.
+  return is_number(target == ".skein-node-token" ? rest.substr(rest.rfind('-') + 1) : rest);
 }
 
 void warn_about(const fs::path& path, const std::vector<Problem>& problems) {
@@ -76,16 +105,25 @@ std::optional<FoundCheckpoint> find_latest(const fs::path& output, int64_t at_mo
   return std::nullopt;
 }
 
-void sweep_temporaries(const fs::path& output) {
-  std::error_code error;
+std::vector<fs::path> list_temporaries(const fs::path& output) {
+  std::error_code ignored;
   std::vector<fs::path> left;
-  for (const auto& entry : fs::directory_iterator(output, error)) {
-    if (is_our_temporary(entry.path().filename().string())) left.push_back(entry.path());
+  for (const auto& folder : {output, output / "wandb"}) {
+    for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+      if (is_our_temporary(entry.path().filename().string())) left.push_back(entry.path());
+    }
   }
-  for (const auto& path : left) {
+  return left;
+}
+
+void sweep_temporaries(const fs::path& output) {
+  for (const auto& path : list_temporaries(output)) {
     log_info("removing {}, left by an interrupted run", path.string());
-    fs::remove_all(path, error);
-    if (error) log_warning("cannot remove {}: {}", path.string(), error.message());
+    try {
+      remove_tree(path);
+    } catch (const IoError& failure) {
+      log_warning("{}", failure.what());
+    }
   }
 }
 
@@ -103,20 +141,20 @@ void remove_old_checkpoints(const fs::path& output, int64_t limit,
 
 void remove_folder(const fs::path& folder) {
   fs::path doomed = folder;
-  std::error_code error;
   if (folder.filename().string().find(kTemporary) == std::string::npos) {
     doomed += std::string(kTemporary) + "removed";
-    fs::remove_all(doomed, error);
-    fs::rename(folder, doomed, error);
-    if (error && error != std::errc::no_such_file_or_directory) {
-      throw IoError(fmt::format("cannot remove {}: {}", folder.string(), error.message()));
-    }
+    remove_tree(doomed);
+    if (fs::exists(folder)) rename_path(folder, doomed);
   }
   // A late writer may put one more file into the folder while it is being emptied.
-  for (int attempt = 0; attempt < 3 && (attempt == 0 || error); ++attempt) {
-    fs::remove_all(doomed, error);
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    try {
+      return remove_tree(doomed);
+    } catch (const IoError& error) {
+      log_debug("{}; trying again", error.what());
+    }
   }
-  if (error) throw IoError(fmt::format("cannot remove {}: {}", doomed.string(), error.message()));
+  remove_tree(doomed);
 }
 
 }  // namespace skein::checkpoint

@@ -35,8 +35,10 @@ std::vector<ListedCheckpoint> list_checkpoints(const fs::path& output);
 std::optional<FoundCheckpoint> find_latest(const fs::path& output,
                                            int64_t at_most = std::numeric_limits<int64_t>::max());
 
-// Removes what an interrupted run left under temporary names. For rank 0, at start, when no other
-// run writes into the folder.
+// What an interrupted run left under temporary names.
+std::vector<fs::path> list_temporaries(const fs::path& output);
+
+// Removes them. For rank 0, at start, when no other run writes into the folder.
 void sweep_temporaries(const fs::path& output);
 
 // Removes the oldest checkpoints until `limit` are left (0: no limit), never those of `keep_steps`.

@@ -64,21 +64,28 @@ std::string file_text(const FileRecord& file) {
   return text + (file.ranges.empty() ? "]}" : "\n    ]}");
 }
 
+// Without the library's conversions: a float or a negative number is not a count.
+uint64_t to_count(const Json& json) {
+  if (!json.is_number_unsigned()) {
+    throw IoError(fmt::format("{} is not an unsigned 64-bit integer", json.dump()));
+  }
+  return json.get<uint64_t>();
+}
+
 FileRecord parse_file(const Json& json) {
-  FileRecord file{.name = json.at("name").get<std::string>(),
-                  .size = json.at("size").get<uint64_t>()};
+  FileRecord file{.name = json.at("name").get<std::string>(), .size = to_count(json.at("size"))};
   for (const auto& range : json.at("ranges")) {
     file.ranges.push_back(
-        {range.at(0).get<uint64_t>(), range.at(1).get<uint64_t>(), range.at(2).get<std::string>()});
+        {to_count(range.at(0)), to_count(range.at(1)), range.at(2).get<std::string>()});
   }
   return file;
 }
 
 RunConditions parse_conditions(const Json& json) {
-  return {.size = json.at("size").get<uint64_t>(),
-          .stage = json.at("stage").get<uint64_t>(),
+  return {.size = to_count(json.at("size")),
+          .stage = to_count(json.at("stage")),
           .tier = json.at("tier").get<std::string>(),
-          .threads = json.at("threads").get<uint64_t>(),
+          .threads = to_count(json.at("threads")),
           .device = json.at("device").get<std::string>(),
           .binary = json.at("binary").get<std::string>()};
 }
@@ -151,7 +158,7 @@ Manifest parse_manifest(std::string_view text, std::string_view file) {
   Manifest manifest;
   try {
     check_version(json, file);
-    manifest.step = json.at("step").get<uint64_t>();
+    manifest.step = to_count(json.at("step"));
     manifest.run = json.at("run").get<std::string>();
     manifest.saved_at = json.at("saved_at").get<std::string>();
     manifest.conditions = parse_conditions(json.at("world"));

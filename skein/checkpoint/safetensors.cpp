@@ -209,6 +209,12 @@ void check_places(Header& header, uint64_t data_bytes, std::string_view file) {
   }
 }
 
+// The first bytes of what torch.save writes: a ZIP archive, or a pickle of protocol 2 to 5.
+bool looks_like_pickle(uint64_t first_bytes) {
+  const auto first = static_cast<uint32_t>(first_bytes);
+  return first == 0x04034b50 || ((first & 0xff) == 0x80 && (first >> 8 & 0xff) - 2 <= 3);
+}
+
 }  // namespace
 
 std::string_view dtype_name(Dtype dtype) { return kDtypes.at(static_cast<size_t>(dtype)).name; }
@@ -259,6 +265,12 @@ Header read_header(const File& file, std::string_view name) {
   }
   file.read_at(0, std::as_writable_bytes(std::span(&length, 1)));
   if (length > std::min(kMaxHeaderBytes, size - sizeof(length))) {
+    if (looks_like_pickle(length)) {
+      throw IoError(fmt::format(
+          "{}: a pickle (torch.save), not safetensors; reading one would run the code in it, so it "
+          "is not read. Save the weights with safetensors.torch.save_file",
+          name));
+    }
     throw IoError(fmt::format("{}: header length {} in a file of {} bytes (limit {})", name, length,
                               size, kMaxHeaderBytes));
   }

@@ -35,6 +35,7 @@ bool CheckpointStore::finish() {
   if (thread_.joinable()) {
     thread_.join();
     if (failure_.empty()) last_committed_ = step_;
+    if (failure_.empty() && step_ == best_step_) protected_step_ = step_;
   }
   return failure_.empty();
 }
@@ -71,7 +72,8 @@ CommitOptions CheckpointStore::commit_options(int64_t step) const {
           .step = step,
           .token = options_.token,
           .save_total_limit = options_.save_total_limit,
-          .protected_step = protected_step_,
+          // The commit comes before older checkpoints are removed.
+          .protected_step = step == best_step_ ? step : protected_step_,
           .conditions = options_.conditions};
 }
 

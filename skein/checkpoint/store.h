@@ -51,11 +51,15 @@ class CheckpointStore {
   // Waits for the save before, copies, and returns while checkpoint-STEP is being written.
   void save(int64_t step, const Contents& contents);
 
-  // The checkpoint of this step outlives save_total_limit: the best one so far.
-  void protect(int64_t step) { protected_step_ = step; }
+  // The checkpoint of this step outlives save_total_limit: the best one so far. Call it before the
+  // step is saved; until that is committed, the one before stays protected.
+  void protect(int64_t step) { best_step_ = step; }
+  // The same for a checkpoint that is there.
+  void protect_saved(int64_t step) { protected_step_ = step; }
 
   // Waits for the save under way. Was the last one committed? (True when there was none.)
   bool finish();
+  int64_t last_step() const { return step_; }  // that save() was called for
   // Step of the newest commit of this store that finish() or a later save has seen.
   std::optional<int64_t> last_committed() const { return last_committed_; }
 
@@ -71,6 +75,7 @@ class CheckpointStore {
   StoreOptions options_;
   skein::Store& store_;
   std::atomic<bool> stop_ = false;
+  int64_t best_step_ = -1;  // protected once it is committed
   int64_t protected_step_ = -1;
   int64_t num_saves_ = 0;
   std::vector<std::unique_ptr<Exchange>> exchanges_;  // whose keys may still be in the store

@@ -117,6 +117,7 @@ class StoreTest : public TemporaryFolder {
                                .rank = rank,
                                .size = size,
                                .token = token,
+                               .save_total_limit = limit_,
                                .deadline = deadline_,
                                .max_shard_bytes = max_shard_bytes_},
                               memory_);
@@ -153,6 +154,7 @@ class StoreTest : public TemporaryFolder {
 
   MemoryStore memory_;
   std::chrono::milliseconds deadline_{20'000};
+  int64_t limit_ = 0;
   uint64_t max_shard_bytes_ = kDefaultShardBytes;
   int runs_ = 0;
 };
@@ -204,6 +206,29 @@ TEST_F(StoreTest, FailedSaveIsReportedOnAllRanksAndTheNextOneWorks) {
   EXPECT_FALSE(fs::exists(folder_ / "checkpoint-2"));
   expect_loads(1, 1);
   expect_loads(1, 3);
+}
+
+// The best so far may go when the next best is there, not before.
+TEST_F(StoreTest, TheBestIsProtectedUntilTheNextBestIsCommitted) {
+  limit_ = 1;
+  write_file_atomically(folder_ / "checkpoint-2.tmp-token1", "in the way");
+  run(2, [&](CheckpointStore& store, int rank) {
+    const auto save_step = [&](int64_t step, bool is_best) {
+      if (is_best) store.protect(step);
+      store.save(step, contents_of(rank, 2, step));
+      return store.finish();
+    };
+    EXPECT_TRUE(save_step(1, true));
+    EXPECT_FALSE(save_step(2, true));
+    EXPECT_EQ(store.last_step(), 2);
+    EXPECT_TRUE(save_step(3, false));
+    EXPECT_TRUE(fs::exists(folder_ / "checkpoint-1"));
+    EXPECT_TRUE(save_step(4, true));
+    EXPECT_TRUE(save_step(5, false));
+  });
+  EXPECT_FALSE(fs::exists(folder_ / "checkpoint-1"));
+  EXPECT_TRUE(fs::exists(folder_ / "checkpoint-4"));
+  EXPECT_TRUE(fs::exists(folder_ / "checkpoint-5"));
 }
 
 TEST_F(StoreTest, KeysDoNotPileUp) {

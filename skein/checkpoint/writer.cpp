@@ -2,10 +2,8 @@
 // Copyright the skein authors.
 #include "skein/checkpoint/writer.h"
 
-#include <fcntl.h>
 #include <fmt/chrono.h>
 #include <fmt/format.h>
-#include <stdio.h>
 
 #include <algorithm>
 #include <ctime>
@@ -90,22 +88,6 @@ void write_texts(const Job& job, const fs::path& folder, std::vector<FileRecord>
   }
 }
 
-// An older checkpoint of the same step is swapped out in one move where the file system can.
-void move_into_place(const fs::path& temporary, const fs::path& final) {
-  std::error_code error;
-  if (fs::exists(final)) {
-    if (::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, final.c_str(), RENAME_EXCHANGE) == 0) {
-      return;
-    }
-    remove_folder(final);
-  }
-  fs::rename(temporary, final, error);
-  if (error) {
-    throw IoError(fmt::format("cannot rename {} to {}: {}", temporary.string(), final.string(),
-                              error.message()));
-  }
-}
-
 void remove_quietly(const fs::path& folder) {
   try {
     remove_folder(folder);
@@ -114,10 +96,49 @@ void remove_quietly(const fs::path& folder) {
   }
 }
 
+// Gives a whole folder its final name. An older checkpoint of the same step is swapped out in one
+// move where the file system can, else in two, and stays until it is known that the move will last.
+class Placement {
+ public:
+  Placement(fs::path temporary, fs::path final)
+      : temporary_(std::move(temporary)), final_(std::move(final)), replaced_(final_) {
+    replaced_ += ".tmp-replaced";
+  }
+
+  void move_in() {
+    if (fs::exists(final_)) {
+      swapped_ = exchange_paths(temporary_, final_);
+      if (swapped_) return;
+      remove_tree(replaced_);
+      rename_path(final_, replaced_);
+      set_aside_ = true;
+    }
+    rename_path(temporary_, final_);
+    moved_ = true;
+  }
+
+  // All as it was before.
+  void undo() {
+    try {
+      if (swapped_) exchange_paths(temporary_, final_);
+      if (moved_) rename_path(final_, temporary_);
+      if (set_aside_) rename_path(replaced_, final_);
+    } catch (const IoError& error) {
+      log_warning("{}", error.what());
+    }
+  }
+
+  void remove_older() { remove_tree(swapped_ ? temporary_ : replaced_); }
+
+ private:
+  fs::path temporary_, final_, replaced_;
+  bool swapped_ = false, set_aside_ = false, moved_ = false;
+};
+
 // What comes after the commit cannot undo it.
-void tidy_up(const CommitOptions& options, const fs::path& temporary) {
+void tidy_up(const CommitOptions& options, Placement& placement) {
   try {
-    if (fs::exists(temporary)) remove_folder(temporary);
+    placement.remove_older();
     replace_symlink(options.output / "latest", checkpoint_name(options.step));
     remove_old_checkpoints(options.output, options.save_total_limit,
                            {options.step, options.protected_step});
@@ -137,35 +158,44 @@ void commit(const Job& job, const CommitOptions& options, const fs::path& tempor
   write_texts(job, temporary, manifest.files);
   write_text(temporary / kManifestName, manifest_text(std::move(manifest)));
   sync_directory(temporary);
-  move_into_place(temporary, options.output / checkpoint_name(options.step));
-  sync_directory(options.output);
+  Placement placement(temporary, options.output / checkpoint_name(options.step));
+  try {
+    placement.move_in();
+    sync_directory(options.output);
+  } catch (const IoError&) {
+    placement.undo();  // a name that may be gone after a power cut is not a commit
+    throw;
+  }
+  tidy_up(options, placement);
 }
 
-// Written last: its steps say that the whole model is there.
+// Removed first and written last: its steps say that the whole model is there.
 const std::string kMark = "trainer_state.json";
 
-void export_files(const Job& job, const CommitOptions& options, const std::string& suffix) {
-  for (const auto& file : job.files) {
-    const fs::path temporary = options.output / (file.name + suffix);
-    std::error_code error;
-    fs::rename(temporary, options.output / file.name, error);
-    if (error)
-      throw IoError(fmt::format("cannot rename {}: {}", temporary.string(), error.message()));
-  }
-  for (const auto& [name, text] : job.texts) {
-    if (name != kMark) write_file_atomically(options.output / name, text);
-  }
-  for (const auto& entry : fs::directory_iterator(options.output)) {
+void remove_other_shards(const Job& job, const fs::path& output) {
+  for (const auto& entry : fs::directory_iterator(output)) {
     const auto name = entry.path().filename().string();
     const bool current = job.texts.contains(name) ||
                          std::any_of(job.files.begin(), job.files.end(),
                                      [&](const auto& file) { return file.name == name; });
-    if (!current && is_planned_name(name, "model")) fs::remove(entry.path());
+    if (!current && is_planned_name(name, "model")) remove_tree(entry.path());
   }
+}
+
+void export_files(const Job& job, const CommitOptions& options, const std::string& suffix) {
+  remove_tree(options.output / kMark);
+  sync_directory(options.output);
+  for (const auto& file : job.files) {
+    rename_path(options.output / (file.name + suffix), options.output / file.name);
+  }
+  for (const auto& [name, text] : job.texts) {
+    if (name != kMark) write_file_atomically(options.output / name, text);
+  }
+  remove_other_shards(job, options.output);
+  sync_directory(options.output);
   if (const auto mark = job.texts.find(kMark); mark != job.texts.end()) {
     write_file_atomically(options.output / mark->first, mark->second);
   }
-  sync_directory(options.output);
 }
 
 // Where this save's tensor files lie until the commit.
@@ -240,9 +270,7 @@ std::string write_checkpoint(const Job& job, const CommitOptions& options, Excha
   const auto failure = lead(job, place, exchange, [&](const auto& ranges) {
     commit(job, options, place.folder, ranges);
   });
-  if (failure.empty()) {
-    tidy_up(options, place.folder);
-  } else {
+  if (!failure.empty()) {
     remove_quietly(place.folder);
     log_warning("{} was not saved; training goes on and older checkpoints are untouched: {}", name,
                 failure);
@@ -260,8 +288,7 @@ std::string write_model(const Job& job, const CommitOptions& options, Exchange& 
     export_files(job, options, place.suffix);
   });
   for (uint64_t i = 0; i < job.files.size() && !failure.empty(); ++i) {
-    std::error_code ignored;
-    fs::remove(path_of(job, place.folder, place.suffix, i), ignored);
+    remove_quietly(path_of(job, place.folder, place.suffix, i));
   }
   announce_result(exchange, failure);
   return failure;

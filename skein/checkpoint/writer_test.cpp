@@ -277,10 +277,30 @@ TEST_F(WriterTest, SweepRemovesOnlyWhatIsTemporary) {
   fs::create_symlink("checkpoint-1", folder_ / "latest.tmp-12");
   write_file_atomically(folder_ / "model.safetensors", "x");
   write_file_atomically(folder_ / "model.safetensors.tmp-old", "x");
-  write_file_atomically(folder_ / "notes.tmp-1", "x");
+  make_directories(folder_ / "wandb");
+  for (const char* name :
+       {"merges.txt.tmp-77", "trainer_log.jsonl.tmp-5", "training_loss.svg.tmp-5",
+        "model.safetensors.index.json.tmp-5", "config.yaml.tmp-123", ".skein-lease.tmp-9",
+        ".skein-node-token.tmp-host-a-9", "wandb/latest-run.tmp-5"}) {
+    write_file_atomically(folder_ / name, "x");
+  }
+  const Names kept = {"checkpoint-1",
+                      "config.yaml.tmp-mine",
+                      "latest",
+                      "mine.tmp-x",
+                      "model.safetensors",
+                      "model.safetensors.tmp-old.txt",
+                      "notes.json.tmp-1",
+                      "notes.tmp-1",
+                      "plot.svg.tmp-5",
+                      "wandb"};
+  for (const char* name : {"config.yaml.tmp-mine", "model.safetensors.tmp-old.txt",
+                           "notes.json.tmp-1", "notes.tmp-1", "plot.svg.tmp-5"}) {
+    write_file_atomically(folder_ / name, "x");
+  }
   sweep_temporaries(folder_);
-  EXPECT_EQ(listing(),
-            (Names{"checkpoint-1", "latest", "mine.tmp-x", "model.safetensors", "notes.tmp-1"}));
+  EXPECT_EQ(listing(), kept);
+  EXPECT_TRUE(fs::is_empty(folder_ / "wandb"));
   EXPECT_TRUE(verify(folder_ / "checkpoint-1").empty());
 }
 

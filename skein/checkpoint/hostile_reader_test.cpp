@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+
+// A file that changes between its check and its reading.
+#include <ATen/ops/zeros.h>
+#include <gtest/gtest.h>
+
+#include "skein/checkpoint/plan.h"
+#include "skein/checkpoint/reader.h"
+#include "skein/checkpoint/temporary_folder.h"
+#include "skein/core/error.h"
+
+namespace skein::checkpoint {
+namespace {
+
+using HostileReader = TemporaryFolder;
+
+TEST_F(HostileReader, ATruncatedShardIsAnErrorAndNoZeros) {
+  const auto plan = plan_files("model", {{"w", Dtype::kF32, {3000}}});
+  write_file_atomically(
+      folder_ / plan.files[0].name,
+      plan.files[0].header + std::string(plan.files[0].size - plan.files[0].header.size(), 'x'));
+  const Reader reader(folder_);
+  fs::resize_file(folder_ / plan.files[0].name, 8000);
+  auto data = at::zeros({3000});
+  std::vector<tensor::TensorSlice> slices{
+      {.name = "w", .shape = {3000}, .dtype = at::kFloat, .begin = 0, .end = 3000, .data = data}};
+  EXPECT_THROW(reader.load(slices), IoError);
+}
+
+}  // namespace
+}  // namespace skein::checkpoint
