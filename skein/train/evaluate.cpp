@@ -5,8 +5,11 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/zeros.h>
+#include <fmt/format.h>
 
 #include <chrono>
+
+#include "skein/launch/board.h"
 
 namespace skein::train {
 
@@ -17,11 +20,13 @@ Evaluation evaluate(const data::Loader& loader, const algorithms::Algorithm& alg
   auto loss = at::zeros({}, at::TensorOptions().dtype(at::kDouble).device(world.device));
   sharded.begin_evaluation();
   for (int64_t k = 0; k < loader.num_eval_batches(); ++k) {
+    launch::report_progress(fmt::format("evaluation batch {}", k + 1));
     sharded.next_evaluation_batch();
     const auto batch = tensor::to_device(loader.eval_batch(k), world.device);
     loss += algorithm.loss_sum(batch, {.training = false}, sharded);
   }
   sharded.end_evaluation();
+  launch::report_progress("");
   const double sum = world.group.sum(loss.item<double>());
   return {
       .loss = sum / static_cast<double>(loader.num_eval_targets()),

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "skein/comm/group.h"
+#include "skein/core/error.h"
 #include "skein/core/log.h"
 #include "skein/train/flops.h"
 
@@ -101,13 +102,33 @@ void MetricLog::write(int64_t step, double epoch, const Evaluation& evaluation) 
 }
 
 void MetricLog::append(ordered_json record) {
-  if (options_.writes) {
-    const auto log = File::open_to_write(file());
-    const auto line = record.dump() + "\n";
-    log.write_at(log.size(), std::as_bytes(std::span(line)));
-  }
   if (reporters_) reporters_->record(record.at("step").get<int64_t>(), numbers_of(record));
   history_.push_back(std::move(record));
+  if (!options_.writes) return;
+  if (log_is_behind_) return catch_up();
+  try {
+    const auto log = File::open_to_write(file());
+    const auto line = history_.back().dump() + "\n";
+    log.write_at(log.size(), std::as_bytes(std::span(line)));
+  } catch (const IoError& error) {
+    log_warning("{}; the run goes on, and the file follows when it can", error.what());
+    log_is_behind_ = true;
+  }
+}
+
+void MetricLog::catch_up() {
+  try {
+    write_whole_log();
+    log_is_behind_ = false;
+  } catch (const IoError&) {
+    // Told when it began.
+  }
+}
+
+void MetricLog::write_whole_log() const {
+  std::string text;
+  for (const auto& record : history_) text += record.dump() + "\n";
+  write_file_atomically(file(), text);
 }
 
 void MetricLog::restore(ordered_json history, int64_t num_tokens_seen) {
@@ -117,10 +138,7 @@ void MetricLog::restore(ordered_json history, int64_t num_tokens_seen) {
     const auto loss = record.find("loss");  // null where it was not finite: JSON has no NaN
     if (loss != record.end() && loss->is_number()) spikes_.add(loss->get<double>());
   }
-  if (!options_.writes) return;
-  std::string text;
-  for (const auto& record : history_) text += record.dump() + "\n";
-  write_file_atomically(file(), text);
+  if (options_.writes) write_whole_log();
 }
 
 void MetricLog::show(const Terminal::Options& terminal, const ReporterOptions& reporters) {
@@ -132,6 +150,7 @@ void MetricLog::show(const Terminal::Options& terminal, const ReporterOptions& r
 }
 
 void MetricLog::finish() {
+  if (log_is_behind_) catch_up();
   terminal_.reset();
   if (reporters_) reporters_->finish();
 }

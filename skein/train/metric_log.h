@@ -73,9 +73,12 @@ class MetricLog {
  private:
   fs::path file() const { return options_.output / "trainer_log.jsonl"; }
   void append(nlohmann::ordered_json record);
+  void catch_up();
+  void write_whole_log() const;
 
   MetricOptions options_;
   nlohmann::ordered_json history_ = nlohmann::ordered_json::array();
+  bool log_is_behind_ = false;  // a write has failed: the file lacks records
   SpikeDetector spikes_;
   Phases phases_;
   std::unique_ptr<Terminal> terminal_;

@@ -11,6 +11,7 @@
 
 #include "skein/core/error.h"
 #include "skein/core/log.h"
+#include "skein/launch/board.h"
 #include "skein/ops/device.h"
 #include "skein/optim/schedule.h"
 #include "skein/train/evaluate.h"
@@ -26,11 +27,15 @@ void evaluate_and_log(Session& run, int64_t step, double epoch, bool is_saved) {
   run.metrics.phases().enter(Phase::kEvaluate);
   const auto evaluation = evaluate(run.loader, *run.algorithm, run.sharded, run.world);
   run.metrics.write(step, epoch, evaluation);
-  if (is_saved && run.state.add_evaluation(step, evaluation.loss)) run.store.protect(step);
+  if (!is_saved) return;
+  settle_best(run);
+  if (run.state.add_evaluation(step, evaluation.loss)) run.store.protect(step);
 }
 
 void save(Session& run, int64_t step) {
   run.metrics.phases().enter(Phase::kSave);
+  settle_best(run);
+  const launch::HostWork work("saving");
   run.store.save(step, run.state.contents(step, !run.config.checkpoint.save_only_model));
 }
 
@@ -72,6 +77,7 @@ Outcome run_offline(const config::Resolved& resolved, const config::BatchPlan& b
         optim::learning_rate(run.config.schedule, run.peak_rate, step, plan.total_steps);
     const tensor::StepKey key{static_cast<uint64_t>(run.config.seed), step};
     const auto data = run.loader.batches(step);
+    launch::set_board_step(step, data.samples);
 
     // The loss is one mean over the targets of all micro-batches on all ranks, so gradients are
     // summed, never averaged.
@@ -119,6 +125,8 @@ Outcome run_offline(const config::Resolved& resolved, const config::BatchPlan& b
   }
 
   judge(run, guard, step);
+  phases.enter(Phase::kSave);
+  const launch::HostWork work("saving");
   if (!run.store.finish()) {
     throw IoError("the last checkpoint could not be saved; see the warning above");
   }

@@ -2,7 +2,8 @@
 // Copyright the skein authors.
 #pragma once
 
-// Where does the time of a step go? Host clocks, one phase at a time.
+// Where does the time of a step go? Host clocks, one phase at a time. The rank's board shows the
+// phase to its launcher.
 //
 // On a GPU the host runs ahead: kernels are counted where the host waits for them, which is mostly
 // `optimizer` (the norm is read there) and `data`.
@@ -11,12 +12,22 @@
 #include <chrono>
 #include <utility>
 
+#include "skein/launch/board.h"
+
 namespace skein::train {
 
 enum class Phase { kData, kForward, kBackward, kOptimizer, kEvaluate, kSave, kOther };
 inline constexpr size_t kNumPhases = 7;
 inline constexpr std::array<const char*, kNumPhases> kPhaseNames = {
     "data", "forward", "backward", "optimizer", "evaluate", "save", "other"};
+
+inline launch::Phase on_board(Phase phase) {
+  constexpr std::array<launch::Phase, kNumPhases> kOnBoard = {
+      launch::Phase::kData,      launch::Phase::kForward,  launch::Phase::kBackward,
+      launch::Phase::kOptimizer, launch::Phase::kEvaluate, launch::Phase::kSave,
+      launch::Phase::kOther};
+  return kOnBoard[static_cast<size_t>(phase)];
+}
 
 class Phases {
  public:
@@ -26,6 +37,7 @@ class Phases {
     seconds_[static_cast<size_t>(current_)] += std::chrono::duration<double>(now - since_).count();
     current_ = phase;
     since_ = now;
+    launch::enter_phase(on_board(phase));
   }
   // Seconds by phase since the last call.
   std::array<double, kNumPhases> take() {

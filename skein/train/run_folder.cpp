@@ -4,7 +4,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
 
 #include "skein/checkpoint/catalog.h"
 #include "skein/checkpoint/manifest.h"
@@ -20,8 +23,8 @@ void remove_old_run(const fs::path& output) {
     checkpoint::remove_folder(path);
   }
   std::error_code ignored;
-  for (const char* name :
-       {"trainer_log.jsonl", "trainer_state.json", "training_loss.svg", "latest"}) {
+  for (const char* name : {"trainer_log.jsonl", "trainer_state.json", "training_loss.svg",
+                           "failures.json", "latest"}) {
     fs::remove(output / name, ignored);
   }
   fs::remove_all(output / "runs", ignored);
@@ -50,10 +53,21 @@ void require_whole(const fs::path& checkpoint) {
                               checkpoint.string(), problems));
 }
 
+// Over the ranks that lead a folder: one, or one per node.
+std::pair<int64_t, int64_t> extent_over_leaders(int64_t step, World& world) {
+  std::vector<int64_t> steps(static_cast<size_t>(world.group.size()));
+  constexpr int64_t kOffset = 2;  // 0: that rank leads nothing
+  if (world.leads_output()) steps[static_cast<size_t>(world.group.rank())] = step + kOffset;
+  steps = world.group.sum(steps);
+  std::erase(steps, 0);
+  const auto [lowest, highest] = std::minmax_element(steps.begin(), steps.end());
+  return {*lowest - kOffset, *highest - kOffset};
+}
+
 }  // namespace
 
 void open_folder(const fs::path& output, World& world) {
-  if (world.is_first()) {
+  if (world.leads_output()) {
     make_directories(output / "logs");
     checkpoint::sweep_temporaries(output);
     add_log_file(output / "logs" / "training.log");
@@ -64,7 +78,7 @@ void open_folder(const fs::path& output, World& world) {
 
 void claim_folder(const fs::path& output, const config::Resolved& resolved, World& world) {
   world.group.barrier();  // a rank that could not load its part must be able to refuse
-  if (world.is_first()) {
+  if (world.leads_output()) {
     if (resolved.config.checkpoint.fresh) remove_old_run(output);
     write_file_atomically(output / "config.yaml", config::to_yaml(resolved));
   }
@@ -72,14 +86,21 @@ void claim_folder(const fs::path& output, const config::Resolved& resolved, Worl
 }
 
 std::optional<fs::path> newest_checkpoint(const fs::path& output, World& world, int64_t at_most) {
-  int64_t step = -1;
-  if (world.is_first()) {
-    if (const auto found = checkpoint::find_latest(output, at_most))
-      step = static_cast<int64_t>(found->manifest.step);
+  while (true) {
+    int64_t step = -1;
+    if (world.leads_output()) {
+      if (const auto found = checkpoint::find_latest(output, at_most))
+        step = static_cast<int64_t>(found->manifest.step);
+    }
+    const auto [lowest, highest] = extent_over_leaders(step, world);
+    if (lowest < 0) return std::nullopt;
+    if (lowest == highest) return output / checkpoint::checkpoint_name(lowest);
+    if (step > lowest) {
+      log_info("the newest checkpoint here is of step {}, but another node's of step {}", step,
+               lowest);
+    }
+    at_most = lowest;
   }
-  step = world.group.sum(world.is_first() ? step : int64_t{0});
-  if (step < 0) return std::nullopt;
-  return output / checkpoint::checkpoint_name(step);
 }
 
 std::optional<fs::path> checkpoint_to_continue(const config::CheckpointConfig& options,
@@ -100,7 +121,7 @@ std::optional<fs::path> checkpoint_to_continue(const config::CheckpointConfig& o
                     "another output_dir, or leave one of the two out",
                     path.string()));
   }
-  if (world.is_first()) require_whole(path);
+  if (world.leads_output()) require_whole(path);
   world.group.barrier();
   return path;
 }
@@ -112,7 +133,7 @@ bool has_final_model(const fs::path& output, int64_t steps, World& world) {
     const auto saved = nlohmann::json::parse(read_file(state), nullptr, /*allow_exceptions=*/false);
     return saved.is_object() && saved.value("global_step", int64_t{-1}) == steps;
   };
-  return world.group.sum(int64_t{world.is_first() && !is_there()}) == 0;
+  return world.group.sum(int64_t{world.leads_output() && !is_there()}) == 0;
 }
 
 }  // namespace skein::train

@@ -13,6 +13,9 @@
 
 namespace skein::train {
 
+// "First rank" is here the first of those that share the folder: with save_on_each_node every node
+// has one, and only what all nodes have counts as there.
+
 // Collective: the first rank makes the folder and sweeps what an interrupted save left. All ranks
 // log into logs/. What a started run has written stays as it is: this start may yet be refused.
 void open_folder(const fs::path& output, World& world);

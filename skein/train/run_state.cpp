@@ -40,6 +40,20 @@ std::vector<std::string> names_of(const std::vector<TensorEntry>& entries) {
   return names;
 }
 
+// The rank's share of slices that every rank of `size` has.
+std::vector<tensor::TensorSlice> share_of(std::vector<tensor::TensorSlice> slices, int rank,
+                                          int size) {
+  for (auto& slice : slices) {
+    const int64_t count = slice.end - slice.begin;
+    const int64_t first = count * rank / size, last = count * (rank + 1) / size;
+    slice.data = slice.data.flatten().narrow(0, first, last - first);
+    slice.end = slice.begin + last;
+    slice.begin += first;
+  }
+  std::erase_if(slices, [](const auto& slice) { return slice.begin == slice.end; });
+  return slices;
+}
+
 // Keys of config.json that may change without changing what the weights mean.
 const std::set<std::string> kNotArchitecture = {"dtype", "torch_dtype", "transformers_version",
                                                 "use_cache", "_name_or_path"};
@@ -70,6 +84,8 @@ void RunState::carry_files(const config::ModelConfig& model) {
                                                    : given.parent_path();
   for (const char* name : kTokenizerFiles) carry(tokenizer / name, name);
 }
+
+void RunState::save_whole_as(int rank, int size) { share_ = {rank, size}; }
 
 void RunState::initialise(uint64_t seed) {
   sharded_.initialise(seed);
@@ -109,12 +125,17 @@ std::vector<TensorEntry> RunState::optimizer_entries() const {
 checkpoint::Contents RunState::contents(int64_t step, bool with_optimizer) {
   checkpoint::Contents contents{.model = model_entries(),
                                 .optimizer = {},
-                                .model_slices = sharded_.slices_to_save(),
+                                .model_slices = {},
                                 .optimizer_slices = {},
                                 .texts = carried_};
+  contents.model_slices = share_
+                              ? share_of(sharded_.slices_to_load(), share_->first, share_->second)
+                              : sharded_.slices_to_save();
   if (with_optimizer) {
     contents.optimizer = optimizer_entries();
-    contents.optimizer_slices = sharded_.slices_to_save(optimizer_);
+    contents.optimizer_slices =
+        share_ ? share_of(sharded_.slices_to_load(optimizer_), share_->first, share_->second)
+               : sharded_.slices_to_save(optimizer_);
   }
   const auto dtype = model_.table().parameters.front().dtype;
   contents.texts["config.json"] = model::hf_config_json(architecture_, dtype_word(dtype));
@@ -136,10 +157,10 @@ std::string RunState::trainer_state(int64_t step) {
                         {"is_local_process_zero", true},
                         {"is_world_process_zero", true},
                         {"log_history", metrics_.history()}};
-  if (best_step_) {
-    state["best_global_step"] = *best_step_;
-    state["best_metric"] = *best_loss_;
-    state["best_model_checkpoint"] = fmt::format("checkpoint-{}", *best_step_);
+  if (best_) {
+    state["best_global_step"] = best_->step;
+    state["best_metric"] = best_->loss;
+    state["best_model_checkpoint"] = fmt::format("checkpoint-{}", best_->step);
   }
   // TrainerState refuses keys that it does not know; this one takes any object.
   state["stateful_callbacks"] = {{"skein",
@@ -151,11 +172,15 @@ std::string RunState::trainer_state(int64_t step) {
 }
 
 bool RunState::add_evaluation(int64_t step, double loss) {
-  const double best = best_loss_.value_or(std::numeric_limits<double>::infinity());
+  const double best = best_ ? best_->loss : std::numeric_limits<double>::infinity();
   if (!(loss < best)) return false;  // also when it is not a number
-  best_loss_ = loss;
-  best_step_ = step;
+  best_before_ = best_;
+  best_ = {loss, step};
   return true;
+}
+
+void RunState::drop_evaluation(int64_t step) {
+  if (best_step() == step) best_ = best_before_;
 }
 
 void RunState::check_architecture(const fs::path& checkpoint) const {
@@ -206,8 +231,7 @@ int64_t RunState::restore(const fs::path& checkpoint) {
   saved_history_ = state.at("log_history");
   saved_tokens_seen_ = state.at("num_input_tokens_seen").get<int64_t>();
   if (state.contains("best_metric") && state.at("best_metric").is_number()) {
-    best_loss_ = state.at("best_metric").get<double>();
-    best_step_ = state.at("best_global_step").get<int64_t>();
+    best_ = {state.at("best_metric").get<double>(), state.at("best_global_step").get<int64_t>()};
   }
   return state.at("global_step").get<int64_t>();
 }

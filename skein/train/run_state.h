@@ -11,6 +11,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "skein/checkpoint/snapshot.h"
@@ -44,6 +45,10 @@ class RunState {
   // tokenizer that the run reads text with.
   void carry_files(const config::ModelConfig& model);
 
+  // Every node saves all by itself, and of that this rank its share among `size`. Only where
+  // nothing is sharded.
+  void save_whole_as(int rank, int size);
+
   // First weights: keyed by the seed, or from a model folder.
   void initialise(uint64_t seed);
   void load_weights(const fs::path& folder);
@@ -62,7 +67,11 @@ class RunState {
 
   // The best evaluation so far and the step it was made at. Returns whether this one is better.
   bool add_evaluation(int64_t step, double loss);
-  std::optional<int64_t> best_step() const { return best_step_; }
+  // That step could not be saved: the best before it is the best again.
+  void drop_evaluation(int64_t step);
+  std::optional<int64_t> best_step() const {
+    return best_ ? std::optional(best_->step) : std::nullopt;
+  }
 
  private:
   std::vector<checkpoint::TensorEntry> model_entries() const;
@@ -78,8 +87,12 @@ class RunState {
   DataIdentity identity_;
   nlohmann::ordered_json saved_history_ = nlohmann::ordered_json::array();
   int64_t saved_tokens_seen_ = 0;
-  std::optional<double> best_loss_;
-  std::optional<int64_t> best_step_;
+  struct Best {
+    double loss = 0;
+    int64_t step = 0;
+  };
+  std::optional<Best> best_, best_before_;
+  std::optional<std::pair<int, int>> share_;  // rank and size of save_whole_as()
   std::map<std::string, std::string> carried_;
 };
 

@@ -3,11 +3,15 @@
 #include "skein/train/session.h"
 
 #include <ATen/Parallel.h>
+#include <sys/stat.h>
 
+#include <fstream>
 #include <variant>
 
 #include "skein/core/error.h"
+#include "skein/core/hash.h"
 #include "skein/core/log.h"
+#include "skein/launch/board.h"
 #include "skein/ops/device.h"
 #include "skein/optim/schedule.h"
 #include "skein/train/banner.h"
@@ -84,6 +88,17 @@ MetricOptions metric_options(const Session& run) {
       .pci_bus_id = run.world.device.is_cuda() ? ops::pci_bus_id(run.world.device.index()) : ""};
 }
 
+// Alike for the ranks that share the folder, and for no others: host names may repeat.
+std::string folder_id(const fs::path& folder) {
+  struct stat info{};
+  if (::stat(folder.c_str(), &info) != 0) throw_errno("cannot stat " + folder.string());
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  return fmt::format(
+      "{:08x}",
+      static_cast<uint32_t>(hash64(fmt::format("{} {} {}", boot, info.st_dev, info.st_ino))));
+}
+
 checkpoint::StoreOptions store_options(const Session& run) {
   auto conditions = checkpoint::current_conditions(
       run.world.group.size(), stage_of(run.config.parallel.distributed_strategy).number,
@@ -92,10 +107,12 @@ checkpoint::StoreOptions store_options(const Session& run) {
     conditions.device = ops::device_name(run.world.device.index());
     if (!run.config.full_determinism) conditions.tier = "T2";
   }
+  const auto& world = run.world;
   return {.output = run.output,
-          .rank = run.world.group.rank(),
-          .size = run.world.group.size(),
-          .token = run.world.token,
+          .rank = world.output_rank(),
+          .size = world.output_size(),
+          .token = world.own_output ? fmt::format("{}-{}", world.token, folder_id(run.output))
+                                    : world.token,
           .save_total_limit = run.config.checkpoint.save_total_limit.value_or(0),
           .conditions = conditions};
 }
@@ -189,6 +206,7 @@ Session::Session(const config::Resolved& given, const config::BatchPlan& plan_of
                                    batches.per_device * batches.accumulation)) {
   check_block_size(architecture, config.data.block_size);
   state.carry_files(config.model);
+  if (world.own_output) state.save_whole_as(world.output_rank(), world.output_size());
   state.set_identity({.data_digest = loader.data_digest(),
                       .global_batch = batches.global,
                       .seed = config.data_seed.value_or(config.seed),
@@ -198,6 +216,7 @@ Session::Session(const config::Resolved& given, const config::BatchPlan& plan_of
 
 int64_t begin(Session& run) {
   const auto& config = run.config;
+  const launch::HostWork work("loading the weights");
   const auto checkpoint = checkpoint_to_continue(config.checkpoint, run.output, run.world);
   int64_t step = 0;
   if (checkpoint) {
@@ -209,7 +228,7 @@ int64_t begin(Session& run) {
   }
   claim_folder(run.output, run.resolved, run.world);
   run.state.restore_log();  // records of steps that were lost do not stay
-  if (run.state.best_step()) run.store.protect(*run.state.best_step());
+  if (run.state.best_step()) run.store.protect_saved(*run.state.best_step());
   const auto banner = banner_of(run);
   if (run.world.is_first()) log_info("{}", banner);
   if (checkpoint) {
@@ -229,6 +248,7 @@ int64_t begin(Session& run) {
 }
 
 void roll_back(Session& run, int64_t step) {
+  const launch::HostWork work("going back to a checkpoint");
   run.store.finish();
   const auto newest = newest_checkpoint(run.output, run.world, step);
   if (!newest) {
@@ -237,13 +257,21 @@ void roll_back(Session& run, int64_t step) {
   run.state.restore_tensors(*newest);
 }
 
+void settle_best(Session& run) {
+  const launch::HostWork work("finishing a save");
+  const bool failed = !run.store.finish();
+  if (run.world.group.sum(int64_t{failed}) > 0) run.state.drop_evaluation(run.store.last_step());
+}
+
 void take_best(Session& run) {
   const auto best = run.output / fmt::format("checkpoint-{}", *run.state.best_step());
-  if (!fs::exists(best)) {  // a run that was continued from another folder
+  // Missing in a run that was continued from another folder; all nodes take the same.
+  if (run.world.group.sum(int64_t{!fs::exists(best)}) > 0) {
     log_warning("the best evaluation was {}, which is not here: taking the last model",
                 best.string());
     return;
   }
+  const launch::HostWork work("loading the best model");
   log_info("the best evaluation was at step {}: taking {}", *run.state.best_step(), best.string());
   run.state.restore_weights(best);
 }

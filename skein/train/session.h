@@ -50,6 +50,10 @@ int64_t begin(Session& run);
 // Weights and moments of the newest checkpoint up to `step`; steps and data go on. Collective.
 void roll_back(Session& run, int64_t step);
 
+// Waits for the save under way: a best evaluation counts once its checkpoint is there, on all
+// nodes. Collective.
+void settle_best(Session& run);
+
 // The weights of the best evaluation, if its checkpoint is here. Collective.
 void take_best(Session& run);
 

@@ -21,8 +21,14 @@ struct World {
   int local_rank = 0;
   std::string token;                     // of this start, alike on all ranks
   std::function<bool()> stop_requested;  // has somebody asked this rank to stop?
+  int local_size = 1;                    // ranks of this node
+  bool own_output = false;               // save_on_each_node: each node has an output_dir
 
   bool is_first() const { return group.rank() == 0; }
+  // This rank's place among those that share its output_dir; the first makes and commits files.
+  int output_rank() const { return own_output ? local_rank : group.rank(); }
+  int output_size() const { return own_output ? local_size : group.size(); }
+  bool leads_output() const { return output_rank() == 0; }
 };
 
 }  // namespace skein::train
