@@ -6,6 +6,8 @@
 
 #include "skein/core/error.h"
 #include "skein/core/log.h"
+#include "skein/launch/board.h"
+#include "skein/launch/failure_report.h"
 
 namespace skein::cli {
 namespace {
@@ -31,18 +33,22 @@ Failure describe(const std::exception_ptr& failure) try {
 }
 
 bool ask(const std::function<bool()>& may_speak) try {
-  return may_speak();
+  return !may_speak || may_speak();
 } catch (const std::exception&) {
   return true;  // who cannot ask, speaks
 }
 
 }  // namespace
 
-int run_guarded(const std::function<int()>& body, const std::function<bool()>& may_speak) try {
+int run_guarded(const std::function<int()>& body, const GuardHooks& hooks) try {
   return body();
 } catch (...) {
   const auto failure = describe(std::current_exception());
-  if (ask(may_speak)) log_line(failure.level, failure.message);
+  // Whoever started this process shows it in the report.
+  launch::report_failure(failure.message);
+  launch::write_error_file(failure.message);
+  if (ask(hooks.may_speak)) log_line(failure.level, failure.message);
+  if (hooks.on_failure) hooks.on_failure(failure.code, failure.message);
   return static_cast<int>(failure.code);
 }
 

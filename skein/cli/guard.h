@@ -3,14 +3,25 @@
 #pragma once
 
 // Where exceptions end: one message on stderr, and the exit code of docs/exit_codes.md.
+//
+// The message also goes to this rank's board and to the file that TORCHELASTIC_ERROR_FILE names, if
+// there are such.
 
 #include <functional>
+#include <string>
+
+#include "skein/core/error.h"
 
 namespace skein::cli {
 
-// Returns what `body` returns, or the code of what it throws. `may_speak` is asked before a message
-// is printed.
-int run_guarded(
-    const std::function<int()>& body, const std::function<bool()>& may_speak = [] { return true; });
+struct GuardHooks {
+  // Asked before a message is printed; empty: yes.
+  std::function<bool()> may_speak;
+  // Told when all else is done; empty: nobody.
+  std::function<void(ExitCode code, const std::string& message)> on_failure;
+};
+
+// Returns what `body` returns, or the code of what it throws.
+int run_guarded(const std::function<int()>& body, const GuardHooks& hooks = {});
 
 }  // namespace skein::cli

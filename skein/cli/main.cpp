@@ -13,6 +13,7 @@
 #include "skein/cli/checkpoint_command.h"
 #include "skein/cli/config_command.h"
 #include "skein/cli/data_command.h"
+#include "skein/cli/doctor_command.h"
 #include "skein/cli/guard.h"
 #include "skein/cli/plan_command.h"
 #include "skein/cli/tokenizer_command.h"
@@ -21,6 +22,7 @@
 #include "skein/cli/worker_program.h"
 #include "skein/config/suggest.h"
 #include "skein/core/error.h"
+#include "skein/launch/remote_start.h"
 
 namespace skein::cli {
 namespace {
@@ -46,6 +48,8 @@ constexpr Command kCommands[] = {
     {"tokenizer", "train|encode|decode ...", "make a tokenizer, and try it", run_tokenizer_command},
     {"checkpoint", "list|verify DIR [--json]", "what a run has saved, and whether it is whole",
      run_checkpoint_command},
+    {"doctor", "[--json]", "what this machine offers, and what would stop a run",
+     run_doctor_command},
     {"generate", "MODEL --prompt TEXT ...", "continue a text", nullptr},
     {"eval", "MODEL --dataset FILE [--json]", "loss and perplexity of a model", nullptr},
     {"bench", "NAME ...", "how fast is this machine?", nullptr},
@@ -75,12 +79,22 @@ int run_command(const Command& command, Arguments rest) {
   return command.run(rest);
 }
 
+// deepspeed's launcher puts it before the command; LOCAL_RANK says the same.
+bool is_local_rank(const std::string& word) {
+  return word.starts_with("--local_rank=") || word.starts_with("--local-rank=");
+}
+
 int run(const std::vector<std::string>& arguments) {
+  if (!arguments.empty() && is_local_rank(arguments[0])) {
+    return run({arguments.begin() + 1, arguments.end()});
+  }
   const auto word = arguments.empty() ? "--help" : arguments[0];
   const auto rest = std::span(arguments).subspan(arguments.empty() ? 0 : 1);
   for (const auto& command : kCommands) {
     if (word == command.name) return run_command(command, rest);
   }
+  // Not for users: what `skein train --hostfile` starts on each host.
+  if (word == "remote-node" && rest.empty()) return launch::run_remote_node();
   if (word == "help" && !rest.empty()) return run({rest[0], "--help"});
   if (word == "--help" || word == "-h" || word == "help") {
     print_help();

@@ -202,7 +202,7 @@ void print_json(const Outlook& outlook) {
                        {"gpus", outlook.hardware.gpus},
                        {"memory_bytes", outlook.host_memory}}},
                      {"launch",
-                      {{"ranks", outlook.launch.local_ranks},
+                      {{"ranks", outlook.launch.size()},
                        {"device", outlook.launch.device == config::Device::kCuda ? "cuda" : "cpu"},
                        {"omp_num_threads", outlook.launch.omp_num_threads},
                        {"summary", outlook.launch.summary}}},

@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "skein/checkpoint/plan.h"
+#include "skein/cli/disk_space.h"
 #include "skein/core/error.h"
 #include "skein/core/file.h"
 #include "skein/data/blocks.h"
@@ -150,46 +150,10 @@ std::optional<StepsOutlook> count_steps(const config::RunConfig& config,
   return steps;
 }
 
-uint64_t planned_bytes(const std::string& stem,
-                       const std::vector<checkpoint::TensorEntry>& tensors) {
-  uint64_t sum = 0;
-  for (const auto& file : checkpoint::plan_files(stem, tensors).files) sum += file.size;
-  return sum;
-}
-
-fs::path output_folder(const config::CheckpointConfig& checkpoint) {
-  if (!checkpoint.output_dir.empty()) return checkpoint.output_dir;
-  if (checkpoint.experiment_name.empty()) return {};
-  return fs::path("outputs") / checkpoint.experiment_name;
-}
-
-std::optional<uint64_t> free_space(const fs::path& output) {
-  std::error_code error;
-  auto folder = fs::absolute(output.empty() ? "." : output);
-  while (!fs::exists(folder, error) && folder.has_relative_path()) folder = folder.parent_path();
-  const auto space = fs::space(folder, error);
-  if (error) return std::nullopt;
-  return space.available;
-}
-
 DiskOutlook count_disk(const config::RunConfig& config, const model::Shapes& shapes, DType dtype,
                        const std::optional<StepsOutlook>& steps) {
-  using checkpoint::Dtype;
-  const auto stored = dtype == DType::kBFloat16  ? Dtype::kBF16
-                      : dtype == DType::kFloat64 ? Dtype::kF64
-                                                 : Dtype::kF32;
-  const auto state = dtype == DType::kFloat64 ? Dtype::kF64 : Dtype::kF32;
-  std::vector<checkpoint::TensorEntry> weights, states;
-  for (const auto& parameter : shapes.parameters) {
-    const std::vector<uint64_t> shape(parameter.shape.begin(), parameter.shape.end());
-    weights.push_back({parameter.name, stored, shape});
-    if (dtype == DType::kBFloat16) states.push_back({parameter.name + ".master", state, shape});
-    states.push_back({parameter.name + ".exp_avg", state, shape});
-    states.push_back({parameter.name + ".exp_avg_sq", state, shape});
-  }
-  DiskOutlook disk;
-  disk.model_bytes = planned_bytes("model", weights);
-  if (!config.checkpoint.save_only_model) disk.optimizer_bytes = planned_bytes("optimizer", states);
+  const auto bytes = checkpoint_bytes(shapes, dtype, config.checkpoint.save_only_model);
+  DiskOutlook disk{.model_bytes = bytes.model, .optimizer_bytes = bytes.optimizer};
   if (steps && steps->save_every > 0) {
     disk.checkpoints = (steps->total + steps->save_every - 1) / steps->save_every;
     disk.checkpoints =
@@ -301,7 +265,7 @@ Outlook look_ahead(const config::Resolved& resolved, const launch::Hardware& har
   const auto& config = resolved.config;
   Outlook outlook{.hardware = hardware, .host_memory = memory_of_host(), .launch = launch};
   outlook.warnings = launch.warnings;
-  outlook.batches = config::plan_batches(resolved, launch.local_ranks);
+  outlook.batches = config::plan_batches(resolved, launch.size());
   outlook.stage = stage_of(config.parallel.distributed_strategy);
   const auto dtype = working_dtype(config.model.dtype, launch.device);
   outlook.dtype = name_of(dtype);

@@ -3,20 +3,28 @@
 #include "skein/cli/train_command.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <vector>
 
+#include "skein/cli/disk_space.h"
+#include "skein/cli/limits.h"
 #include "skein/cli/words.h"
+#include "skein/cli/worker_program.h"
 #include "skein/config/batch_plan.h"
 #include "skein/config/load.h"
 #include "skein/core/error.h"
 #include "skein/core/log.h"
 #include "skein/data/prepare.h"
 #include "skein/launch/detect.h"
+#include "skein/launch/interface.h"
 #include "skein/launch/launcher.h"
+#include "skein/launch/rank_environment.h"
+#include "skein/launch/remote_start.h"
 
 namespace skein::cli {
 namespace {
@@ -28,21 +36,40 @@ constexpr const char* kUsage =
     "continues\n"
     "a run that was stopped; --fresh starts over. `skein config show CONFIG.yaml` lists the keys.\n"
     "\n"
-    "  --nproc-per-node N|auto|gpu|cpu   ranks to start\n"
+    "  --nproc-per-node N|auto|gpu|cpu   ranks to start on each machine\n"
     "  --num-gpus N                      the same, GPUs only\n"
+    "  --max-restarts N                  start again from the last checkpoint after a failure\n"
+    "  --log-dir DIR                     files for what the ranks print\n"
+    "  -r, --redirects N  -t, --tee N    1 stdout, 2 stderr, 3 both: to files only, or also there\n"
+    "  --local-ranks-filter 0,2          ranks to show on the terminal\n"
+    "  --numa-binding node|socket|...    bind each rank to the processors near its GPU\n"
+    "\n"
+    "Several machines, the same command on each:\n"
+    "  --nnodes N --node-rank K --master-addr HOST [--master-port PORT]\n"
+    "  --secret-file FILE                32 bytes that all have; default: a file in output_dir\n"
+    "or one command that starts them over ssh:\n"
+    "  -H, --hostfile FILE               lines `host slots=N`\n"
+    "  -i, --include, -e, --exclude      host:0,2@host2\n"
+    "  --ssh-port PORT\n"
+    "\n"
+    "Under another launcher this command is one rank: torchrun --no-python, srun, mpirun,\n"
+    "deepspeed --no_python, accelerate launch --no_python.\n"
     "\n"
     "SIGTERM, SIGUSR1 or Ctrl-C: finish the step, save, exit with 75. Ctrl-C twice: stop at once.\n"
     "More: docs/launch.md, docs/exit_codes.md\n";
 
+using Words = std::vector<std::string>;
+
 // skein-worker links LibTorch and lies beside this program.
-std::vector<std::string> worker_command(const std::vector<std::string>& rest) {
+Words worker_command(const Words& rest) {
   const auto self = std::filesystem::read_symlink("/proc/self/exe");
-  std::vector<std::string> command = {(self.parent_path() / "skein-worker").string(), "train"};
+  Words command = {(self.parent_path() / "skein-worker").string(), "train"};
   command.insert(command.end(), rest.begin(), rest.end());
   return command;
 }
 
-launch::LaunchPlan plan_launch(launch::LaunchFlags flags, const config::ParallelConfig& parallel) {
+launch::LaunchPlan plan_launch(launch::LaunchFlags flags, const launch::Environment& environment,
+                               const config::ParallelConfig& parallel) {
   const auto device = parallel.device;
   if (!parallel.distributed) {
     if (flags.nproc_per_node || flags.num_gpus) {
@@ -53,7 +80,7 @@ launch::LaunchPlan plan_launch(launch::LaunchFlags flags, const config::Parallel
   }
   return launch::detect(
       {.flags = std::move(flags),
-       .environment = launch::read_environment(),
+       .environment = environment,
        .hardware = launch::look_at_hardware(/*ask_gpus=*/device != config::Device::kCpu),
        .device = device,
        .cuda_build = SKEIN_HAS_CUDA});
@@ -72,6 +99,111 @@ void check_given(const config::RunConfig& config) {
        "output_dir=FOLDER (or experiment_name=NAME), where to save");
 }
 
+// As it may be typed again.
+std::string quoted(const std::string& word) {
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=./,:@%+";
+  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
+  std::string text = "'";
+  for (const char letter : word)
+    text += letter == '\'' ? std::string("'\\''") : std::string(1, letter);
+  return text + "'";
+}
+
+// The command without what belongs to its first start.
+std::string continuing_command(std::span<const std::string> arguments) {
+  Words words = {"skein", "train"};
+  for (const auto& word : arguments) {
+    if (word != "--fresh" && word != "fresh=true" && word != "--fresh=true") {
+      words.push_back(quoted(word));
+    }
+  }
+  return fmt::format("{}", fmt::join(words, " "));
+}
+
+std::string prepare_data(const config::RunConfig& config) {
+  const auto data = data::prepare_run(config);
+  return data.eval ? data.train.digest + data.eval->digest : data.train.digest;
+}
+
+// By which of its addresses the other ranks reach this one.
+std::string address_for(const launch::LaunchPlan& plan) {
+  const auto& foreign = *plan.foreign;
+  if (plan.local_addr) return *plan.local_addr;
+  auto chosen = launch::route_to(foreign.master_addr);
+  if (foreign.local_size == foreign.size) return chosen.address;
+  // Debian gives a machine's own name 127.0.1.1, which means nothing to the others.
+  for (const auto& interface : launch::list_interfaces()) {
+    const bool loopback = interface.address.starts_with("127.") || interface.address == "::1";
+    if (chosen.address == "127.0.1.1" && !loopback) chosen = interface;
+  }
+  log_info("launch: rank {} speaks with the others from {} ({})", foreign.rank, chosen.address,
+           chosen.name);
+  return chosen.address;
+}
+
+// Another launcher's rank: this process becomes skein-worker.
+[[noreturn]] void become_rank(const launch::LaunchPlan& plan, const Words& rest) {
+  const auto& foreign = *plan.foreign;
+  const launch::RankEnvironment rank{.rank = foreign.rank,
+                                     .size = foreign.size,
+                                     .local_rank = foreign.local_rank,
+                                     .local_size = foreign.local_size,
+                                     .device = plan.device,
+                                     .store_host = foreign.master_addr,
+                                     .store_port = foreign.master_port,
+                                     .interface = address_for(plan),
+                                     .foreign = {.name = foreign.launcher,
+                                                 .store_is_served = foreign.store_is_served,
+                                                 .attempt = foreign.attempt},
+                                     .gpu = foreign.gpu};
+  for (const auto& [name, value] : launch::to_environment(rank, /*secret_descriptor=*/-1)) {
+    ::setenv(name.c_str(), value.c_str(), /*overwrite=*/1);
+  }
+  ::setenv("OMP_NUM_THREADS", plan.omp_num_threads.c_str(), /*overwrite=*/1);
+  // As in launcher.cpp, so that a rank computes the same bits; what the user has set stays. c10d's
+  // store would print a stack for each lost connection.
+  for (const auto& [name, value] : {std::pair("MKL_DYNAMIC", "FALSE"),
+                                    {"MKL_CBWR", "AUTO"},
+                                    {"TORCH_CPP_LOG_LEVEL", "FATAL"}}) {
+    ::setenv(name, value, /*overwrite=*/0);
+  }
+  exec_worker("train", rest);
+}
+
+int start_hosts(const launch::LaunchPlan& plan, const launch::Environment& environment,
+                const Words& rest) {
+  launch::RemoteStartOptions options{.arguments = rest};
+  for (const auto& [name, value] : launch::forwarded(environment)) options.variables[name] = value;
+  return launch::start_remote(plan, options);
+}
+
+int start_ranks(launch::LaunchPlan plan, const config::Resolved& resolved, const Words& rest,
+                std::span<const std::string> arguments) {
+  const auto& config = resolved.config;
+  const bool one_cpu_machine = plan.nodes == 1 && plan.device == config::Device::kCpu;
+  const auto text = config::to_yaml(resolved);
+  launch::LaunchOptions options{.limits = limits_of(resolved, one_cpu_machine),
+                                .output = output_folder(config.checkpoint),
+                                .command = continuing_command(arguments),
+                                .prepare =
+                                    [&] {
+                                      check_disk(config);
+                                      return prepare_data(config);
+                                    },
+                                .configuration_text = text,
+                                .needs_shared_output = !config.checkpoint.save_on_each_node};
+  const auto any = [](const std::vector<int>& bits) {
+    return std::any_of(bits.begin(), bits.end(), [](int bit) { return bit != 0; });
+  };
+  if (!plan.output.log_dir && (any(plan.output.redirects) || any(plan.output.tees))) {
+    plan.output.log_dir = options.output / "logs";
+  }
+  if (config.checkpoint.fresh) options.restart_words = {"fresh=false"};
+  if (plan.join_timeout) options.join_timeout = *plan.join_timeout;
+  return launch::launch(plan, worker_command(rest), options);
+}
+
 }  // namespace
 
 int run_train_command(std::span<const std::string> arguments) {
@@ -80,17 +212,29 @@ int run_train_command(std::span<const std::string> arguments) {
     fmt::print("{}", kUsage);
     return 0;
   }
+  const auto environment = launch::read_environment();
+  if (const auto level = launch::asked_log_level(environment)) set_log_level(*level);
   const auto split = launch::split_launch_flags(arguments);
-  check_flags(split.rest, {"nproc-per-node", "num-gpus"});
+  check_flags(split.rest,
+              {"nproc-per-node", "num-gpus", "nnodes", "node-rank", "master-addr", "master-port",
+               "max-restarts", "hostfile", "include", "exclude", "log-dir", "redirects", "tee"});
   const auto resolved = config::load(split.rest);
   check_given(resolved.config);
+  const auto plan = plan_launch(split.flags, environment, resolved.config.parallel);
+  if (plan.foreign) set_log_rank(plan.foreign->rank);
   for (const auto& note : resolved.notes) log_info("note: {}", note);
-  const auto plan = plan_launch(split.flags, resolved.config.parallel);
   for (const auto& warning : plan.warnings) log_warning("{}", warning);
-  config::plan_batches(resolved, plan.local_ranks);  // refuses what does not close; ranks print it
+  config::plan_batches(resolved, plan.size());  // refuses what does not close; ranks print it
   log_info("launch: {}, OMP_NUM_THREADS={}", plan.summary, plan.omp_num_threads);
-  data::prepare_run(resolved.config);  // once, before any process group exists
-  return launch::launch(plan, worker_command(split.rest));
+  if (const auto variables = launch::describe(environment); !variables.empty()) {
+    log_info("variables: {}", variables);
+  }
+  if (plan.foreign) {
+    if (plan.foreign->rank == 0) check_disk(resolved.config);
+    become_rank(plan, split.rest);
+  }
+  if (!plan.hosts.empty()) return start_hosts(plan, environment, split.rest);
+  return start_ranks(plan, resolved, split.rest, arguments);
 }
 
 }  // namespace skein::cli

@@ -7,24 +7,28 @@
 #include <c10/core/DeviceGuard.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <functional>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "skein/cli/bench_command.h"
 #include "skein/cli/debug_forward.h"
+#include "skein/cli/doctor_worker.h"
 #include "skein/cli/eval_command.h"
 #include "skein/cli/generate_command.h"
 #include "skein/cli/guard.h"
+#include "skein/cli/rank_session.h"
 #include "skein/config/batch_plan.h"
 #include "skein/config/load.h"
 #include "skein/core/error.h"
 #include "skein/core/log.h"
 #include "skein/launch/rank_environment.h"
 #include "skein/launch/stop_request.h"
+#include "skein/launch/variables.h"
 #include "skein/train/offline.h"
 
 namespace skein::cli {
@@ -44,6 +48,8 @@ void make_deterministic() {
   at::globalContext().setDeterministicFillUninitializedMemory(false);
 }
 
+// Deadlines are the watchers' business, who know all ranks (launch/diagnosis.h); the group's own is
+// for the case that nobody watches.
 comm::GroupOptions group_options(const launch::RankEnvironment& environment,
                                  const config::ParallelConfig& parallel, bool cuda) {
   const auto backend = parallel.ddp_backend != "auto" ? parallel.ddp_backend
@@ -52,36 +58,40 @@ comm::GroupOptions group_options(const launch::RankEnvironment& environment,
   return {.rank = environment.rank,
           .size = environment.size,
           .backend = backend,
-          .address = environment.store_host,
-          .device_index = cuda ? environment.local_rank : -1,
-          .timeout = std::chrono::seconds(parallel.ddp_timeout)};
+          .address = environment.interface,
+          .device_index = cuda ? environment.gpu : -1,
+          .timeout = std::max<std::chrono::seconds>(2 * std::chrono::seconds(parallel.ddp_timeout),
+                                                    std::chrono::hours(1))};
 }
 
-// `may_speak` is asked while the group still stands: once it falls, the peers fail too and could
-// be heard instead of the cause.
 [[noreturn]] void end_at_once(int code) {
   std::fflush(nullptr);
   ::_exit(code);
 }
 
-int run_train(std::span<const std::string> arguments, const launch::RankEnvironment& environment,
-              Store& store, const std::function<bool()>& may_speak) {
+int run_train(std::span<const std::string> arguments, RankSession& session) {
+  const auto& environment = session.environment();
   const auto resolved = config::load(arguments);
   const auto batches = config::plan_batches(resolved, environment.size);
   const auto& config = resolved.config;
   const bool cuda = environment.device == config::Device::kCuda;
   const at::Device device =
-      cuda ? at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(environment.local_rank))
-           : at::kCPU;
+      cuda ? at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(environment.gpu)) : at::kCPU;
   if (config.full_determinism) make_deterministic();
+  session.begin(resolved);
   const c10::DeviceGuard guard(device);
+  auto& store = session.store();
   train::World world{
       .group = comm::connect(group_options(environment, config.parallel, cuda), store),
       .store = store,
       .device = device,
       .local_rank = environment.local_rank,
       .token = share_token(environment, store),
-      .stop_requested = launch::stop_requested};
+      .stop_requested = launch::stop_requested,
+      .local_size = environment.local_size,
+      .own_output = config.checkpoint.save_on_each_node};
+  // Guarded here too, while the group still stands: once it falls, the peers fail as well and could
+  // be heard instead of the cause.
   const int code = run_guarded(
       [&] {
         const auto outcome = train::run_offline(resolved, batches, world);
@@ -89,17 +99,24 @@ int run_train(std::span<const std::string> arguments, const launch::RankEnvironm
         return static_cast<int>(outcome == train::Outcome::kStopped ? ExitCode::kStopped
                                                                     : ExitCode::kDone);
       },
-      may_speak);
+      session.hooks());
   // After a failure the group's destructor could wait for a lost peer for ever.
   const bool ended_well =
       code == static_cast<int>(ExitCode::kDone) || code == static_cast<int>(ExitCode::kStopped);
   if (!ended_well) end_at_once(code);
+  session.leave();
   return code;
 }
 
 int run(const std::vector<std::string>& arguments) {
   if (!arguments.empty() && arguments[0] == "debug-forward") {
     return run_debug_forward(std::span(arguments).subspan(1));
+  }
+  if (!arguments.empty() && arguments[0] == "doctor-facts") {
+    return run_doctor_facts(std::span(arguments).subspan(1));
+  }
+  if (!arguments.empty() && arguments[0] == "doctor-rank") {
+    return run_doctor_rank(std::span(arguments).subspan(1));
   }
   if (!arguments.empty() && arguments[0] == "eval") {
     return run_eval_command(std::span(arguments).subspan(1));
@@ -113,17 +130,13 @@ int run(const std::vector<std::string>& arguments) {
   if (arguments.empty() || arguments[0] != "train") {
     throw UserError("skein-worker is started by skein: type `skein train CONFIG.yaml`");
   }
-  const auto environment = launch::from_environment();
+  auto environment = launch::from_environment();
   set_log_rank(environment.rank);
+  if (const auto level = launch::asked_log_level(launch::read_environment())) set_log_level(*level);
   launch::install_stop_handlers();
-  const auto store = launch::connect_store(environment);
-  // A mistake that all ranks make is told once, by the rank that meets it first.
-  const auto is_first_to_fail = [&] { return store->add("run/failures", 1) == 1; };
-  return run_guarded(
-      [&] {
-        return run_train(std::span(arguments).subspan(1), environment, *store, is_first_to_fail);
-      },
-      is_first_to_fail);
+  RankSession session(std::move(environment));
+  return run_guarded([&] { return run_train(std::span(arguments).subspan(1), session); },
+                     session.hooks());
 }
 
 }  // namespace

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/cli/rank_session.h"
+
+#include <fmt/format.h>
+
+#include <random>
+#include <vector>
+
+#include "skein/cli/limits.h"
+#include "skein/comm/foreign_store.h"
+#include "skein/core/error.h"
+#include "skein/core/file.h"
+#include "skein/data/prepare.h"
+#include "skein/launch/board.h"
+#include "skein/launch/local_ranks.h"
+#include "skein/launch/node_identity.h"
+#include "skein/train/run_plan.h"
+
+namespace skein::cli {
+namespace {
+
+bool serves(const launch::RankEnvironment& rank) {
+  return !rank.foreign.store_is_served && rank.rank == 0;
+}
+
+bool on_one_machine(const launch::RankEnvironment& rank) { return rank.local_size == rank.size; }
+
+std::unique_ptr<Store> open_store(const launch::RankEnvironment& rank) {
+  if (rank.foreign.name.empty()) return launch::connect_store(rank);
+  return comm::join_foreign_store({.host = rank.store_host,
+                                   .port = rank.store_port,
+                                   .serve = serves(rank),
+                                   .one_machine = on_one_machine(rank),
+                                   .prefix = fmt::format("skein/{}/", rank.foreign.attempt)});
+}
+
+std::string failures_key(const launch::RankEnvironment& rank) {
+  return fmt::format("run/{}/failures", rank.generation);
+}
+
+// One rank of each machine works, the others wait for its result.
+std::string prepare_data(config::RunConfig config, bool may_overwrite) {
+  const launch::HostWork work("preparing data");
+  config.data.overwrite_cache = config.data.overwrite_cache && may_overwrite;
+  const auto data = data::prepare_run(config);
+  return data.eval ? data.train.digest + data.eval->digest : data.train.digest;
+}
+
+}  // namespace
+
+RankSession::RankSession(launch::RankEnvironment environment)
+    : environment_(std::move(environment)) {
+  if (environment_.board >= 0) launch::attach_board(environment_.board);
+  launch::enter_phase(launch::Phase::kJoining);
+  store_ = open_store(environment_);
+}
+
+GuardHooks RankSession::hooks() {
+  return {.may_speak = [this] { return store_->add(failures_key(environment_), 1) == 1; },
+          .on_failure =
+              [this](ExitCode code, const std::string& message) {
+                if (!watch_) return;
+                // A lost peer is a symptom: who watches all ranks may know the cause.
+                if (code == ExitCode::kComm) watch_->wait_for_cause();
+                watch_->fail(message);
+              }};
+}
+
+void RankSession::begin(const config::Resolved& resolved) {
+  launch::enter_phase(launch::Phase::kLoading);
+  if (!is_foreign()) return;
+  const auto& rank = environment_;
+  const auto& config = resolved.config;
+  const auto output = train::output_folder(config.checkpoint);
+  make_directories(output / "logs");
+  launch::attach_board_file(output / "logs" / fmt::format("board-{}", rank.rank), rank.rank);
+  launch::enter_phase(launch::Phase::kLoading);
+  const bool one_cpu_machine = on_one_machine(rank) && rank.device == config::Device::kCpu;
+  watch_ = std::make_unique<launch::ForeignWatch>(
+      *store_, launch::ForeignWatchOptions{
+                   .rank = rank.rank,
+                   .size = rank.size,
+                   .serves = serves(rank),
+                   .server = rank.foreign.store_is_served ? rank.foreign.name : "rank 0",
+                   .limits = limits_of(resolved, one_cpu_machine)});
+  if (rank.rank == 0) lease_ = std::make_unique<launch::Lease>(output);
+  const auto data = prepare_data(config, /*may_overwrite=*/rank.local_rank == 0);
+  if (!on_one_machine(rank)) compare_machines(resolved, data);
+}
+
+// Each machine's first rank tells what it is; rank 0 compares. The watch ends a wait that is in
+// vain, the deadline is for data that takes longer elsewhere.
+void RankSession::compare_machines(const config::Resolved& resolved, const std::string& data) {
+  const auto& rank = environment_;
+  const auto& config = resolved.config;
+  const auto patience = limits_of(resolved, /*one_cpu_machine=*/false).first_step;
+  const auto output = train::output_folder(config.checkpoint);
+  launch::NodeIdentity identity{.node = rank.rank,
+                                .host = launch::host_name(),
+                                .local_ranks = rank.local_size,
+                                .device = rank.device == config::Device::kCuda ? "cuda" : "cpu",
+                                .binary = launch::binary_digest(),
+                                .data = data,
+                                .output_dir = output.string()};
+  launch::set_configuration(identity, config::to_yaml(resolved));
+  if (rank.rank == 0) {
+    const auto token = fmt::format("{:08x}", std::random_device{}());
+    identity.output_problem = launch::write_token(output, token);
+    store_->set("identity/token", token);
+  } else {
+    const auto token = store_->get("identity/token", patience);
+    identity.output_problem = launch::try_to_write(output);
+    identity.sees_token = launch::sees_token(output, token);
+  }
+  store_->set(fmt::format("identity/{}", rank.rank), launch::encode(identity));
+  if (rank.rank == 0) {
+    std::vector<launch::NodeIdentity> all;
+    for (int i = 0; i < rank.size; ++i) {
+      const auto text = store_->get(fmt::format("identity/{}", i), patience);
+      all.push_back(launch::decode_identity(text).value_or(launch::NodeIdentity{.node = i}));
+    }
+    launch::remove_token(output);
+    const auto difference =
+        launch::find_difference(all, !config.checkpoint.save_on_each_node).value_or("");
+    store_->set("identity/difference", difference);
+  }
+  const auto difference = store_->get("identity/difference", patience);
+  if (!difference.empty()) throw UserError(difference);
+}
+
+void RankSession::leave() {
+  launch::enter_phase(launch::Phase::kEnding);
+  if (watch_) watch_->leave();
+}
+
+}  // namespace skein::cli

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#pragma once
+
+// A rank's ties to the rest of its run: the store, the board and, where another launcher has
+// started it, all that skein's own launcher would do: lease, data, comparison, watch.
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "skein/cli/guard.h"
+#include "skein/config/load.h"
+#include "skein/core/store.h"
+#include "skein/launch/foreign_watch.h"
+#include "skein/launch/lease.h"
+#include "skein/launch/rank_environment.h"
+
+namespace skein::cli {
+
+class RankSession {
+ public:
+  // Joins the store. Throws CommError when it cannot be reached, UserError when this rank is to
+  // serve it and cannot.
+  explicit RankSession(launch::RankEnvironment environment);
+
+  const launch::RankEnvironment& environment() const { return environment_; }
+  bool is_foreign() const { return !environment_.foreign.name.empty(); }
+  Store& store() { return *store_; }
+  // A mistake that all ranks make is told once, by the rank that meets it first.
+  GuardHooks hooks();
+
+  // Before any process group. Does nothing under skein's own launcher.
+  void begin(const config::Resolved& resolved);
+  // All went well: ends in an order that leaves nobody without the store.
+  void leave();
+
+ private:
+  void compare_machines(const config::Resolved& resolved, const std::string& data);
+
+  const launch::RankEnvironment environment_;
+  std::unique_ptr<Store> store_;
+  std::unique_ptr<launch::Lease> lease_;
+  std::unique_ptr<launch::ForeignWatch> watch_;  // last: it uses the store
+};
+
+}  // namespace skein::cli
