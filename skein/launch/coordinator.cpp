@@ -120,7 +120,9 @@ void Coordinator::join(Deadline now) {
     if (now < started_ + options_.join_timeout) return;
     end({.code = kComm,
          .message =
-             fmt::format("node {} has not joined within {} s: start the same command there",
+             fmt::format("node {} has not joined within {} s: start the same command there (if it "
+                         "runs: is output_dir one folder for all nodes, or the --secret-file the "
+                         "same?)",
                          fmt::join(missing, ", "),
                          std::chrono::duration_cast<seconds>(options_.join_timeout).count())},
         /*at_once=*/false, now);
@@ -311,9 +313,10 @@ std::optional<Verdict> Coordinator::find_unstoppable(const std::vector<RankView>
   return Verdict{
       .trouble = Trouble::kLate,
       .rank = slowest->board.rank,
-      .text = fmt::format("rank {} on {} (pid {}) did not stop: no progress for {} s in phase {}",
-                          slowest->board.rank, slowest->host, slowest->board.pid,
-                          slowest->board.progress_ms / 1000, name_of(slowest->board.phase))};
+      .text = fmt::format("rank {} on {} did not stop when asked: no progress for {:.1f} s ({})",
+                          slowest->board.rank, slowest->host,
+                          static_cast<double>(slowest->board.progress_ms) / 1000,
+                          name_of(slowest->board.phase))};
 }
 
 bool Coordinator::end_if_done() {
@@ -380,6 +383,7 @@ Outcome Coordinator::outcome_of(const Found& found) const {
 Outcome Coordinator::outcome_of(const Verdict& verdict) const {
   auto report = describe_rank(verdict.rank);
   report.verdict = verdict;
+  report.last_calls.clear();  // the verdict names them
   return {.code = kComm, .failure = std::move(report), .can_restart = !stop_since_};
 }
 

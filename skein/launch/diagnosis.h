@@ -42,8 +42,8 @@ struct Verdict {
 
 // Nothing when all goes well. A mismatch is reported when its calls have ended, or one of them has
 // been under way for a second; a rank that reports progress is never late, nor are those that may
-// wait for it. Act on a verdict when it comes twice in a row: after a pause of the whole machine all
-// ages are wrong for a moment.
+// wait for it. Act on a verdict when it comes twice in a row: after a pause of the whole machine
+// all ages are wrong for a moment.
 std::optional<Verdict> diagnose(std::span<const RankView> ranks, const Limits& limits);
 
 // After rank `dead` died: a mismatch if there is one, where it died, and who waited in what; empty

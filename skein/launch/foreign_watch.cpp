@@ -84,7 +84,10 @@ std::optional<char> process_state(int64_t pid) {
 // A rank as this one knows it.
 class Peer {
  public:
-  explicit Peer(int rank) { notice_.board.rank = rank; }
+  explicit Peer(int rank) {
+    notice_.board.rank = rank;
+    notice_.host = "an unknown host";
+  }
 
   void take(const std::optional<std::string>& text) {
     auto notice = text ? decode_notice(*text) : std::nullopt;

@@ -164,30 +164,31 @@ void HeadNode::resolve(const Outcome& outcome) {
   coordinator_.quit(outcome.code, outcome.message);
 }
 
-// What happens after a failure, for the report.
-std::string HeadNode::next_step(const Outcome& outcome, bool& restart) {
-  restart = false;
+HeadNode::Next HeadNode::after_failure(const Outcome& outcome) {
   const auto& board = outcome.failure->board;
-  const std::string ended = outcome.failure->size > 1 ? "the other ranks were ended" : "";
+  Next ended{.text = outcome.failure->size > 1 ? "the other ranks were ended" : ""};
   if (!outcome.can_restart) return ended;
-  if (!options_.output.empty()) {
+  const bool none_left = restarts_ == plan_.max_restarts;
+  const bool in_step = board.phase > Phase::kLoading;  // others say nothing of the data
+  if (in_step && !options_.output.empty()) {
     const int times = FailureCount(options_.output).add(board.step, board.samples);
     if (times >= kTooOften) {
-      return fmt::format(
-          "step {} has failed {} times in a row: not restarted{}", board.step + 1, times,
-          board.samples.empty() ? ""
-                                : fmt::format("; its samples: {}", fmt::join(board.samples, ", ")));
+      const auto samples = board.samples.empty()
+                               ? ""
+                               : fmt::format("; its samples: {}", fmt::join(board.samples, ", "));
+      return {.text = fmt::format("step {} has failed {} times in a row{}{}", board.step + 1, times,
+                                  none_left ? "" : ": not restarted", samples)};
     }
   }
-  if (restarts_ == plan_.max_restarts) return ended;
-  restart = true;
-  return fmt::format("restarting ({} of {})", ++restarts_, plan_.max_restarts);
+  if (none_left) return ended;
+  return {.restart = true,
+          .text = fmt::format("restarting ({} of {})", ++restarts_, plan_.max_restarts)};
 }
 
 void HeadNode::resolve_failure(const Outcome& outcome) {
   auto report = *outcome.failure;
-  bool restart = false;
-  report.decision = next_step(outcome, restart);
+  const auto [restart, decision] = after_failure(outcome);
+  report.decision = decision;
   if (!restart) report.command = options_.command;
   if (!options_.output.empty()) report.saved = last_checkpoint(options_.output);
   const auto text = to_text(report);

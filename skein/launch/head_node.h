@@ -51,7 +51,11 @@ class HeadNode final : public Direction {
   void publish(const NodeCommand& command);
   void resolve(const Outcome& outcome);
   void resolve_failure(const Outcome& outcome);
-  std::string next_step(const Outcome& outcome, bool& restart);
+  struct Next {
+    bool restart = false;
+    std::string text;  // for the report
+  };
+  Next after_failure(const Outcome& outcome);
 
   const LaunchPlan& plan_;
   const LaunchOptions& options_;

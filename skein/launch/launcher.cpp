@@ -3,11 +3,15 @@
 #include "skein/launch/launcher.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <cstdio>
+#include <cstdlib>
 #include <memory>
 
 #include "skein/core/error.h"
 #include "skein/core/log.h"
+#include "skein/core/log_writer.h"
 #include "skein/launch/head_node.h"
 #include "skein/launch/interface.h"
 #include "skein/launch/lease.h"
@@ -44,8 +48,20 @@ Interface choose_interface(const LaunchPlan& plan) {
   for (const auto& interface : list_interfaces()) {
     if (interface.address == chosen.address) chosen.name = interface.name;
   }
+  if (plan.local_addr && chosen.name.empty()) {
+    throw UserError(fmt::format("--local-addr {} is no address of this machine", *plan.local_addr));
+  }
   log_info("launch: node {} of {} speaks with the others from {}{}", plan.node_rank, plan.nodes,
            chosen.address, chosen.name.empty() ? "" : fmt::format(" ({})", chosen.name));
+  const auto is_loopback = [](const std::string& host) {
+    return host.starts_with("127.") || host == "::1" || host == "localhost";
+  };
+  if (plan.node_rank == 0 && is_loopback(chosen.address) && !is_loopback(plan.master_addr)) {
+    log_warning(
+        "launch: {} is a loopback address on this machine, where no other reaches it: give "
+        "--master-addr an address that they can reach, or correct /etc/hosts",
+        plan.master_addr);
+  }
   return chosen;
 }
 
@@ -177,7 +193,10 @@ int run_follower(RankSetup setup, const LaunchOptions& options, const SignalInbo
     const auto path = shared_secret_file(options);
     std::error_code error;
     if (!fs::exists(path, error)) {
-      throw CommError(fmt::format("node 0 has not written {} yet", path.string()));
+      throw CommError(
+          fmt::format("node 0 has not written {} yet (is output_dir one folder for all nodes? if "
+                      "not, give all the same --secret-file, and save_on_each_node=true)",
+                      path.string()));
     }
     return read_secret_file(path);
   };
@@ -194,11 +213,25 @@ int run_follower(RankSetup setup, const LaunchOptions& options, const SignalInbo
   return run_node(setup, options, inbox, direction, claim);
 }
 
+// The first rank may have a live line on the terminal: ours takes its place.
+void write_over_live_line() {
+  const auto set = [](const char* name) {
+    const char* value = std::getenv(name);
+    return value != nullptr && *value != '\0';
+  };
+  if (isatty(STDERR_FILENO) != 1 || set("CI") || set("NO_COLOR")) return;
+  set_log_writer([](std::string_view line) {
+    const auto text = fmt::format("\r\033[K{}", line);
+    std::fwrite(text.data(), 1, text.size(), stderr);
+  });
+}
+
 }  // namespace
 
 int launch(const LaunchPlan& plan, const std::vector<std::string>& arguments,
            const LaunchOptions& options) {
   const SignalInbox inbox;  // first: threads inherit the mask
+  write_over_live_line();
   const auto interface = choose_interface(plan);
   RankSetup setup{.plan = plan,
                   .arguments = arguments,

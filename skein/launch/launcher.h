@@ -31,7 +31,7 @@
 namespace skein::launch {
 
 struct LaunchOptions {
-  std::chrono::milliseconds grace{2000};  // kill -9 cannot harm a checkpoint
+  std::chrono::milliseconds grace{1000};  // kill -9 cannot harm a checkpoint
   std::chrono::milliseconds root_cause_window{1000};
   std::chrono::milliseconds stop_grace{30'000};     // without progress, after a request to stop
   std::chrono::milliseconds join_timeout{600'000};  // for the nodes to meet

@@ -133,11 +133,20 @@ bool is_gone(const Holder& holder, const Holder& self) {
   return holder.boot == self.boot && kill(static_cast<pid_t>(holder.pid), 0) != 0 && errno == ESRCH;
 }
 
+// Never through a link: whoever may write the folder could point it at another file of ours.
+File open_lease(const fs::path& path) {
+  File file(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666));
+  if (!file) throw_errno(fmt::format("cannot open {} to write", path.string()));
+  struct stat info{};
+  if (fstat(file.descriptor(), &info) == 0 && S_ISREG(info.st_mode)) return file;
+  throw IoError(fmt::format("{} is no plain file: remove it", path.string()));
+}
+
 File take(const fs::path& output, const Holder& self, const LeaseTimes& times) {
   const auto path = output / kName;
   const auto patience = std::chrono::steady_clock::now() + times.ranks_end;
   while (true) {
-    auto file = File::open_to_write(path);
+    auto file = open_lease(path);
     const auto lock = try_lock(file);
     const auto holder = read_holder(file);
     if (lock == Lock::kTaken) {

@@ -165,6 +165,16 @@ TEST_F(LeaseTest, ADamagedRecordIsNobodys) {
   }
 }
 
+TEST_F(LeaseTest, ALinkIsNotFollowed) {
+  fs::create_directories(output);
+  std::ofstream(folder / "precious") << "kept";
+  fs::create_symlink(folder / "precious", output / ".skein-lease");
+  EXPECT_THROW(Lease{output}, IoError);
+  std::string content;
+  std::ifstream(folder / "precious") >> content;
+  EXPECT_EQ(content, "kept");
+}
+
 TEST_F(LeaseTest, AFolderThatCannotBeMadeIsNamed) {
   std::ofstream(folder / "file") << "x";
   try {

@@ -35,7 +35,7 @@ struct RankSetup {
   RankEnvironment rank;          // all but the numbers of the rank and its generation
   const Lease* lease = nullptr;  // of the output folder, for as long as any rank lives
   std::string host;
-  std::chrono::milliseconds grace{2000};
+  std::chrono::milliseconds grace{1000};
 };
 
 std::string host_name();

@@ -96,6 +96,11 @@ std::optional<std::string> compare_runs(const NodeIdentity& there, const NodeIde
         "at the GPUs there (skein doctor)",
         named(there), there.device, named(here), here.device);
   }
+  if (there.local_ranks != here.local_ranks) {
+    return differs("starts another number of ranks",
+                   fmt::format("{} there, {} here", there.local_ranks, here.local_ranks),
+                   "give all nodes the same --nproc-per-node");
+  }
   return std::nullopt;
 }
 

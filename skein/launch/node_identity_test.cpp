@@ -44,11 +44,13 @@ std::string said_of(const std::function<void(NodeIdentity&)>& change, bool share
 
 TEST(NodeIdentity, EqualNodesAgree) {
   EXPECT_EQ(said_of([](NodeIdentity&) {}), "");
-  EXPECT_EQ(said_of([](NodeIdentity& node) { node.local_ranks = 3; }), "");
   EXPECT_EQ(find_difference({}, true), std::nullopt);
 }
 
 TEST(NodeIdentity, EachDifferenceIsNamed) {
+  EXPECT_EQ(said_of([](NodeIdentity& node) { node.local_ranks = 3; }),
+            "node 1 (host-b) starts another number of ranks than node 0 (host-a): 3 there, 2 here; "
+            "give all nodes the same --nproc-per-node");
   EXPECT_EQ(said_of([](NodeIdentity& node) { node.binary = "b1"; }),
             "node 1 (host-b) runs another build of skein than node 0 (host-a): digest b1 there, b0 "
             "here; install the same files on all nodes");

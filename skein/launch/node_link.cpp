@@ -18,7 +18,6 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr milliseconds kTellEvery{500};
 constexpr milliseconds kRetry{200};
 constexpr milliseconds kAnswer{1000};  // no longer: the end of the link waits for it
 constexpr milliseconds kFarewell{1000};
@@ -82,6 +81,7 @@ bool NodeLink::join() {
   while (true) {
     std::string why;
     try {
+      connect_to(options_.host, options_.port, Clock::now() + kAnswer);  // whom, before how
       const auto secret = options_.secret();
       auto store = std::make_unique<StoreClient>(
           secret, StoreAddress{.host = options_.host,
@@ -105,8 +105,9 @@ bool NodeLink::join() {
     }
     const auto now = Clock::now();
     if (now > started + options_.join_timeout) {
-      fail(ExitCode::kComm, fmt::format("node {} could not join node 0 within {} s: {}",
-                                        options_.node, options_.join_timeout / seconds(1), why));
+      fail(ExitCode::kComm,
+           fmt::format("node {} could not join node 0 at {} port {} within {} s: {}", options_.node,
+                       options_.host, options_.port, options_.join_timeout / seconds(1), why));
       return false;
     }
     if (now > named + kNameMissingEvery) {
@@ -139,7 +140,7 @@ void NodeLink::tell() {
     std::string status;
     {
       std::unique_lock lock(mutex_);
-      changed_.wait_for(lock, kTellEvery, [this] { return ending_ || untold_; });
+      changed_.wait_for(lock, options_.tell_every, [this] { return ending_ || untold_; });
       if (ending_) return;
       status = status_;
       untold_ = false;
@@ -166,7 +167,7 @@ void NodeLink::listen() {
   for (uint64_t serial = 1;;) {
     const auto asked = Clock::now();
     try {
-      const auto text = store_->get(command_key(token_, serial), kTellEvery);
+      const auto text = store_->get(command_key(token_, serial), options_.tell_every);
       ++serial;
       const std::lock_guard lock(mutex_);
       command_ = decode_command(text).value_or(command_);
@@ -174,7 +175,7 @@ void NodeLink::listen() {
       eventfd_write(wake_.descriptor(), 1);
     } catch (const CommError&) {
       // No command within that time, or no store: the other thread knows.
-      if (Clock::now() < asked + kTellEvery && !wait(kRetry)) return;
+      if (Clock::now() < asked + options_.tell_every && !wait(kRetry)) return;
     }
     const std::lock_guard lock(mutex_);
     if (ending_) return;

@@ -33,6 +33,7 @@ struct NodeLinkOptions {
   int port = 0;
   int node = 1;
   std::chrono::milliseconds silence{3000};
+  std::chrono::milliseconds tell_every{500};
   std::chrono::milliseconds join_timeout{600'000};
   // Asked at every attempt to join: node 0 may write it later. Throws CommError: not there yet.
   std::function<Secret()> secret;

@@ -35,7 +35,8 @@ struct NodeLinkTest : testing::Test {
   NodeLinkOptions options() const {
     return {.host = "127.0.0.1",
             .port = server->port(),
-            .silence = milliseconds(1500),
+            .silence = milliseconds(1000),
+            .tell_every = milliseconds(50),
             .join_timeout = seconds(20),
             .secret = [this] { return shared; }};
   }

@@ -127,10 +127,10 @@ void NodeLoop::obey(const NodeCommand& command) {
 
 void NodeLoop::start_ranks(const NodeCommand& command) try {
   if (!status_.problem.empty()) return;
+  told_ = {};  // what follows is news, whatever it is
   kill_and_reap();
   ranks_.reset();  // its output comes before what follows
   ranks_ = std::make_unique<LocalRanks>(setup_, command, direction_.secret());
-  told_ = {};
 } catch (const UserError& error) {
   status_.problem = error.what();
   status_.problem_code = static_cast<int>(ExitCode::kUser);

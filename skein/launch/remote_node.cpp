@@ -199,6 +199,8 @@ NodeOrder decode_order(const std::string& text) try {
 
 int run_remote_node() {
   const SignalInbox inbox;
+  // With the starter its pipes go; ranks that print must still save. Children inherit this.
+  std::signal(SIGPIPE, SIG_IGN);
   fcntl(STDIN_FILENO, F_SETFL, O_NONBLOCK);
   Orders orders;
   const auto order = decode_order(first_order(orders));
