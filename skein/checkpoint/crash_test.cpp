@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <numeric>
 #include <set>
 
 #include "skein/checkpoint/catalog.h"
@@ -157,10 +158,10 @@ Fate random_fate(std::mt19937_64& random, uint64_t percent_done) {
   return kOthers[random() % 4];
 }
 
-// Fates of the uncertain operations for the `variant`-th look at a prefix.
+// Fates of the uncertain operations of a prefix.
 std::vector<Fate> choose_fates(size_t length, size_t variant, std::mt19937_64& random) {
-  if (variant == 0) return std::vector(length, Fate::kDone);  // the processes died
-  if (variant == 1) return std::vector(length, Fate::kLost);  // the power went
+  if (variant % 3 == 0) return std::vector(length, Fate::kDone);  // the processes died
+  if (variant % 3 == 1) return std::vector(length, Fate::kLost);  // the power went
   std::vector<Fate> fates(length);
   constexpr uint64_t kPercent[] = {10, 50, 90};
   const auto percent = kPercent[random() % 3];
@@ -202,33 +203,37 @@ void expect_next_save(KnownStates& states, const fs::path& output) {
   EXPECT_TRUE(has_version(found->path, "model", 6) && has_version(found->path, "optimizer", 6));
 }
 
-// Looks at prefix after prefix, again and again, until so many different disks were seen.
+// Looks at prefixes in random order, each in three ways and then again, until so many different
+// disks were seen.
 void check_states(const DiskRecorder& recorder, const fs::path& scratch, KnownStates& states) {
-  const size_t wanted = wanted_states(600);
+  const size_t wanted = wanted_states(300);
   const auto& operations = recorder.operations;
   const auto commits = commits_of(operations);
   ASSERT_EQ(commits.size(), 5U);
   std::set<std::string> seen;
   std::mt19937_64 random(20'261'115);
-  for (size_t variant = 0; variant < 2 || seen.size() < wanted; ++variant) {
-    for (size_t length = 1; length <= operations.size(); ++length) {
-      const auto is_certain = certain(operations, length);
-      const auto fates = choose_fates(length, variant, random);
-      const auto tree = disk_after(operations, fates, is_certain, random);
-      if (!seen.insert(digest_of(tree)).second) continue;
-      fs::create_directories(scratch);
-      write_tree(tree, scratch);
-      CrashState state(scratch / "real/out", commits, length);
-      if (!recorder.can_exchange) state.allow_missing_newest();
-      if (fs::exists(scratch / "real/out")) {
-        state.check();
-        if (seen.size() % 100 == 0) expect_next_save(states, scratch / "real/out");
-      } else {
-        EXPECT_GT(commits[0].certain, length);
-      }
-      fs::remove_all(scratch);
-      ASSERT_FALSE(testing::Test::HasFailure()) << story(operations, fates, is_certain);
+  std::vector<size_t> lengths(operations.size());
+  std::iota(lengths.begin(), lengths.end(), 1);
+  std::shuffle(lengths.begin(), lengths.end(), random);
+  for (size_t i = 0; seen.size() < wanted; ++i) {
+    const size_t place = i % lengths.size(), length = lengths[place];
+    const size_t variant = place + i / lengths.size();  // another one each time around
+    const auto is_certain = certain(operations, length);
+    const auto fates = choose_fates(length, variant, random);
+    const auto tree = disk_after(operations, fates, is_certain, random);
+    if (!seen.insert(digest_of(tree)).second) continue;
+    fs::create_directories(scratch);
+    write_tree(tree, scratch);
+    CrashState state(scratch / "real/out", commits, length);
+    if (!recorder.can_exchange) state.allow_missing_newest();
+    if (fs::exists(scratch / "real/out")) {
+      state.check();
+      if (seen.size() % 100 == 0) expect_next_save(states, scratch / "real/out");
+    } else {
+      EXPECT_GT(commits[0].certain, length);
     }
+    fs::remove_all(scratch);
+    ASSERT_FALSE(testing::Test::HasFailure()) << story(operations, fates, is_certain);
   }
   testing::Test::RecordProperty("operations", static_cast<int>(operations.size()));
   testing::Test::RecordProperty("states", static_cast<int>(seen.size()));
