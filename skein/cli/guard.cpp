@@ -2,6 +2,9 @@
 // Copyright the skein authors.
 #include "skein/cli/guard.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <exception>
 
 #include "skein/core/error.h"
@@ -39,6 +42,14 @@ bool ask(const std::function<bool()>& may_speak) try {
 }
 
 }  // namespace
+
+void open_missing_streams() {
+  for (int descriptor = STDIN_FILENO; descriptor <= STDERR_FILENO; ++descriptor) {
+    // The lowest free number is taken: this one.
+    if (fcntl(descriptor, F_GETFD) < 0) [[maybe_unused]]
+      const int nothing = open("/dev/null", O_RDWR);
+  }
+}
 
 int run_guarded(const std::function<int()>& body, const GuardHooks& hooks) try {
   return body();

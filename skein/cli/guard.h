@@ -14,6 +14,10 @@
 
 namespace skein::cli {
 
+// First in main(): a program that was started with a closed stdin, stdout or stderr would give that
+// number to the next file it opens, and log lines would end up in a checkpoint.
+void open_missing_streams();
+
 struct GuardHooks {
   // Asked before a message is printed; empty: yes.
   std::function<bool()> may_speak;

@@ -111,6 +111,7 @@ int run(const std::vector<std::string>& arguments) {
 }  // namespace skein::cli
 
 int main(int argc, char** argv) {
+  skein::cli::open_missing_streams();
   return skein::cli::run_guarded(
       [&] { return skein::cli::run(std::vector<std::string>(argv + 1, argv + argc)); });
 }

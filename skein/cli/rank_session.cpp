@@ -26,13 +26,15 @@ bool serves(const launch::RankEnvironment& rank) {
 
 bool on_one_machine(const launch::RankEnvironment& rank) { return rank.local_size == rank.size; }
 
-std::unique_ptr<Store> open_store(const launch::RankEnvironment& rank) {
+std::unique_ptr<Store> open_store(const launch::RankEnvironment& rank,
+                                  std::chrono::seconds join_timeout) {
   if (rank.foreign.name.empty()) return launch::connect_store(rank);
   return comm::join_foreign_store({.host = rank.store_host,
                                    .port = rank.store_port,
                                    .serve = serves(rank),
                                    .one_machine = on_one_machine(rank),
-                                   .prefix = fmt::format("skein/{}/", rank.foreign.attempt)});
+                                   .prefix = fmt::format("skein/{}/", rank.foreign.attempt),
+                                   .timeout = join_timeout});
 }
 
 std::string failures_key(const launch::RankEnvironment& rank) {
@@ -49,11 +51,11 @@ std::string prepare_data(config::RunConfig config, bool may_overwrite) {
 
 }  // namespace
 
-RankSession::RankSession(launch::RankEnvironment environment)
+RankSession::RankSession(launch::RankEnvironment environment, std::chrono::seconds join_timeout)
     : environment_(std::move(environment)) {
   if (environment_.board >= 0) launch::attach_board(environment_.board);
   launch::enter_phase(launch::Phase::kJoining);
-  store_ = open_store(environment_);
+  store_ = open_store(environment_, join_timeout);
 }
 
 GuardHooks RankSession::hooks() {
@@ -64,6 +66,7 @@ GuardHooks RankSession::hooks() {
                 // A lost peer is a symptom: who watches all ranks may know the cause.
                 if (code == ExitCode::kComm) watch_->wait_for_cause();
                 watch_->fail(message);
+                lease_.reset();  // the process ends without destructors
               }};
 }
 

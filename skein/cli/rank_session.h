@@ -5,6 +5,7 @@
 // A rank's ties to the rest of its run: the store, the board and, where another launcher has
 // started it, all that skein's own launcher would do: lease, data, comparison, watch.
 
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,9 +21,10 @@ namespace skein::cli {
 
 class RankSession {
  public:
-  // Joins the store. Throws CommError when it cannot be reached, UserError when this rank is to
-  // serve it and cannot.
-  explicit RankSession(launch::RankEnvironment environment);
+  // Joins the store, of another launcher's rank within `join_timeout`. Throws CommError when it
+  // cannot be reached, UserError when this rank is to serve it and cannot.
+  explicit RankSession(launch::RankEnvironment environment,
+                       std::chrono::seconds join_timeout = std::chrono::seconds(120));
 
   const launch::RankEnvironment& environment() const { return environment_; }
   bool is_foreign() const { return !environment_.foreign.name.empty(); }

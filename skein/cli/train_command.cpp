@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -105,8 +106,14 @@ std::string quoted(const std::string& word) {
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=./,:@%+";
   if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
   std::string text = "'";
-  for (const char letter : word)
-    text += letter == '\'' ? std::string("'\\''") : std::string(1, letter);
+  for (const char letter : word) {
+    if (letter == '\'')
+      text += "'\\''";
+    else if (letter == '\n')
+      text += "'$'\\n''";  // on one line: the report indents lines
+    else
+      text += letter;
+  }
   return text + "'";
 }
 
@@ -143,7 +150,7 @@ std::string address_for(const launch::LaunchPlan& plan) {
 }
 
 // Another launcher's rank: this process becomes skein-worker.
-[[noreturn]] void become_rank(const launch::LaunchPlan& plan, const Words& rest) {
+[[noreturn]] void become_rank(const launch::LaunchPlan& plan, Words rest, bool fresh) {
   const auto& foreign = *plan.foreign;
   const launch::RankEnvironment rank{.rank = foreign.rank,
                                      .size = foreign.size,
@@ -168,6 +175,8 @@ std::string address_for(const launch::LaunchPlan& plan) {
                                     {"TORCH_CPP_LOG_LEVEL", "FATAL"}}) {
     ::setenv(name, value, /*overwrite=*/0);
   }
+  // The launcher's restarts go on with what the first start has begun.
+  if (fresh && foreign.attempt != "0") rest.push_back(kContinueWord);
   exec_worker("train", rest);
 }
 
@@ -199,7 +208,7 @@ int start_ranks(launch::LaunchPlan plan, const config::Resolved& resolved, const
   if (!plan.output.log_dir && (any(plan.output.redirects) || any(plan.output.tees))) {
     plan.output.log_dir = options.output / "logs";
   }
-  if (config.checkpoint.fresh) options.restart_words = {"fresh=false"};
+  if (config.checkpoint.fresh) options.restart_words = {kContinueWord};
   if (plan.join_timeout) options.join_timeout = *plan.join_timeout;
   return launch::launch(plan, worker_command(rest), options);
 }
@@ -212,6 +221,10 @@ int run_train_command(std::span<const std::string> arguments) {
     fmt::print("{}", kUsage);
     return 0;
   }
+  // Whoever reads our output may go away (`| head`, a closed terminal): the run goes on. Ranks
+  // inherit it.
+  std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);  // a limit on file sizes is a full disk
   const auto environment = launch::read_environment();
   if (const auto level = launch::asked_log_level(environment)) set_log_level(*level);
   const auto split = launch::split_launch_flags(arguments);
@@ -231,7 +244,7 @@ int run_train_command(std::span<const std::string> arguments) {
   }
   if (plan.foreign) {
     if (plan.foreign->rank == 0) check_disk(resolved.config);
-    become_rank(plan, split.rest);
+    become_rank(plan, split.rest, resolved.config.checkpoint.fresh);
   }
   if (!plan.hosts.empty()) return start_hosts(plan, environment, split.rest);
   return start_ranks(plan, resolved, split.rest, arguments);

@@ -5,12 +5,15 @@
 
 #include <ATen/Context.h>
 #include <c10/core/DeviceGuard.h>
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <random>
 #include <string>
 #include <vector>
@@ -22,6 +25,7 @@
 #include "skein/cli/generate_command.h"
 #include "skein/cli/guard.h"
 #include "skein/cli/rank_session.h"
+#include "skein/cli/worker_program.h"
 #include "skein/config/batch_plan.h"
 #include "skein/config/load.h"
 #include "skein/core/error.h"
@@ -69,9 +73,37 @@ comm::GroupOptions group_options(const launch::RankEnvironment& environment,
   ::_exit(code);
 }
 
+config::Resolved load_run(std::span<const std::string> arguments) {
+  const bool continues = !arguments.empty() && arguments.back() == kContinueWord;
+  if (continues) arguments = arguments.first(arguments.size() - 1);
+  auto resolved = config::load(arguments);
+  if (continues) resolved.config.checkpoint.fresh = false;
+  return resolved;
+}
+
+// Runs `body`; a GPU that is too small is told as what it is, with what to do.
+train::Outcome with_memory_advice(const std::function<train::Outcome()>& body) try {
+  return body();
+} catch (const c10::OutOfMemoryError& error) {
+  const std::string reason = error.what_without_backtrace();
+  throw UserError(fmt::format(
+      "the GPU's memory is full: {}\nTake less at a time: a smaller per_device_train_batch_size "
+      "with more gradient_accumulation_steps (the global batch stays), a smaller block_size, "
+      "gradient_checkpointing=true, or distributed_strategy=zero2 or zero3 on several GPUs. `skein "
+      "plan` estimates what is needed.",
+      reason.substr(0, reason.find('\n'))));
+}
+
+// Another launcher's ranks need the configuration to join; its mistakes were told before.
+std::chrono::seconds join_timeout(const launch::RankEnvironment& environment,
+                                  std::span<const std::string> arguments) {
+  if (environment.foreign.name.empty()) return {};
+  return std::chrono::seconds(load_run(arguments).config.parallel.join_timeout);
+}
+
 int run_train(std::span<const std::string> arguments, RankSession& session) {
   const auto& environment = session.environment();
-  const auto resolved = config::load(arguments);
+  const auto resolved = load_run(arguments);
   const auto batches = config::plan_batches(resolved, environment.size);
   const auto& config = resolved.config;
   const bool cuda = environment.device == config::Device::kCuda;
@@ -90,11 +122,13 @@ int run_train(std::span<const std::string> arguments, RankSession& session) {
       .stop_requested = launch::stop_requested,
       .local_size = environment.local_size,
       .own_output = config.checkpoint.save_on_each_node};
+  launch::install_stop_handlers();  // not earlier: until now there is nothing to finish or save
   // Guarded here too, while the group still stands: once it falls, the peers fail as well and could
   // be heard instead of the cause.
   const int code = run_guarded(
       [&] {
-        const auto outcome = train::run_offline(resolved, batches, world);
+        const auto outcome =
+            with_memory_advice([&] { return train::run_offline(resolved, batches, world); });
         world.group.shutdown();
         return static_cast<int>(outcome == train::Outcome::kStopped ? ExitCode::kStopped
                                                                     : ExitCode::kDone);
@@ -108,41 +142,41 @@ int run_train(std::span<const std::string> arguments, RankSession& session) {
   return code;
 }
 
-int run(const std::vector<std::string>& arguments) {
-  if (!arguments.empty() && arguments[0] == "debug-forward") {
-    return run_debug_forward(std::span(arguments).subspan(1));
-  }
-  if (!arguments.empty() && arguments[0] == "doctor-facts") {
-    return run_doctor_facts(std::span(arguments).subspan(1));
-  }
-  if (!arguments.empty() && arguments[0] == "doctor-rank") {
-    return run_doctor_rank(std::span(arguments).subspan(1));
-  }
-  if (!arguments.empty() && arguments[0] == "eval") {
-    return run_eval_command(std::span(arguments).subspan(1));
-  }
-  if (!arguments.empty() && arguments[0] == "bench") {
-    return run_bench_command(std::span(arguments).subspan(1));
-  }
-  if (!arguments.empty() && arguments[0] == "generate") {
-    return run_generate_command(std::span(arguments).subspan(1));
-  }
-  if (arguments.empty() || arguments[0] != "train") {
-    throw UserError("skein-worker is started by skein: type `skein train CONFIG.yaml`");
-  }
-  auto environment = launch::from_environment();
+int run_rank(std::span<const std::string> arguments) {
+  const auto environment = launch::from_environment();
   set_log_rank(environment.rank);
   if (const auto level = launch::asked_log_level(launch::read_environment())) set_log_level(*level);
-  launch::install_stop_handlers();
-  RankSession session(std::move(environment));
-  return run_guarded([&] { return run_train(std::span(arguments).subspan(1), session); },
-                     session.hooks());
+  RankSession session(environment, join_timeout(environment, arguments));
+  return run_guarded([&] { return run_train(arguments, session); }, session.hooks());
+}
+
+struct Command {
+  const char* name;
+  int (*run)(std::span<const std::string> arguments);
+};
+
+constexpr Command kCommands[] = {{"train", run_rank},
+                                 {"generate", run_generate_command},
+                                 {"eval", run_eval_command},
+                                 {"bench", run_bench_command},
+                                 {"doctor-facts", run_doctor_facts},
+                                 {"doctor-rank", run_doctor_rank},
+                                 {"debug-forward", run_debug_forward}};
+
+int run(const std::vector<std::string>& arguments) {
+  for (const auto& command : kCommands) {
+    if (!arguments.empty() && arguments[0] == command.name) {
+      return command.run(std::span(arguments).subspan(1));
+    }
+  }
+  throw UserError("skein-worker is started by skein: type `skein train CONFIG.yaml`");
 }
 
 }  // namespace
 }  // namespace skein::cli
 
 int main(int argc, char** argv) {
+  skein::cli::open_missing_streams();
   const int code = skein::cli::run_guarded(
       [&] { return skein::cli::run(std::vector<std::string>(argv + 1, argv + argc)); });
   skein::cli::end_at_once(code);  // threads of LibTorch have nothing left to say

@@ -131,9 +131,11 @@ Outcome run_offline(const config::Resolved& resolved, const config::BatchPlan& b
     throw IoError("the last checkpoint could not be saved; see the warning above");
   }
   if (stopping && step < plan.total_steps) {
-    const bool continues = !run.config.checkpoint.save_only_model;
+    const auto& saved = run.config.checkpoint;
     log_info("stopped after step {}; {}", step,
-             continues ? "the same command continues" : "save_only_model: it cannot be continued");
+             saved.save_only_model ? "save_only_model: it cannot be continued"
+             : saved.fresh         ? "the same command without --fresh continues"
+                                   : "the same command continues");
     return Outcome::kStopped;
   }
   finish(run, step);
