@@ -33,6 +33,12 @@ class Plan(unittest.TestCase):
                         self.assertEqual(plan["disk"][f"checkpoint_{part}_bytes"],
                                          (saved / f"{part}.safetensors").stat().st_size)
 
+    def test_it_counts_the_ranks_of_all_machines(self):
+        with Workspace(global_batch_size=8, output_dir="out") as work:
+            plan = self.plan(work, "--nnodes=2", "--node-rank=1", "--master-addr=192.0.2.1", ranks=2)
+            self.assertEqual(plan["launch"]["ranks"], 4)
+            self.assertIn("machine 1 of 2 (--nnodes 2; --node-rank 1)", plan["launch"]["summary"])
+
     def test_it_says_what_is_missing(self):
         with Workspace() as work:
             shown = run_skein(["plan", "block_size=8", "device=cpu"], work.folder).stdout

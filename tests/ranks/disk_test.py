@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright the skein authors.
+"""The run's folder: in use, read-only, too small, full for a while."""
+import shutil
+import subprocess
+import unittest
+
+from harness import Workspace, finish, kill, run_skein
+
+# In a mount namespace of its own: a small file system at `small`, what is done to it first, then
+# skein; what it left is copied to `kept`.
+SCRIPT = """
+mkdir -p small kept && mount -t tmpfs -o size="$SIZE" tmpfs small || exit 99
+eval "$BEFORE"
+"$@"
+code=$?
+cp -a small/. kept/
+exit $code
+"""
+
+
+def namespace():
+    """The words that make one; none where this user may not."""
+    for words in (["unshare", "-m"], ["unshare", "-rm"]):
+        with Workspace() as work:
+            command = [*words, "sh", "-c", "mount -t tmpfs tmpfs ."]
+            if shutil.which("unshare") and not subprocess.run(command, cwd=work.folder,
+                                                              stderr=subprocess.DEVNULL).returncode:
+                return words
+    return None
+
+
+UNSHARE = namespace()
+
+
+@unittest.skipUnless(UNSHARE, "this user may not mount a file system in a namespace")
+class SmallDisk(unittest.TestCase):
+    # A checkpoint of the tiny model takes about 460 KiB.
+
+    def setUp(self):
+        self.work = Workspace(global_batch_size=8, max_steps=4, save_steps=1, output_dir="small/out")
+        self.addCleanup(shutil.rmtree, self.work.folder)
+
+    def run_on(self, size, *words, before="", code=0):
+        prefix = [*UNSHARE, "env", f"SIZE={size}", f"BEFORE={before}", "sh", "-c", SCRIPT, "sh"]
+        return run_skein(self.work.command(*words, ranks=2), self.work.folder, code, prefix)
+
+    def assert_one_error(self, ended, *parts):
+        self.assertEqual(ended.stdout, "")
+        self.assertEqual(ended.stderr.count("error: "), 1, ended.stderr)
+        message = ended.stderr[ended.stderr.index("error: "):]
+        for part in parts:
+            self.assertIn(part, message)
+
+    def test_too_small_for_the_first_checkpoint(self):
+        ended = self.run_on("256k", code=4)
+        self.assert_one_error(ended, "too small for the first checkpoint", "KiB are needed",
+                              "KiB are free in", "small", "another output_dir")
+        self.assertFalse((self.work / "kept/out/logs").exists(), "a rank was started")
+
+    def test_large_enough_for_the_model_alone(self):
+        self.run_on("400k", "save_strategy=no", "report_to=none")
+        self.assertTrue((self.work / "kept/out/model.safetensors").exists())
+
+    def test_what_the_start_removes_counts_as_free(self):
+        left = "mkdir -p small/out/checkpoint-9.tmp-0badcafe; " \
+               "head -c 800k /dev/zero > small/out/checkpoint-9.tmp-0badcafe/x"
+        self.run_on("1100k", "save_steps=1000", "report_to=none", before=left)
+
+    def test_read_only(self):
+        ended = self.run_on("4m", before="mkdir small/out; mount -o remount,ro small", code=4)
+        self.assert_one_error(ended, "small/out", "Read-only file system")
+
+    def test_full_for_a_while(self):
+        """Saves fail until somebody makes room; the run, its log and older checkpoints stay whole."""
+        steps = ["max_steps=200", "save_steps=20", "save_total_limit=2", "report_to=none"]
+        self.work.run(*steps, "output_dir=whole", ranks=2)
+        before = "head -c 1300k /dev/zero > small/filler; (" \
+                 "while [ $(cat small/out/trainer_log.jsonl 2>/dev/null | wc -l) -lt 70 ]; do sleep 0.01; done; " \
+                 "cp -a small/out during; rm small/filler) &"
+        ended = self.run_on("2200k", *steps, before=before)
+        lost = [line for line in ended.stderr.splitlines() if "was not saved" in line]
+        self.assertIn("checkpoint-40 was not saved; training goes on", lost[0])
+        self.assertIn("No space left on device", lost[0])
+        self.assertEqual(len(lost), len({line.split()[1] for line in lost}), "told twice")
+        during = run_skein(["checkpoint", "verify", "during/checkpoint-20"], self.work.folder)
+        self.assertNotIn("error", during.stderr)
+        for name in ("model.safetensors", "checkpoint-200/optimizer.safetensors"):
+            self.assertEqual((self.work / "kept/out" / name).read_bytes(),
+                             (self.work / "whole" / name).read_bytes())
+        self.assertEqual([r["step"] for r in self.work.records("kept/out")], list(range(1, 201)))
+        self.assertEqual([p for p in (self.work / "kept/out").iterdir() if ".tmp-" in p.name], [])
+
+    def test_the_best_model_is_one_that_was_saved(self):
+        """The evaluation is best while the disk is full, and gets worse later."""
+        (self.work / "other.txt").write_text("ZYXW" * 64)
+        before = "head -c 1600k /dev/zero > small/filler; (" \
+                 "while [ $(cat small/out/trainer_log.jsonl 2>/dev/null | wc -l) -lt 60 ]; do sleep 0.01; done; " \
+                 "rm small/filler) &"
+        ended = self.run_on("2400k", "max_steps=100", "save_total_limit=1", "report_to=none", "eval_strategy=steps",
+                            "eval_steps=1", "eval_file=other.txt", "load_best_model_at_end=true", before=before)
+        self.assertIn("was not saved", ended.stderr)
+        lost = {int(line.split()[1].split("-")[1]) for line in ended.stderr.splitlines() if "was not saved" in line}
+        losses = {r["step"]: r["eval_loss"] for r in self.work.records("kept/out") if "eval_loss" in r}
+        self.assertIn(min(losses, key=losses.get), lost, "the test shows nothing")
+        best = min(set(losses) - lost, key=losses.get)
+        self.assertIn(f"the best evaluation was at step {best}:", ended.stderr)
+        self.assertEqual((self.work / "kept/out/model.safetensors").read_bytes(),
+                         (self.work / f"kept/out/checkpoint-{best}/model.safetensors").read_bytes())
+
+    def test_full_to_the_end(self):
+        ended = self.run_on("700k", "report_to=none", code=4)
+        self.assert_one_error(ended, "the last checkpoint could not be saved")
+        self.assertEqual(len(self.work.records("kept/out")), 4)
+        run_skein(["checkpoint", "verify", "kept/out/checkpoint-1"], self.work.folder)
+
+
+class InUse(unittest.TestCase):
+    def test_one_folder_one_run(self):
+        with Workspace(global_batch_size=8, max_steps=100000, output_dir="out") as work:
+            first = work.start(ranks=2)
+            work.wait_for_step(first, "out", 3)
+            ended = work.run(ranks=1, code=2)
+            self.assertEqual(ended.stderr.count("error: "), 1, ended.stderr)
+            self.assertRegex(ended.stderr, rf"out is in use by the run on host \S+, pid {first.pid}, since ")
+            self.assertIn("give another output_dir", ended.stderr)
+            self.assertIsNone(first.poll())
+            kill([first.pid])
+            finish(first)
+            work.run("max_steps=5", ranks=2)
+            self.assertFalse((work / "out/.skein-lease").exists())
+
+
+if __name__ == "__main__":
+    unittest.main()
