@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Copyright the skein authors.
+#
+# What docs/fault_tolerance.md promises, tried at length: disks after a crash, broken bits, disks
+# that fail, runs that are killed, and how soon that is noticed. About ten minutes on two cores.
+#
+#   tests/faults/run.sh [BUILD]     default build/release
+set -uo pipefail
+cd "$(dirname "$0")/../.."
+build=$(cd "${1:-build/release}" && pwd)
+export SKEIN_BUILD=$build OMP_NUM_THREADS=1
+failed=()
+
+part() {
+  local title=$1
+  shift
+  echo "== $title"
+  "$@" || failed+=("$title")
+}
+
+part "disks after a crash" env SKEIN_CRASH_STATES=2000 \
+  "$build/tests/checkpoint_format_test" --gtest_brief=1 --gtest_filter='CrashTest.*'
+part "flipped bits and missing ends" env SKEIN_FLIPS=1000 \
+  "$build/tests/checkpoint_format_test" --gtest_brief=1 --gtest_filter='FlipTest.*'
+part "disks that are full, broken or read-only" \
+  "$build/tests/checkpoint_test" --gtest_brief=1 --gtest_filter='FaultTest.*'
+part "kill and resume" tests/faults/kill_and_resume.py
+part "how soon is it noticed" tests/faults/detection.py
+
+if [ ${#failed[@]} -gt 0 ]; then
+  printf 'faults: FAILED: %s\n' "${failed[@]}"
+  exit 1
+fi
+echo "faults: passed"
