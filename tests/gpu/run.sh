@@ -3,7 +3,8 @@
 # Copyright the skein authors.
 #
 # Runs on a machine with an NVIDIA GPU what CI cannot: kernels against their CPU references, NCCL at
-# size one, two Gloo ranks on one GPU, a training step against the CPU's, and a run that resumes.
+# size one, two Gloo ranks on one GPU, a training step against the CPU's, runs that resume after a stop,
+# a kill and a hang, and the same run as a worker of torchrun where that is installed.
 #
 #   tests/gpu/run.sh [FOLDER]      FOLDER holds bin/ and tests/ (default build/cuda)
 #
@@ -37,6 +38,37 @@ kill -TERM $pid
 code=0; wait $pid || code=$?
 [ $code -eq 75 ] || { echo "stopped run: exit code $code, not 75" >&2; exit 1; }
 "${command[@]}" output_dir=stopped
-cmp whole/checkpoint-40/model.safetensors stopped/checkpoint-40/model.safetensors
-cmp whole/checkpoint-40/optimizer.safetensors stopped/checkpoint-40/optimizer.safetensors
+
+same_as_whole() {
+  cmp "whole/checkpoint-40/model.safetensors" "$1/checkpoint-40/model.safetensors"
+  cmp "whole/checkpoint-40/optimizer.safetensors" "$1/checkpoint-40/optimizer.safetensors"
+}
+
+same_as_whole stopped
+
+# The rank of a launcher: its child that is skein-worker.
+rank_of() { pgrep -P "$1" -x skein-worker | head -1; }
+
+# disturbed FOLDER SIGNAL: the rank gets the signal after step 20, and the launcher starts it again.
+disturbed() {
+  "${command[@]}" output_dir="$1" --max-restarts 1 2> "$1.log" & pid=$!
+  while [ ! -e "$1/checkpoint-20" ]; do sleep 0.02; kill -0 $pid; done
+  kill "-$2" "$(rank_of $pid)"
+  wait $pid || { cat "$1.log" >&2; return 1; }
+  grep -E 'restarting|SIG' "$1.log"
+  same_as_whole "$1"
+}
+echo "== the rank is killed; the launcher restarts it"
+disturbed killed KILL
+echo "== the rank is stopped for good; the launcher finds it and restarts it"
+disturbed halted STOP
+
+if command -v torchrun > /dev/null; then
+  echo "== as a worker of torchrun, over NCCL"
+  torchrun --no-python --nproc-per-node 1 --standalone "${command[@]}" output_dir=torchrun
+  same_as_whole torchrun
+fi
+
+echo "== doctor"
+"$folder/bin/skein" doctor
 echo "gpu-test: passed"
