@@ -1,6 +1,6 @@
 # Entry points only: the build itself is CMakeLists.txt, the presets are in CMakePresets.json.
 .DEFAULT_GOAL := build
-.PHONY: help build setup demo test parity tidy format check bench cuda gpu-test clean
+.PHONY: help build setup demo test faults parity tidy format check bench fuzz cuda gpu-test clean
 
 # CMake does not look for nvcc where the toolkit's installer puts it.
 NVCC := $(or $(shell command -v nvcc),$(wildcard /usr/local/cuda/bin/nvcc))
@@ -21,11 +21,20 @@ demo: build  ## set up, build, train a small model, show it; again: continues; F
 test: build  ## set up, build, run all tests
 	@python3 tools/run_tests.py
 
+faults: build  ## crash states, broken disks, killed runs: at length (10 minutes)
+	@tests/faults/run.sh
+
 parity: build  ## compare with transformers, peft, datasets, … in an environment of its own (5 GB)
 	@tests/parity/run.sh
 
 bench: build  ## CPU figures beside torchrun; on a quiet machine, after `make parity`
 	@python3 benchmarks/cpu.py
+
+fuzz:      ## libFuzzer on the parsers of outside bytes, FUZZ_SECONDS=600 for each
+	@tools/setup.sh --fuzz
+	@test -f build/fuzz/build.ninja || cmake --preset fuzz
+	@cmake --build build/fuzz --target fuzzers
+	@python3 tests/fuzz/run.py --seconds $(or $(FUZZ_SECONDS),600)
 
 check:     ## format, layers, lengths, document paths
 	@tools/setup.sh --check

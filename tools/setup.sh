@@ -5,6 +5,7 @@
 #
 #   tools/setup.sh            what building and testing needs
 #   tools/setup.sh --check    also clang-format and clang-tidy
+#   tools/setup.sh --fuzz     also clang and its libFuzzer
 #   tools/setup.sh --cuda     also the wheels of a CUDA build (nvcc itself comes with the CUDA toolkit)
 #
 # Debian/Ubuntu packages need root or a sudo that asks no password; otherwise the line to type is
@@ -16,9 +17,10 @@ apt_kinds='apt'
 wheel_options=()
 for argument in "$@"; do
   case "$argument" in
-    --check) apt_kinds='apt|apt-check' ;;
+    --check) apt_kinds+='|apt-check' ;;
+    --fuzz) apt_kinds+='|apt-fuzz' ;;
     --cuda) wheel_options+=(--cuda) ;;
-    *) echo "setup: unknown option '$argument'; known: --check --cuda" >&2; exit 2 ;;
+    *) echo "setup: unknown option '$argument'; known: --check --fuzz --cuda" >&2; exit 2 ;;
   esac
 done
 
