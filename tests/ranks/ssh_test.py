@@ -15,8 +15,7 @@ from harness import ENVIRONMENT, SKEIN, Workspace, children, finish, wait_until_
 
 # Like sshd: the words after the host go through a shell, in a clean environment and another folder.
 FAKE_SSH = """#!/bin/sh
-printf '%s\\n' "$@" >> "$SSH_RECORD"
-echo -- >> "$SSH_RECORD"
+printf '%s\\n' "$@" -- >> "$SSH_RECORD"  # at once: two of them may write
 while [ "$1" != -- ]; do shift; done
 host=$2
 shift 2
