@@ -98,7 +98,7 @@ double reduce_once(comm::Group& group, at::Tensor& values) {
   auto work = group.all_reduce(values);
   group.finish(work);
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
-  const auto expected = static_cast<float>(group.size() * (group.size() + 1) / 2);
+  const auto expected = 0.5F * static_cast<float>(group.size() * (group.size() + 1));
   const bool right = values.eq(expected).all().item<bool>();
   if (!right) throw CommError("the sum of an all-reduce is wrong: memory or network corrupts data");
   return seconds.count();

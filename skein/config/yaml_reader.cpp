@@ -53,7 +53,7 @@ class Converter {
   }
 
   // The system takes a zero byte as the end of a name: it would open another file than we report.
-  static const std::string& without_zero_bytes(const std::string& text, const Origin& origin) {
+  static std::string without_zero_bytes(std::string text, const Origin& origin) {
     if (text.find('\0') != std::string::npos) refuse(origin, "a zero byte in the text");
     return text;
   }
@@ -65,7 +65,7 @@ class Converter {
     for (const auto& pair : source) {
       const auto key_origin = at(pair.first, map.origin);
       if (!pair.first.IsScalar()) refuse(key_origin, "a key must be a plain word");
-      const auto& key = without_zero_bytes(pair.first.Scalar(), key_origin);
+      const auto key = without_zero_bytes(pair.first.Scalar(), key_origin);
       auto value = convert(pair.second, key_origin, depth + 1);
       if (key == "<<" && kind_ == Origin::Kind::kFile) {
         collect_merged(std::move(value), merged);

@@ -190,7 +190,7 @@ int derive_port(const FoundRank& found, const Environment& environment, int pare
 
 std::optional<std::string> find_address(const FoundRank& found, const LaunchFlags& flags,
                                         const Environment& environment) {
-  const auto variable = find_variable(environment, "MASTER_ADDR");
+  auto variable = find_variable(environment, "MASTER_ADDR");
   if (found.rank.store_is_served && variable) return variable;
   if (flags.rdzv_endpoint) return flags.rdzv_endpoint->host;
   if (flags.master_addr) return flags.master_addr;
@@ -203,6 +203,20 @@ std::optional<std::string> find_address(const FoundRank& found, const LaunchFlag
   }
   if (found.rank.size == found.rank.local_size) return "127.0.0.1";
   return std::nullopt;
+}
+
+int find_port(const FoundRank& found, const LaunchFlags& flags, const Environment& environment,
+              int parent) {
+  const auto& rank = found.rank;
+  const auto variable = find_variable(environment, "MASTER_PORT");
+  const auto said = [&] { return need_number(*variable, "MASTER_PORT", 1, kMostPort); };
+  if (rank.store_is_served && variable) return said();
+  if (flags.rdzv_endpoint && flags.rdzv_endpoint->port) return *flags.rdzv_endpoint->port;
+  if (flags.master_port.value_or(0) != 0) return *flags.master_port;
+  if (variable) return said();
+  if (rank.size == 1) return 0;
+  const bool derives = rank.size == rank.local_size || rank.launcher == "srun";
+  return derives ? derive_port(found, environment, parent) : kUsualPort;
 }
 
 }  // namespace
@@ -252,22 +266,7 @@ void fill_address(FoundRank& found, const LaunchFlags& flags, const Environment&
                     rank.launcher, rank.size, rank.size / rank.local_size));
   }
   rank.master_addr = *address;
-  const auto variable = find_variable(environment, "MASTER_PORT");
-  if (rank.store_is_served && variable) {
-    rank.master_port = need_number(*variable, "MASTER_PORT", 1, kMostPort);
-  } else if (flags.rdzv_endpoint && flags.rdzv_endpoint->port) {
-    rank.master_port = *flags.rdzv_endpoint->port;
-  } else if (flags.master_port.value_or(0) != 0) {
-    rank.master_port = *flags.master_port;
-  } else if (variable) {
-    rank.master_port = need_number(*variable, "MASTER_PORT", 1, kMostPort);
-  } else if (rank.size == 1) {
-    rank.master_port = 0;
-  } else if (rank.size == rank.local_size || rank.launcher == "srun") {
-    rank.master_port = derive_port(found, environment, parent);
-  } else {
-    rank.master_port = kUsualPort;
-  }
+  rank.master_port = find_port(found, flags, environment, parent);
 }
 
 }  // namespace skein::launch

@@ -231,7 +231,7 @@ std::vector<int> cpus_for(NumaBinding binding, int local_rank, int local_ranks,
   if (whole_nodes && nodes.size() == 1) return {};
   const auto placed = nodes_of_ranks(topology, nodes, local_ranks);
   const int node = placed.at(static_cast<size_t>(local_rank));
-  const auto cpus = keep_allowed(nodes.at(node), topology);
+  auto cpus = keep_allowed(nodes.at(node), topology);
   if (cpus.empty()) return {};
   const auto mine = placed.begin() + local_rank;
   const auto index = static_cast<size_t>(std::count(placed.begin(), mine, node));

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <memory>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -19,8 +20,9 @@ namespace skein::launch {
 // Nothing unless all of `text` is a number from `low` to `high`.
 inline std::optional<int> read_number(std::string_view text, int low, int high) {
   int value = 0;
-  const auto* end = text.data() + text.size();
-  const auto parsed = std::from_chars(text.data(), end, value);
+  const auto* begin = std::to_address(text.begin());
+  const auto* end = begin + text.size();
+  const auto parsed = std::from_chars(begin, end, value);
   if (parsed.ec != std::errc() || parsed.ptr != end || value < low || value > high) return {};
   return value;
 }
