@@ -11,6 +11,7 @@
 #include "skein/checkpoint/catalog.h"
 #include "skein/checkpoint/plan.h"
 #include "skein/cli/words.h"
+#include "skein/config/output_folder.h"
 #include "skein/core/error.h"
 #include "skein/model/hf_config.h"
 
@@ -68,12 +69,6 @@ fs::path existing(const fs::path& folder) {
 
 }  // namespace
 
-fs::path output_folder(const config::CheckpointConfig& checkpoint) {
-  if (!checkpoint.output_dir.empty()) return checkpoint.output_dir;
-  if (checkpoint.experiment_name.empty()) return {};
-  return fs::path("outputs") / checkpoint.experiment_name;
-}
-
 CheckpointBytes checkpoint_bytes(const model::Shapes& shapes, DType dtype, bool save_only_model) {
   using checkpoint::Dtype;
   const auto stored = dtype == DType::kBFloat16  ? Dtype::kBF16
@@ -101,7 +96,7 @@ std::optional<uint64_t> free_space(const fs::path& folder) {
 
 void check_disk(const config::RunConfig& config) {
   const auto& checkpoint = config.checkpoint;
-  const auto output = output_folder(checkpoint);
+  const auto output = config::output_folder(checkpoint);
   const auto free = free_space(output);
   if (!free || (!checkpoint.fresh && is_complete(output))) return;
   const auto shapes = model::shapes_of(model::read_hf_config(config.model.model_name_or_path));

@@ -13,9 +13,6 @@
 
 namespace skein::cli {
 
-// Where a run saves; empty when nothing says so.
-fs::path output_folder(const config::CheckpointConfig& checkpoint);
-
 struct CheckpointBytes {
   uint64_t model = 0;
   uint64_t optimizer = 0;

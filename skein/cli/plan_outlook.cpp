@@ -9,6 +9,7 @@
 #include <cmath>
 
 #include "skein/cli/disk_space.h"
+#include "skein/config/output_folder.h"
 #include "skein/core/error.h"
 #include "skein/core/file.h"
 #include "skein/data/blocks.h"
@@ -161,13 +162,13 @@ DiskOutlook count_disk(const config::RunConfig& config, const model::Shapes& sha
   }
   disk.total_bytes = disk.model_bytes + static_cast<uint64_t>(disk.checkpoints) *
                                             (disk.model_bytes + disk.optimizer_bytes);
-  disk.free_bytes = free_space(output_folder(config.checkpoint));
+  disk.free_bytes = free_space(config::output_folder(config.checkpoint));
   return disk;
 }
 
 std::vector<std::string> files_to_write(const config::RunConfig& config,
                                         const std::optional<StepsOutlook>& steps) {
-  const auto folder = output_folder(config.checkpoint);
+  const auto folder = config::output_folder(config.checkpoint);
   if (folder.empty()) return {};
   std::vector<std::string> names = {"config.yaml",       "trainer_log.jsonl", "trainer_state.json",
                                     "logs/training.log", "logs/rank-K.log",   "training_loss.svg"};

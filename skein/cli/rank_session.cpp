@@ -9,13 +9,13 @@
 
 #include "skein/cli/limits.h"
 #include "skein/comm/foreign_store.h"
+#include "skein/config/output_folder.h"
 #include "skein/core/error.h"
 #include "skein/core/file.h"
+#include "skein/core/host.h"
 #include "skein/data/prepare.h"
 #include "skein/launch/board.h"
-#include "skein/launch/local_ranks.h"
 #include "skein/launch/node_identity.h"
-#include "skein/train/run_plan.h"
 
 namespace skein::cli {
 namespace {
@@ -75,7 +75,7 @@ void RankSession::begin(const config::Resolved& resolved) {
   if (!is_foreign()) return;
   const auto& rank = environment_;
   const auto& config = resolved.config;
-  const auto output = train::output_folder(config.checkpoint);
+  const auto output = config::output_folder(config.checkpoint);
   make_directories(output / "logs");
   launch::attach_board_file(output / "logs" / fmt::format("board-{}", rank.rank), rank.rank);
   launch::enter_phase(launch::Phase::kLoading);
@@ -98,9 +98,9 @@ void RankSession::compare_machines(const config::Resolved& resolved, const std::
   const auto& rank = environment_;
   const auto& config = resolved.config;
   const auto patience = limits_of(resolved, /*one_cpu_machine=*/false).first_step;
-  const auto output = train::output_folder(config.checkpoint);
+  const auto output = config::output_folder(config.checkpoint);
   launch::NodeIdentity identity{.node = rank.rank,
-                                .host = launch::host_name(),
+                                .host = host_name(),
                                 .local_ranks = rank.local_size,
                                 .device = rank.device == config::Device::kCuda ? "cuda" : "cpu",
                                 .binary = launch::binary_digest(),

@@ -18,6 +18,7 @@
 #include "skein/cli/worker_program.h"
 #include "skein/config/batch_plan.h"
 #include "skein/config/load.h"
+#include "skein/config/output_folder.h"
 #include "skein/core/error.h"
 #include "skein/core/log.h"
 #include "skein/data/prepare.h"
@@ -193,7 +194,7 @@ int start_ranks(launch::LaunchPlan plan, const config::Resolved& resolved, const
   const bool one_cpu_machine = plan.nodes == 1 && plan.device == config::Device::kCpu;
   const auto text = config::to_yaml(resolved);
   launch::LaunchOptions options{.limits = limits_of(resolved, one_cpu_machine),
-                                .output = output_folder(config.checkpoint),
+                                .output = config::output_folder(config.checkpoint),
                                 .command = continuing_command(arguments),
                                 .prepare =
                                     [&] {

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "skein/core/error.h"
+#include "skein/core/host.h"
 #include "skein/core/log.h"
 #include "skein/launch/failure_report.h"
 #include "skein/launch/socket.h"
@@ -31,11 +32,6 @@ constexpr auto kLeftKey = "watch/left";    // how many are done
 constexpr auto kKnownKey = "watch/known";  // how many have seen the verdict
 constexpr Milliseconds kFailurePatience{2000};
 constexpr Milliseconds kAnswerPatience{60'000};  // where heartbeats are off
-
-std::string host_name() {
-  char name[256] = {};
-  return gethostname(name, sizeof name - 1) == 0 ? name : "unknown host";
-}
 
 std::string board_key(int rank) { return fmt::format("watch/board/{}", rank); }
 
@@ -69,16 +65,6 @@ std::optional<Notice> decode_notice(const std::string& text) try {
   return Notice{json.at("count"), json.at("left"), json.at("host"), *board};
 } catch (const Json::exception&) {
   return std::nullopt;
-}
-
-// R, T, …; nothing when there is no such process on this machine.
-std::optional<char> process_state(int64_t pid) {
-  std::ifstream file(fmt::format("/proc/{}/stat", pid));
-  std::string line;
-  if (!std::getline(file, line)) return std::nullopt;
-  const auto name_end = line.rfind(") ");
-  if (name_end == std::string::npos || name_end + 2 >= line.size()) return std::nullopt;
-  return line[name_end + 2];
 }
 
 // A rank as this one knows it.

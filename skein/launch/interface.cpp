@@ -24,6 +24,7 @@
 
 #include "skein/core/error.h"
 #include "skein/core/file.h"
+#include "skein/core/host.h"
 
 namespace skein::launch {
 namespace {
@@ -111,11 +112,6 @@ std::optional<std::string> source_towards(const std::string& address) {
   if (::getsockname(socket.descriptor(), reinterpret_cast<sockaddr*>(&own), &length) != 0)
     return {};
   return to_text(reinterpret_cast<sockaddr*>(&own));
-}
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
 }
 
 }  // namespace

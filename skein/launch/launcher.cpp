@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "skein/core/error.h"
+#include "skein/core/host.h"
 #include "skein/core/log.h"
 #include "skein/core/log_writer.h"
 #include "skein/launch/head_node.h"

@@ -10,6 +10,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "skein/core/host.h"
 #include "skein/launch/failure_report.h"
 #include "skein/launch/numa.h"
 
@@ -19,20 +20,7 @@ namespace {
 // Finished calls per rank that a status carries: enough to see where two ranks went apart.
 constexpr size_t kCallsShown = 16;
 
-// The letter of /proc/PID/stat; Z when the process is gone.
-char process_state(pid_t pid) {
-  std::ifstream file(fmt::format("/proc/{}/stat", pid));
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  const auto name_end = text.rfind(')');  // the name before it may hold anything
-  return name_end != std::string::npos && name_end + 2 < text.size() ? text[name_end + 2] : 'Z';
-}
-
 }  // namespace
-
-std::string host_name() {
-  char name[256] = {};
-  return gethostname(name, sizeof name - 1) == 0 ? name : "unknown host";
-}
 
 LocalRanks::LocalRanks(const RankSetup& setup, const NodeCommand& command, const Secret& secret)
     : generation_(command.generation),
@@ -144,7 +132,7 @@ std::vector<RankStatus> LocalRanks::status() const {
     one.view.board = rank.board.read(kCallsShown);
     one.view.host = host_;
     one.view.ended = rank.end.has_value();
-    one.view.process_state = rank.end ? 'Z' : process_state(rank.pid);
+    one.view.process_state = rank.end ? 'Z' : process_state(rank.pid).value_or('Z');
     one.pid = rank.pid;
     one.end = rank.end;
     if (rank.end) {

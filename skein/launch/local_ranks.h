@@ -38,8 +38,6 @@ struct RankSetup {
   std::chrono::milliseconds grace{1000};
 };
 
-std::string host_name();
-
 class LocalRanks {
  public:
   // Starts them as `command` says. Throws UserError when the program is missing, IoError when a log

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "skein/core/host.h"
 #include "skein/core/log.h"
 #include "skein/launch/wire.h"
 

@@ -2,19 +2,9 @@
 // Copyright the skein authors.
 #include "skein/train/host.h"
 
-#include <unistd.h>
-
-#include <array>
-#include <climits>
 #include <cstdlib>
 
 namespace skein::train {
-
-std::string host_name() {
-  std::array<char, HOST_NAME_MAX + 1> name{};
-  if (gethostname(name.data(), name.size() - 1) != 0 || name[0] == '\0') return "localhost";
-  return name.data();
-}
 
 std::string environment(const char* name, const std::string& otherwise) {
   const char* value = std::getenv(name);

@@ -2,14 +2,13 @@
 // Copyright the skein authors.
 #pragma once
 
-// What the reporters ask of the machine: its name, its environment, its files.
+// What the reporters ask of the machine: its environment, its files.
 
 #include <filesystem>
 #include <string>
 
 namespace skein::train {
 
-std::string host_name();
 // The variable's value, or `otherwise` when it is unset or empty.
 std::string environment(const char* name, const std::string& otherwise = "");
 // Whatever cannot be looked at is not there.

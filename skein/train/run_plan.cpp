@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "skein/config/output_folder.h"
 #include "skein/core/error.h"
 #include "skein/ops/device.h"
 
@@ -66,8 +67,7 @@ bool RunPlan::logs_at(int64_t finished_steps) const {
 }
 
 fs::path output_folder(const config::CheckpointConfig& checkpoint) {
-  if (!checkpoint.output_dir.empty()) return checkpoint.output_dir;
-  if (!checkpoint.experiment_name.empty()) return fs::path("outputs") / checkpoint.experiment_name;
+  if (auto folder = config::output_folder(checkpoint); !folder.empty()) return folder;
   throw UserError("nothing says where to save: give output_dir=FOLDER (or experiment_name=NAME)");
 }
 

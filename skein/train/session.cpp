@@ -10,6 +10,7 @@
 
 #include "skein/core/error.h"
 #include "skein/core/hash.h"
+#include "skein/core/host.h"
 #include "skein/core/log.h"
 #include "skein/launch/board.h"
 #include "skein/ops/device.h"
@@ -17,7 +18,6 @@
 #include "skein/train/banner.h"
 #include "skein/train/flops.h"
 #include "skein/train/hardware.h"
-#include "skein/train/host.h"
 #include "skein/train/run_folder.h"
 
 namespace skein::train {

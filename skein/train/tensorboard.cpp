@@ -8,6 +8,7 @@
 #include <chrono>
 #include <span>
 
+#include "skein/core/host.h"
 #include "skein/train/checksum.h"
 #include "skein/train/host.h"
 

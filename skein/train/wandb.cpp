@@ -14,6 +14,7 @@
 #include <span>
 
 #include "skein/core/error.h"
+#include "skein/core/host.h"
 #include "skein/train/checksum.h"
 #include "skein/train/host.h"
 

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#pragma once
+
+// Where does a run save?
+
+#include <filesystem>
+
+#include "skein/config/run_config.h"
+
+namespace skein::config {
+
+// output_dir, or outputs/<experiment_name>; empty when neither is given.
+inline std::filesystem::path output_folder(const CheckpointConfig& checkpoint) {
+  if (!checkpoint.output_dir.empty()) return checkpoint.output_dir;
+  if (checkpoint.experiment_name.empty()) return {};
+  return std::filesystem::path("outputs") / checkpoint.experiment_name;
+}
+
+}  // namespace skein::config

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#pragma once
+
+// This machine and its processes.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace skein {
+
+std::string host_name();
+
+// The letter of /proc/PID/stat: R, S, T, D, Z, …; nothing when there is no such process.
+std::optional<char> process_state(int64_t pid);
+
+}  // namespace skein
