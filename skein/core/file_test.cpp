@@ -10,16 +10,14 @@
 
 #include "skein/core/error.h"
 #include "skein/core/file_system.h"
+#include "skein/core/temporary_folder.h"
 
 namespace skein {
 namespace {
 
 class FileTest : public testing::Test {
  protected:
-  FileTest() {
-    std::string pattern = (fs::temp_directory_path() / "skein-file-XXXXXX").string();
-    folder_ = ::mkdtemp(pattern.data());
-  }
+  FileTest() { folder_ = make_temporary_folder("file"); }
   ~FileTest() override { fs::remove_all(folder_); }
   fs::path folder_;
 };

@@ -18,6 +18,7 @@
 #include <tuple>
 
 #include "skein/core/error.h"
+#include "skein/core/temporary_folder.h"
 
 namespace skein::launch {
 namespace {
@@ -266,10 +267,7 @@ TEST(Board, HostWorkThatComputesIsProgress) {
 
 class BoardFile : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern = (fs::temp_directory_path() / "skein-board-XXXXXX").string();
-    folder = mkdtemp(pattern.data());
-  }
+  void SetUp() override { folder = make_temporary_folder("board"); }
   void TearDown() override { fs::remove_all(folder); }
   fs::path folder;
 };

@@ -11,16 +11,14 @@
 #include <nlohmann/json.hpp>
 
 #include "skein/core/file.h"
+#include "skein/core/temporary_folder.h"
 
 namespace skein::launch {
 namespace {
 
 struct FailureReportTest : testing::Test {
   fs::path folder;
-  void SetUp() override {
-    std::string pattern = (fs::temp_directory_path() / "skein-report-XXXXXX").string();
-    folder = mkdtemp(pattern.data());
-  }
+  void SetUp() override { folder = make_temporary_folder("report"); }
   void TearDown() override { fs::remove_all(folder); }
   void write(const std::string& name, const std::string& content) const {
     fs::create_directories((folder / name).parent_path());

@@ -17,6 +17,7 @@
 
 #include "skein/core/error.h"
 #include "skein/core/file.h"
+#include "skein/core/temporary_folder.h"
 #include "skein/launch/board.h"
 #include "skein/launch/rank_environment.h"
 #include "skein/launch/root_cause.h"
@@ -32,8 +33,7 @@ struct LauncherTest : testing::Test {
   LaunchOptions options{.grace = milliseconds(300), .root_cause_window = milliseconds(500)};
 
   void SetUp() override {
-    std::string pattern = (fs::temp_directory_path() / "skein-launch-XXXXXX").string();
-    folder = mkdtemp(pattern.data());
+    folder = make_temporary_folder("launch");
     setenv("FOLDER", folder.c_str(), 1);
     // Orphans come to us, so that their death can be waited for.
     prctl(PR_SET_CHILD_SUBREAPER, 1);

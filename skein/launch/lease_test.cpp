@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "skein/core/error.h"
+#include "skein/core/temporary_folder.h"
 #include "skein/launch/child.h"
 
 namespace skein::launch {
@@ -26,8 +27,7 @@ struct LeaseTest : testing::Test {
   const LeaseTimes quick{.beat = milliseconds(20), .ranks_end = milliseconds(100)};
 
   void SetUp() override {
-    std::string pattern = (fs::temp_directory_path() / "skein-lease-XXXXXX").string();
-    folder = mkdtemp(pattern.data());
+    folder = make_temporary_folder("lease");
     output = folder / "out";
   }
   void TearDown() override { fs::remove_all(folder); }

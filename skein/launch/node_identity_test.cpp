@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
 #include "skein/launch/node_identity.h"
+#include "skein/core/temporary_folder.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -114,8 +115,7 @@ TEST(NodeIdentity, SurvivesTheWay) {
 }
 
 TEST(NodeIdentity, TheTokenShowsOneFolder) {
-  std::string pattern = (fs::temp_directory_path() / "skein-identity-XXXXXX").string();
-  const fs::path folder = mkdtemp(pattern.data());
+  const fs::path folder = make_temporary_folder("identity");
   const auto output = folder / "out";
   EXPECT_FALSE(sees_token(output, "t"));
   EXPECT_EQ(write_token(output, "t"), "");

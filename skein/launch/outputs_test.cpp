@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include "skein/core/temporary_folder.h"
 #include "skein/launch/child.h"
 
 namespace skein::launch {
@@ -13,10 +14,7 @@ namespace {
 
 struct OutputsTest : testing::Test {
   fs::path folder;
-  void SetUp() override {
-    std::string pattern = (fs::temp_directory_path() / "skein-outputs-XXXXXX").string();
-    folder = mkdtemp(pattern.data());
-  }
+  void SetUp() override { folder = make_temporary_folder("outputs"); }
   void TearDown() override { fs::remove_all(folder); }
 
   OutputPlan plan(std::vector<int> redirects, std::vector<int> tees,

@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "skein/core/error.h"
+#include "skein/core/temporary_folder.h"
 
 namespace skein::launch {
 namespace {
@@ -45,8 +46,7 @@ TEST(RemoteStart, WhatIsNoOrderIsRefused) {
 class SshCommand : public testing::Test {
  protected:
   void SetUp() override {
-    char name[] = "/tmp/skein-ssh-XXXXXX";
-    folder_ = mkdtemp(name);
+    folder_ = make_temporary_folder("ssh");
     std::filesystem::copy_file("/bin/true", folder_ / "ssh");
     setenv("PATH", (folder_.string() + ":" + before_).c_str(), 1);
   }

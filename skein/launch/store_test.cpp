@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "skein/core/error.h"
+#include "skein/core/temporary_folder.h"
 #include "skein/launch/handshake.h"
 #include "skein/launch/socket.h"
 #include "skein/launch/store_client.h"
@@ -257,10 +258,7 @@ TEST(StoreServer, AnAddressOfAnotherMachineIsRefused) {
 
 struct SecretFileTest : testing::Test {
   fs::path folder;
-  void SetUp() override {
-    std::string pattern = (fs::temp_directory_path() / "skein-secret-XXXXXX").string();
-    folder = mkdtemp(pattern.data());
-  }
+  void SetUp() override { folder = make_temporary_folder("secret"); }
   void TearDown() override { fs::remove_all(folder); }
 };
 

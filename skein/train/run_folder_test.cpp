@@ -11,6 +11,7 @@
 
 #include "skein/checkpoint/catalog.h"
 #include "skein/checkpoint/store.h"
+#include "skein/core/temporary_folder.h"
 
 namespace skein::train {
 namespace {
@@ -18,10 +19,7 @@ namespace {
 // Two nodes of two ranks each, with one folder or two.
 class RunFolderTest : public testing::Test {
  protected:
-  RunFolderTest() {
-    std::string pattern = (fs::temp_directory_path() / "skein-folder-XXXXXX").string();
-    folder_ = ::mkdtemp(pattern.data());
-  }
+  RunFolderTest() { folder_ = make_temporary_folder("folder"); }
   ~RunFolderTest() override { fs::remove_all(folder_); }
 
   fs::path folder_of(int node) const { return folder_ / fmt::format("node-{}", node); }

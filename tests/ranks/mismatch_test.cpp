@@ -16,6 +16,7 @@
 #include <chrono>
 #include <optional>
 
+#include "skein/core/temporary_folder.h"
 #include "skein/launch/launcher.h"
 #include "tests/ranks/mismatch_rank.h"
 
@@ -52,10 +53,7 @@ struct Result {
 
 class Mismatch : public testing::Test {
  protected:
-  void SetUp() override {
-    auto pattern = (fs::temp_directory_path() / "skein-mismatch-XXXXXX").string();
-    folder = ::mkdtemp(pattern.data());
-  }
+  void SetUp() override { folder = make_temporary_folder("mismatch"); }
   void TearDown() override { fs::remove_all(folder); }
 
   Result run(const std::string& scenario, int ranks) const {

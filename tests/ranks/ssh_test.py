@@ -78,8 +78,14 @@ class Ssh(unittest.TestCase):
                 words.append(line)
         return calls
 
-    def wait_for_step(self, process, step, output="out"):
-        self.work.wait_for_step(process, output, step)
+    def start_long_run(self):
+        """Two hosts, past their second step."""
+        self.work.keys["max_steps"] = 100_000
+        self.work.write_recipe(self.work.keys)
+        self.hostfile("alpha slots=1", "beta slots=1")
+        process = self.start("output_dir=out")
+        self.work.wait_for_step(process, "out", 2)
+        return process
 
 
 class Nodes(Ssh):
@@ -113,11 +119,7 @@ class Nodes(Ssh):
         self.assertTrue((self.work / "out/model.safetensors").exists())
 
     def test_no_secret_in_arguments_or_environments(self):
-        self.work.keys["max_steps"] = 100_000
-        self.work.write_recipe(self.work.keys)
-        self.hostfile("alpha slots=1", "beta slots=1")
-        process = self.start("output_dir=out")
-        self.wait_for_step(process, 2)
+        process = self.start_long_run()
         started = [process.pid, *descendants(process.pid)]
         commands = {pid: Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0") for pid in started}
         variables = {pid: Path(f"/proc/{pid}/environ").read_bytes().split(b"\0") for pid in started}
@@ -132,11 +134,7 @@ class Nodes(Ssh):
             self.assertNotIn(b"WANDB_API_KEY=very-private", variables[pid])
 
     def test_stop(self):
-        self.work.keys["max_steps"] = 100_000
-        self.work.write_recipe(self.work.keys)
-        self.hostfile("alpha slots=1", "beta slots=1")
-        process = self.start("output_dir=out")
-        self.wait_for_step(process, 2)
+        process = self.start_long_run()
         started = descendants(process.pid)
         process.send_signal(signal.SIGTERM)
         finish(process, 75)
@@ -144,21 +142,13 @@ class Nodes(Ssh):
         self.assertEqual(wait_until_gone(started), [])
 
     def test_starter_killed(self):
-        self.work.keys["max_steps"] = 100_000
-        self.work.write_recipe(self.work.keys)
-        self.hostfile("alpha slots=1", "beta slots=1")
-        process = self.start("output_dir=out")
-        self.wait_for_step(process, 2)
+        process = self.start_long_run()
         started = descendants(process.pid)
         process.kill()
         self.assertEqual(wait_until_gone(started), [])
 
     def test_killed_rank(self):
-        self.work.keys["max_steps"] = 100_000
-        self.work.write_recipe(self.work.keys)
-        self.hostfile("alpha slots=1", "beta slots=1")
-        process = self.start("output_dir=out")
-        self.wait_for_step(process, 2)
+        process = self.start_long_run()
         started = descendants(process.pid)
         rank = next(pid for pid in started
                     if b"skein-worker" in Path(f"/proc/{pid}/cmdline").read_bytes())
