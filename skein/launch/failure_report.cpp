@@ -74,6 +74,16 @@ std::string error_json(const std::string& message, nlohmann::ordered_json facts)
   return whole.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
+void write_where_asked(const std::string& json) {
+  const char* path = std::getenv("TORCHELASTIC_ERROR_FILE");
+  if (path == nullptr || *path == '\0') return;
+  try {
+    write_file_atomically(path, json);
+  } catch (const std::exception& error) {
+    log_warning("TORCHELASTIC_ERROR_FILE: {}", error.what());
+  }
+}
+
 // Such files have no size to go by.
 std::string read_kernel_file(const fs::path& path) {
   std::ifstream file(path);
@@ -116,14 +126,10 @@ std::string to_error_json(const FailureReport& report) {
   return error_json(to_text(report), std::move(facts));
 }
 
+void write_error_file(const FailureReport& report) { write_where_asked(to_error_json(report)); }
+
 void write_error_file(const std::string& message) {
-  const char* path = std::getenv("TORCHELASTIC_ERROR_FILE");
-  if (path == nullptr || *path == '\0') return;
-  try {
-    write_file_atomically(path, error_json(message, nlohmann::ordered_json::object()));
-  } catch (const std::exception& error) {
-    log_warning("TORCHELASTIC_ERROR_FILE: {}", error.what());
-  }
+  write_where_asked(error_json(message, nlohmann::ordered_json::object()));
 }
 
 std::optional<int64_t> oom_kills(const fs::path& membership, const fs::path& mount) {

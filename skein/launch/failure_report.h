@@ -39,6 +39,7 @@ std::string to_text(const FailureReport& report);
 // torchrun's error file: {"message": {"message": …, "extraInfo": {…}}}.
 std::string to_error_json(const FailureReport& report);
 // Writes what TORCHELASTIC_ERROR_FILE names, if it is set. Never throws.
+void write_error_file(const FailureReport& report);
 void write_error_file(const std::string& message);
 
 // This process's memory cgroup's count of OOM kills, version 1 or 2; its parents' where it shows

@@ -97,6 +97,8 @@ TEST_F(FailureReportTest, TheErrorFileIsTorchruns) {
   EXPECT_EQ(of_report["extraInfo"]["signal"], SIGKILL);
   const auto file = folder / "error.json";
   setenv("TORCHELASTIC_ERROR_FILE", file.c_str(), 1);
+  write_error_file(example_report());
+  EXPECT_EQ(nlohmann::json::parse(read_file(file))["message"]["extraInfo"]["rank"], 1);
   write_error_file("broken \xff text");
   const auto message = nlohmann::json::parse(read_file(file))["message"];
   EXPECT_TRUE(message["message"].get<std::string>().starts_with("broken "));

@@ -203,7 +203,7 @@ void HeadNode::resolve_failure(const Outcome& outcome) {
     log_line(level, "launch: " + text);
   }
   if (restart) return coordinator_.restart();
-  write_error_file(text);
+  write_error_file(report);
   coordinator_.quit(outcome.code, first_line(text) + "; the report is in the output of node 0");
 }
 
