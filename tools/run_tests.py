@@ -54,6 +54,8 @@ def main():
     os.environ["SKEIN_BUILD"] = str(options.build.resolve())
     # Tests run beside each other, and their tensors are tiny: more threads would only wait.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    # As skein-worker does for itself: on some virtual machines LibTorch's AMX tiles end in SIGILL.
+    os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
     programs = find(options.build / "tests", "*_test", options.names)
     files = []
     if not options.gtest_only:

@@ -150,6 +150,11 @@ int run_rank(std::span<const std::string> arguments) {
   return run_guarded([&] { return run_train(arguments, session); }, session.hooks());
 }
 
+// LibTorch multiplies 16-bit matrices on CPUs with AMX tiles where the CPU says that it has them,
+// and dies of SIGILL on some virtual machines that say so (plain PyTorch 2.11 does too). oneDNN
+// reads the limit once, at its first product; what the user has set stays.
+void keep_off_amx_tiles() { ::setenv("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16", /*overwrite=*/0); }
+
 struct Command {
   const char* name;
   int (*run)(std::span<const std::string> arguments);
@@ -177,6 +182,7 @@ int run(const std::vector<std::string>& arguments) {
 
 int main(int argc, char** argv) {
   skein::cli::open_missing_streams();
+  skein::cli::keep_off_amx_tiles();
   const int code = skein::cli::run_guarded(
       [&] { return skein::cli::run(std::vector<std::string>(argv + 1, argv + argc)); });
   skein::cli::end_at_once(code);  // threads of LibTorch have nothing left to say
