@@ -1,6 +1,6 @@
 # Entry points only: the build itself is CMakeLists.txt, the presets are in CMakePresets.json.
 .DEFAULT_GOAL := build
-.PHONY: help build setup demo test faults parity tidy format check bench fuzz cuda gpu-test clean
+.PHONY: help build setup demo test test-long faults parity parity-long tidy format check bench fuzz cuda gpu-test clean
 
 # CMake does not look for nvcc where the toolkit's installer puts it.
 NVCC := $(or $(shell command -v nvcc),$(wildcard /usr/local/cuda/bin/nvcc))
@@ -15,17 +15,24 @@ build: setup  ## set up and build build/release/bin/skein (CPU, no nvcc needed)
 setup:     ## install what tools/packages.txt lists and this machine lacks
 	@tools/setup.sh
 
-demo: build  ## set up, build, train a small model, show it; again: continues; FRESH=1: starts over
-	@tools/demo.sh $(if $(FRESH),--fresh)
+demo: build  ## set up, build, train a small model, show it; again: continues; FRESH=1: starts over; QUICK=1: a few steps
+	@tools/demo.sh $(if $(FRESH),--fresh) $(if $(QUICK),--quick)
 
-test: build  ## set up, build, run all tests
+test: build  ## set up, build, run all tests; of each matrix of cases a sample by a printed seed
 	@python3 tools/run_tests.py
+
+test-long: build  ## all tests with their whole matrices, and the whole demo (by hand; an hour on two cores)
+	@python3 tools/run_tests.py --long
+	@tools/demo.sh --fresh
 
 faults: build  ## crash states, broken disks, killed runs: at length (10 minutes)
 	@tests/faults/run.sh
 
 parity: build  ## compare with transformers, peft, datasets, … in an environment of its own (5 GB)
 	@tests/parity/run.sh
+
+parity-long: build  ## the same with whole matrices (by hand)
+	@SKEIN_LONG=1 tests/parity/run.sh
 
 bench: build  ## CPU figures beside torchrun; on a quiet machine, after `make parity`
 	@python3 benchmarks/cpu.py

@@ -7,9 +7,13 @@ The tests are the GoogleTest programs of a build (BUILD/tests/*_test) and the un
 tests/ranks and tools. Output of what passes is dropped, output of what fails is printed in full. A
 program that crashes or runs too long counts as a failed test. Tests find the build in SKEIN_BUILD.
 
+Tests that hold a whole matrix of cases take a sample of it, drawn by SKEIN_SEED, which is printed; with
+--long (SKEIN_LONG=1) they take all.
+
   tools/run_tests.py                           everything of build/release
   tools/run_tests.py comm launch               only programs and files whose name starts so
   tools/run_tests.py --build build/asan --gtest-only
+  SKEIN_SEED=7 tools/run_tests.py sharding     the sample that seed 7 draws
 """
 import argparse
 import json
@@ -43,8 +47,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", type=Path, default=ROOT / "build/release")
     parser.add_argument("--gtest-only", action="store_true")
+    parser.add_argument("--long", action="store_true", help="whole matrices")
     parser.add_argument("--jobs", type=int, default=2, help="GoogleTest programs at a time")
-    parser.add_argument("--timeout", type=float, default=600, help="seconds per program or file")
+    parser.add_argument("--timeout", type=float, help="seconds per program or file (600; 7200 with --long)")
     parser.add_argument("--unittest-file", nargs=2, metavar=("FILE", "RESULT"), help=argparse.SUPPRESS)
     parser.add_argument("names", nargs="*", help="only those whose name starts so")
     options = parser.parse_args()
@@ -56,6 +61,12 @@ def main():
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     # As skein-worker does for itself: on some virtual machines LibTorch's AMX tiles end in SIGILL.
     os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
+    timeout = options.timeout or (7200 if options.long else 600)
+    if options.long:
+        os.environ["SKEIN_LONG"] = "1"
+    else:
+        seed = os.environ.setdefault("SKEIN_SEED", str(int(time.time()) % 100_000))
+        print(f"samples of matrices: SKEIN_SEED={seed}", flush=True)
     programs = find(options.build / "tests", "*_test", options.names)
     files = []
     if not options.gtest_only:
@@ -64,11 +75,11 @@ def main():
 
     outcomes = []
     with ThreadPoolExecutor(options.jobs) as pool:
-        for outcome in pool.map(lambda program: run_program(program, options.timeout), programs):
+        for outcome in pool.map(lambda program: run_program(program, timeout), programs):
             outcomes.append(report(outcome))
     # One at a time: each starts several ranks, and some count what crosses the loopback.
     for path in files:
-        outcomes.append(report(run_file(path, options.timeout)))
+        outcomes.append(report(run_file(path, timeout)))
     return summarise(outcomes)
 
 

@@ -117,6 +117,15 @@ class Workspace:
             time.sleep(0.002)
 
 
+def sample(cases, count):
+    """Of a matrix of cases a sample, drawn by SKEIN_SEED (tools/run_tests.py prints it); all with SKEIN_LONG."""
+    cases = list(cases)
+    if "SKEIN_LONG" in os.environ or len(cases) <= count:
+        return cases
+    drawn = random.Random(os.environ.get("SKEIN_SEED", "0")).sample(range(len(cases)), count)
+    return [cases[index] for index in sorted(drawn)]
+
+
 def run_skein(arguments, folder, code=0, prefix=()):
     """Runs skein and returns its CompletedProcess; another exit code than `code` fails the test."""
     process = subprocess.Popen([*prefix, SKEIN, *map(str, arguments)], cwd=folder, env=ENVIRONMENT,

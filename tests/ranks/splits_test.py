@@ -3,7 +3,7 @@
 """The same global batch gives the same losses and gradient norms, however it is split."""
 import unittest
 
-from harness import Workspace, gpt2, llama, relative
+from harness import Workspace, gpt2, llama, relative, sample
 
 STEPS = 30
 GLOBAL_BATCH = 12
@@ -32,7 +32,7 @@ class Splits(unittest.TestCase):
             seen = [record["num_input_tokens_seen"] for record in expected]
             self.assertLess(seen[3] - seen[2], GLOBAL_BATCH * 32 / 2, "no short step")
             self.assertLess(expected[-1]["loss"], 0.9 * expected[0]["loss"], "it learns nothing")
-            for split in SPLITS[1:]:
+            for split in sample(SPLITS[1:], 3):
                 with self.subTest(split=split):
                     self.compare(self.train(work, split), expected, TOLERANCES[dtype])
 
