@@ -18,8 +18,8 @@
 #include "skein/core/error.h"
 #include "skein/core/log.h"
 #include "skein/rollout/generate.h"
-#include "skein/rollout/text_codec.h"
-#include "skein/rollout/text_stream.h"
+#include "skein/text/text_codec.h"
+#include "skein/text/text_stream.h"
 
 namespace skein::cli {
 namespace {
@@ -59,7 +59,7 @@ at::ScalarType dtype_of(const std::string& name, const model::HfConfig& config,
 }
 
 std::vector<rollout::Request> requests_of(const GenerateFlags& flags,
-                                          const rollout::TextCodec& codec) {
+                                          const text::TextCodec& codec) {
   std::vector<rollout::Request> requests;
   for (size_t prompt = 0; prompt < flags.prompts.size(); ++prompt) {
     const auto tokens = codec.encode(flags.prompts[prompt]);
@@ -72,7 +72,7 @@ std::vector<rollout::Request> requests_of(const GenerateFlags& flags,
 }
 
 std::vector<int64_t> stop_tokens(const rollout::GenerationConfig& folder,
-                                 const rollout::TextCodec& codec) {
+                                 const text::TextCodec& codec) {
   auto tokens = folder.eos_token_ids;
   const auto end = codec.end();
   if (end && (tokens.empty() || codec.is_bytes())) tokens.push_back(*end);
@@ -87,9 +87,9 @@ void show(std::string_view text) {
 // The texts as they grow.
 class Texts {
  public:
-  Texts(size_t count, const rollout::TextCodec& codec, const GenerateFlags& flags)
+  Texts(size_t count, const text::TextCodec& codec, const GenerateFlags& flags)
       : codec_(codec),
-        streams_(count, rollout::TextStream(flags.stops)),
+        streams_(count, text::TextStream(flags.stops)),
         texts_(count),
         shown_(flags.stream && !flags.json && count == 1) {}
 
@@ -112,8 +112,8 @@ class Texts {
     if (shown_) show(piece);
   }
 
-  const rollout::TextCodec& codec_;
-  std::vector<rollout::TextStream> streams_;
+  const text::TextCodec& codec_;
+  std::vector<text::TextStream> streams_;
   std::vector<std::string> texts_;
   bool shown_;
 };
@@ -171,7 +171,7 @@ int run_generate_command(std::span<const std::string> arguments) {
   const auto flags = parse_generate_flags(arguments);
   const auto folder = check_model_folder(flags.model);
   const auto wishes = rollout::read_generation_config(folder);
-  const auto codec = rollout::TextCodec::load(folder);
+  const auto codec = text::TextCodec::load(folder);
   rollout::GenerateOptions options{
       .sampling = sampling_of(flags, wishes),
       .max_new_tokens = flags.max_new_tokens.value_or(wishes.max_new_tokens.value_or(128)),

@@ -12,7 +12,7 @@
 #include "skein/config/suggest.h"
 #include "skein/core/error.h"
 #include "skein/core/file.h"
-#include "skein/data/jsonl.h"
+#include "skein/text/jsonl.h"
 
 namespace skein::cli {
 
@@ -73,7 +73,7 @@ void add_prompt_file(const std::string& path, std::vector<std::string>& prompts)
     ++number;
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
     try {
-      prompts.push_back(data::text_of_line(line));
+      prompts.push_back(text::text_of_line(line));
     } catch (const IoError& error) {
       throw IoError(fmt::format("{}:{}: {}", path, number, error.what()));
     }

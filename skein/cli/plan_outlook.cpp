@@ -15,8 +15,8 @@
 #include "skein/data/blocks.h"
 #include "skein/data/prepare.h"
 #include "skein/data/source_files.h"
-#include "skein/data/text_encoder.h"
 #include "skein/data/token_file.h"
+#include "skein/text/text_encoder.h"
 
 namespace skein::cli {
 namespace {
@@ -52,7 +52,7 @@ int stage_of(config::Strategy strategy) {
 }
 
 // Tokens per byte of the first 256 KiB of text.
-double density(const data::TextEncoder& encoder, const fs::path& path, uint64_t size) {
+double density(const text::TextEncoder& encoder, const fs::path& path, uint64_t size) {
   constexpr uint64_t kSample = uint64_t{256} << 10;
   std::string text(std::min(size, kSample), '\0');
   File::open_to_read(path).read_at(0, std::as_writable_bytes(std::span(text)));
@@ -66,8 +66,8 @@ double density(const data::TextEncoder& encoder, const fs::path& path, uint64_t 
 
 void count_text(const config::RunConfig& config, const data::Sources& sources,
                 DataOutlook& outlook) {
-  const auto encoder = data::make_encoder(config.model);
-  const bool by_bytes = encoder->cuts() == data::Cuts::kAnywhere;
+  const auto encoder = text::make_encoder(config.model);
+  const bool by_bytes = encoder->cuts() == text::Cuts::kAnywhere;
   outlook.exact = by_bytes;
   double tokens = 0, rate = 0;
   for (const auto& path : sources.files) {

@@ -17,8 +17,8 @@
 #include "skein/config/suggest.h"
 #include "skein/core/error.h"
 #include "skein/core/log.h"
-#include "skein/data/tokenizer.h"
-#include "skein/data/tokenizer_train.h"
+#include "skein/text/tokenizer.h"
+#include "skein/text/train_tokenizer.h"
 
 namespace skein::cli {
 namespace {
@@ -121,11 +121,11 @@ std::string read_stdin() {
   return {std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
 }
 
-data::Tokenizer load(const Arguments& arguments) {
+text::Tokenizer load(const Arguments& arguments) {
   if (arguments.rest().empty()) {
     throw UserError(fmt::format("a folder with a tokenizer.json is missing:\n{}", kUsage));
   }
-  return data::Tokenizer::load(arguments.rest()[0]);
+  return text::Tokenizer::load(arguments.rest()[0]);
 }
 
 int train(std::span<const std::string> words) {
@@ -139,14 +139,14 @@ int train(std::span<const std::string> words) {
     throw UserError(fmt::format("skein tokenizer train: '{}' belongs to no flag:\n{}",
                                 arguments.rest()[0], kUsage));
   }
-  data::TokenizerTrainOptions options;
+  text::TokenizerTrainOptions options;
   for (const auto& input : arguments.values("--input")) options.inputs.emplace_back(input);
   options.vocab_size = arguments.number("--vocab-size", 0);
   options.out = arguments.value("--out").value_or("");
   options.min_frequency = arguments.number("--min-frequency", 2);
   options.special_tokens = arguments.values("--special-token");
   options.threads = static_cast<int>(std::min<int64_t>(arguments.number("--threads", 0), 1024));
-  const auto summary = data::train_tokenizer(options);
+  const auto summary = text::train_tokenizer(options);
   if (summary.vocab_size < options.vocab_size) {
     log_warning("the text has no more pairs that occur {} times: {} tokens, not {}",
                 options.min_frequency, summary.vocab_size, options.vocab_size);
@@ -178,7 +178,7 @@ int encode(std::span<const std::string> words) {
                                     {"--lines", Takes::kNone},
                                     {"--no-special-tokens", Takes::kNone}});
   const auto tokenizer = load(arguments);
-  const data::EncodeOptions options{.add_special_tokens = !arguments.has("--no-special-tokens")};
+  const text::EncodeOptions options{.add_special_tokens = !arguments.has("--no-special-tokens")};
   if (arguments.rest().size() > 1) {
     throw UserError(
         fmt::format("skein tokenizer encode: give the text as --text '{}'", arguments.rest()[1]));
@@ -215,7 +215,7 @@ int decode(std::span<const std::string> words) {
   const Arguments arguments(words,
                             {{"--lines", Takes::kNone}, {"--skip-special-tokens", Takes::kNone}});
   const auto tokenizer = load(arguments);
-  const data::DecodeOptions options{.skip_special_tokens = arguments.has("--skip-special-tokens")};
+  const text::DecodeOptions options{.skip_special_tokens = arguments.has("--skip-special-tokens")};
   if (arguments.has("--lines")) {
     for_each_line([&](const Json& ids) {
       return Json(tokenizer.decode(ids.get<std::vector<uint32_t>>(), options));

@@ -29,7 +29,7 @@ struct Result {
 // Hands pieces to workers and their results, in order, to one reader.
 class Pipeline {
  public:
-  Pipeline(std::span<const fs::path> files, const TextEncoder& encoder,
+  Pipeline(std::span<const fs::path> files, const text::TextEncoder& encoder,
            const EncodeFilesOptions& options)
       : files_(files),
         encoder_(encoder),
@@ -97,7 +97,7 @@ class Pipeline {
   }
 
   std::span<const fs::path> files_;
-  const TextEncoder& encoder_;
+  const text::TextEncoder& encoder_;
   const EncodeFilesOptions& options_;
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -141,7 +141,7 @@ class Totals {
 
 }  // namespace
 
-EncodeTotals encode_files(std::span<const fs::path> files, const TextEncoder& encoder,
+EncodeTotals encode_files(std::span<const fs::path> files, const text::TextEncoder& encoder,
                           const EncodeFilesOptions& options,
                           const std::function<void(std::span<const uint32_t>)>& write) {
   Totals totals(files, options.bad_lines);

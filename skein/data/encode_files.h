@@ -15,7 +15,7 @@
 
 #include "skein/config/run_config.h"
 #include "skein/core/file.h"
-#include "skein/data/text_encoder.h"
+#include "skein/text/text_encoder.h"
 
 namespace skein::data {
 
@@ -34,7 +34,7 @@ struct EncodeTotals {
 
 // Calls write(tokens) in order. Throws IoError for the first bad line when bad_lines is kStop, and
 // whatever the encoder or `write` throws.
-EncodeTotals encode_files(std::span<const fs::path> files, const TextEncoder& encoder,
+EncodeTotals encode_files(std::span<const fs::path> files, const text::TextEncoder& encoder,
                           const EncodeFilesOptions& options,
                           const std::function<void(std::span<const uint32_t>)>& write);
 

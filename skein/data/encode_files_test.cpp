@@ -15,7 +15,7 @@ using Ids = std::vector<uint32_t>;
 
 // A word with the space before it is a token whose id is its length, so that a cut inside shows. A
 // line feed is a token of its own.
-class WordEncoder final : public TextEncoder {
+class WordEncoder final : public text::TextEncoder {
  public:
   void encode(std::string_view text, std::vector<uint32_t>& out) const override {
     for (size_t at = 0; at < text.size();) {
@@ -29,19 +29,19 @@ class WordEncoder final : public TextEncoder {
   uint32_t end_of_document() const override { return 0; }
   int64_t vocabulary() const override { return 1 << 16; }
   std::string identity() const override { return "words"; }
-  Cuts cuts() const override { return Cuts::kBetweenWords; }
+  text::Cuts cuts() const override { return text::Cuts::kBetweenWords; }
 };
 
 class EncodeFiles : public TemporaryFolder {
  protected:
-  Ids encode(const TextEncoder& encoder = ByteEncoder()) {
+  Ids encode(const text::TextEncoder& encoder = text::ByteEncoder()) {
     Ids ids;
     totals_ = encode_files(files_, encoder, options_, [&](std::span<const uint32_t> tokens) {
       ids.insert(ids.end(), tokens.begin(), tokens.end());
     });
     return ids;
   }
-  std::string refused(const TextEncoder& encoder = ByteEncoder()) {
+  std::string refused(const text::TextEncoder& encoder = text::ByteEncoder()) {
     return refusal<IoError>([&] { encode(encoder); });
   }
   void add(const std::string& name, std::string_view content) {
@@ -78,8 +78,9 @@ TEST_F(EncodeFiles, ThreadsAndPiecesDoNotChangeTheResult) {
   add("b.jsonl", lines);
   add("c.txt", text.substr(0, 100));
   for (const bool bytes : {true, false}) {
-    const auto encoder = bytes ? std::unique_ptr<TextEncoder>(std::make_unique<ByteEncoder>())
-                               : std::make_unique<WordEncoder>();
+    const auto encoder =
+        bytes ? std::unique_ptr<text::TextEncoder>(std::make_unique<text::ByteEncoder>())
+              : std::make_unique<WordEncoder>();
     options_ = {};
     const auto expected = encode(*encoder);
     EXPECT_GT(expected.size(), 3000u);
@@ -155,7 +156,7 @@ TEST_F(EncodeFiles, FailuresOfTheWriterEndIt) {
   add("a.txt", some_text(1000));
   options_.threads = 4;
   options_.piece_bytes = 10;
-  EXPECT_THROW(encode_files(files_, ByteEncoder(), options_,
+  EXPECT_THROW(encode_files(files_, text::ByteEncoder(), options_,
                             [](std::span<const uint32_t>) { throw IoError("full"); }),
                IoError);
 }

@@ -8,7 +8,7 @@
 
 #include "skein/core/error.h"
 #include "skein/data/sample_plan.h"
-#include "skein/data/tokenizer_text.h"
+#include "skein/text/unicode.h"
 
 namespace skein::data {
 namespace {
@@ -56,7 +56,7 @@ std::string describe_split(const View& view, Split split, int64_t block_size) {
 std::string escaped(std::string_view text) {
   std::string out;
   while (!text.empty()) {
-    const auto valid = text.substr(0, valid_utf8_prefix(text));
+    const auto valid = text.substr(0, text::valid_utf8_prefix(text));
     for (const char c : valid) {
       const auto byte = static_cast<unsigned char>(c);
       if (c == '\n') {
@@ -75,12 +75,12 @@ std::string escaped(std::string_view text) {
   return out;
 }
 
-std::string row_text(const View& view, const TextEncoder& encoder, int64_t sample) {
+std::string row_text(const View& view, const text::TextEncoder& encoder, int64_t sample) {
   const auto block = view.samples.blocks().block(sample);
   const auto tokens = view.data.tokens.read(block.begin, block.length);
   // A block's first token predicts and is never predicted.
   const auto decode = [&](std::span<const uint32_t> part) {
-    if (view.data.kind == SourceKind::kText || encoder.vocabulary() != kByteVocabulary) {
+    if (view.data.kind == SourceKind::kText || encoder.vocabulary() != text::kByteVocabulary) {
       return escaped(encoder.decode(part));
     }
     return fmt::format("{}", fmt::join(part, " "));  // ids of a tokenizer that is not given
@@ -103,7 +103,7 @@ std::string describe(const RunData& data, const config::RunConfig& config) {
 }
 
 std::string inspect(const config::RunConfig& config, const InspectOptions& options) {
-  const auto encoder = make_encoder(config.model);
+  const auto encoder = text::make_encoder(config.model);
   const auto data = prepare_run(config);
   const auto view = view_of(data, config, options.split);
   const int64_t rows = std::min(options.rows, view.samples.count());

@@ -32,7 +32,8 @@ SampleOrder order_of(const LoaderOptions& options, int size) {
           .drop_last = options.data.dataloader_drop_last};
 }
 
-void require_vocabulary(const PreparedData& data, const TextEncoder& encoder, int64_t vocab_size) {
+void require_vocabulary(const PreparedData& data, const text::TextEncoder& encoder,
+                        int64_t vocab_size) {
   if (data.kind == SourceKind::kText && encoder.vocabulary() > vocab_size) {
     throw UserError(
         fmt::format("the model's vocab_size is {}, but the text is read with {} ids ({}); give a "
@@ -48,7 +49,7 @@ void require_vocabulary(const PreparedData& data, const TextEncoder& encoder, in
                   first, data.tokens.read(first, 1)[0], vocab_size));
 }
 
-PreparedData open(const LoaderOptions& options, const TextEncoder& encoder, Split split) {
+PreparedData open(const LoaderOptions& options, const text::TextEncoder& encoder, Split split) {
   auto data = prepare(options.data, encoder, split);
   require_vocabulary(data, encoder, options.vocab_size);
   return data;
@@ -107,7 +108,7 @@ struct Loader::Parts {
   static std::unique_ptr<const Parts> open(LoaderOptions options, int rank, int size) {
     SKEIN_CHECK(0 <= rank && rank < size, fmt::format("rank {} of {}", rank, size));
     options.data = reading(options.data);
-    const auto encoder = make_encoder(options.model);
+    const auto encoder = text::make_encoder(options.model);
     const bool evaluates = options.eval_batch > 0;
     auto train = data::open(options, *encoder, Split::kTrain);
     std::optional<PreparedData> eval;

@@ -12,12 +12,12 @@
 #include "skein/core/error.h"
 #include "skein/core/hash.h"
 #include "skein/core/log.h"
+#include "skein/core/progress.h"
 #include "skein/data/content_digest.h"
 #include "skein/data/encode_files.h"
 #include "skein/data/file_index.h"
 #include "skein/data/file_lock.h"
 #include "skein/data/parallel.h"
-#include "skein/data/progress.h"
 #include "skein/data/token_cache.h"
 #include "skein/data/token_file.h"
 
@@ -92,8 +92,8 @@ std::string key_of(const Sources& sources, const std::vector<FileFacts>& facts,
 // The cache of one split's text.
 class TextCache {
  public:
-  TextCache(const config::DataConfig& data, const TextEncoder& encoder, const Sources& sources,
-            std::string key, FileIndex& index)
+  TextCache(const config::DataConfig& data, const text::TextEncoder& encoder,
+            const Sources& sources, std::string key, FileIndex& index)
       : data_(data),
         encoder_(encoder),
         sources_(sources),
@@ -207,7 +207,7 @@ class TextCache {
   int threads() const { return num_threads(data_.preprocessing_num_workers); }
 
   const config::DataConfig& data_;
-  const TextEncoder& encoder_;
+  const text::TextEncoder& encoder_;
   const Sources& sources_;
   std::string key_;
   fs::path folder_, path_;
@@ -253,7 +253,8 @@ void require_tokens(const PreparedData& data, Split split) {
 
 }  // namespace
 
-PreparedData prepare(const config::DataConfig& data, const TextEncoder& encoder, Split split) {
+PreparedData prepare(const config::DataConfig& data, const text::TextEncoder& encoder,
+                     Split split) {
   const auto sources = find_sources(data, split);
   if (sources.files.empty()) {
     throw UserError(split == Split::kTrain
@@ -277,7 +278,7 @@ PreparedData prepare(const config::DataConfig& data, const TextEncoder& encoder,
 }
 
 RunData prepare_run(const config::RunConfig& config) {
-  const auto encoder = make_encoder(config.model);
+  const auto encoder = text::make_encoder(config.model);
   RunData run{.train = prepare(config.data, *encoder, Split::kTrain)};
   if (has_eval_sources(config.data)) run.eval = prepare(config.data, *encoder, Split::kEval);
   return run;

@@ -34,7 +34,7 @@ class Prepare : public TemporaryFolder {
     return path;
   }
   PreparedData run(Split split = Split::kTrain) const {
-    return prepare(data_, ByteEncoder(), split);
+    return prepare(data_, text::ByteEncoder(), split);
   }
   static Ids ids(const PreparedData& data) { return data.tokens.read(0, data.tokens.size()); }
   // Files of the cache whose name ends in `ending`.
@@ -78,7 +78,7 @@ TEST_F(Prepare, OtherContentAndOtherEncodersHaveOtherNames) {
   data_.train_file = write_old("copy.txt", "AB").string();
   EXPECT_TRUE(run().was_reused) << "the path is not part of the name";
 
-  class Other final : public TextEncoder {
+  class Other final : public text::TextEncoder {
    public:
     void encode(std::string_view text, Ids& out) const override {
       out.insert(out.end(), text.size(), 70000);
@@ -87,7 +87,7 @@ TEST_F(Prepare, OtherContentAndOtherEncodersHaveOtherNames) {
     uint32_t end_of_document() const override { return 1; }
     int64_t vocabulary() const override { return 70001; }
     std::string identity() const override { return "other"; }
-    Cuts cuts() const override { return Cuts::kNowhere; }
+    text::Cuts cuts() const override { return text::Cuts::kNowhere; }
   };
   const auto other = prepare(data_, Other(), Split::kTrain);
   EXPECT_NE(other.digest, first.digest);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
-#include "skein/data/subword_encoder.h"
+#include "skein/text/subword_encoder.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include "skein/core/error.h"
 #include "skein/data/encode_files.h"
 #include "skein/data/temporary_folder.h"
-#include "skein/data/tokenizer_train.h"
+#include "skein/text/train_tokenizer.h"
 
 namespace skein::data {
 namespace {
@@ -29,16 +29,16 @@ class SubwordEncoderTest : public TemporaryFolder {
   }
 
   void train() const {
-    train_tokenizer({.inputs = {write("corpus.txt", random_text(1, 5000))},
-                     .vocab_size = 300,
-                     .out = folder_ / "tokenizer"});
+    text::train_tokenizer({.inputs = {write("corpus.txt", random_text(1, 5000))},
+                           .vocab_size = 300,
+                           .out = folder_ / "tokenizer"});
   }
 };
 
 TEST_F(SubwordEncoderTest, PiecesGiveTheIdsOfTheWhole) {
   train();
-  const SubwordEncoder encoder(folder_ / "tokenizer");
-  ASSERT_EQ(encoder.cuts(), Cuts::kBetweenWords);
+  const text::SubwordEncoder encoder(folder_ / "tokenizer");
+  ASSERT_EQ(encoder.cuts(), text::Cuts::kBetweenWords);
   const auto text = random_text(2, 20000);
   std::vector<uint32_t> whole;
   encoder.encode(text, whole);
@@ -57,43 +57,46 @@ TEST_F(SubwordEncoderTest, PiecesGiveTheIdsOfTheWhole) {
 
 TEST_F(SubwordEncoderTest, IdentityFollowsTheFiles) {
   train();
-  const auto first = SubwordEncoder(folder_ / "tokenizer").identity();
-  EXPECT_EQ(SubwordEncoder(folder_ / "tokenizer" / "tokenizer.json").identity(), first);
+  const auto first = text::SubwordEncoder(folder_ / "tokenizer").identity();
+  EXPECT_EQ(text::SubwordEncoder(folder_ / "tokenizer" / "tokenizer.json").identity(), first);
   write("tokenizer/tokenizer_config.json", "{}");
-  EXPECT_NE(SubwordEncoder(folder_ / "tokenizer").identity(), first);
+  EXPECT_NE(text::SubwordEncoder(folder_ / "tokenizer").identity(), first);
 }
 
 TEST_F(SubwordEncoderTest, UnknownSplittingIsNotCut) {
   const auto cuts = [](const std::string& rest) {
-    return cuts_of_tokenizer("{\"added_tokens\": [], " + rest + "}");
+    return text::cuts_of_tokenizer("{\"added_tokens\": [], " + rest + "}");
   };
   const std::string byte_level = R"("pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": )";
-  EXPECT_EQ(cuts(byte_level + "false}"), Cuts::kBetweenWords);
-  EXPECT_EQ(cuts(byte_level + "true}"), Cuts::kNowhere);
-  EXPECT_EQ(cuts(byte_level + R"(false}, "normalizer": {"type": "NFC"})"), Cuts::kBetweenWords);
-  EXPECT_EQ(cuts(byte_level + R"(false}, "normalizer": {"type": "Lowercase"})"), Cuts::kNowhere);
-  EXPECT_EQ(cuts(R"("pre_tokenizer": null)"), Cuts::kNowhere);
-  EXPECT_EQ(cuts(R"("pre_tokenizer": {"type": "Sequence", "pretokenizers": []})"), Cuts::kNowhere);
+  EXPECT_EQ(cuts(byte_level + "false}"), text::Cuts::kBetweenWords);
+  EXPECT_EQ(cuts(byte_level + "true}"), text::Cuts::kNowhere);
+  EXPECT_EQ(cuts(byte_level + R"(false}, "normalizer": {"type": "NFC"})"),
+            text::Cuts::kBetweenWords);
+  EXPECT_EQ(cuts(byte_level + R"(false}, "normalizer": {"type": "Lowercase"})"),
+            text::Cuts::kNowhere);
+  EXPECT_EQ(cuts(R"("pre_tokenizer": null)"), text::Cuts::kNowhere);
+  EXPECT_EQ(cuts(R"("pre_tokenizer": {"type": "Sequence", "pretokenizers": []})"),
+            text::Cuts::kNowhere);
   EXPECT_EQ(cuts(R"("pre_tokenizer": {"type": "Split", "behavior": "Isolated", "invert": false,
                      "pattern": {"Regex": "a b"}})"),
-            Cuts::kNowhere);
-  EXPECT_EQ(cuts_of_tokenizer("{"), Cuts::kNowhere);
-  EXPECT_EQ(
-      cuts_of_tokenizer(R"({"added_tokens": [{"content": "a b"}], )" + byte_level + "false}}"),
-      Cuts::kNowhere);
+            text::Cuts::kNowhere);
+  EXPECT_EQ(text::cuts_of_tokenizer("{"), text::Cuts::kNowhere);
+  EXPECT_EQ(text::cuts_of_tokenizer(R"({"added_tokens": [{"content": "a b"}], )" + byte_level +
+                                    "false}}"),
+            text::Cuts::kNowhere);
 }
 
 TEST_F(SubwordEncoderTest, TheModelsTokenizerIsTheDefault) {
   train();
   config::ModelConfig model;
-  EXPECT_EQ(make_encoder(model)->identity(), "bytes");
+  EXPECT_EQ(text::make_encoder(model)->identity(), "bytes");
   model.model_name_or_path = (folder_ / "tokenizer").string();
-  EXPECT_EQ(make_encoder(model)->identity().find("tokenizer "), 0u);
+  EXPECT_EQ(text::make_encoder(model)->identity().find("tokenizer "), 0u);
   model.tokenizer_name_or_path = (folder_ / "none").string();
-  EXPECT_THROW(make_encoder(model), UserError);
+  EXPECT_THROW(text::make_encoder(model), UserError);
   model = {.model_name_or_path = (folder_ / "other").string()};
   write("other/tokenizer.model", "x");
-  EXPECT_THROW(make_encoder(model), UserError);
+  EXPECT_THROW(text::make_encoder(model), UserError);
 }
 
 }  // namespace

@@ -8,8 +8,8 @@
 #include <functional>
 
 #include "skein/core/error.h"
-#include "skein/data/jsonl.h"
-#include "skein/data/tokenizer_text.h"
+#include "skein/text/jsonl.h"
+#include "skein/text/unicode.h"
 
 namespace skein::data {
 namespace {
@@ -64,7 +64,7 @@ std::optional<size_t> find_cut(std::string_view window, size_t from, const IsCut
 // Collects the lines of a piece from its chunks and turns each into a document.
 class JsonlPiece {
  public:
-  JsonlPiece(const TextEncoder& encoder, config::BadLines policy)
+  JsonlPiece(const text::TextEncoder& encoder, config::BadLines policy)
       : encoder_(encoder), policy_(policy) {}
 
   EncodedPiece encode(const File& file, const Piece& piece) {
@@ -105,7 +105,7 @@ class JsonlPiece {
 
   void add_document() {
     try {
-      encoder_.encode(text_of_line(line_), result_.tokens);
+      encoder_.encode(text::text_of_line(line_), result_.tokens);
       result_.tokens.push_back(encoder_.end_of_document());
       ++result_.documents;
     } catch (const IoError& error) {
@@ -122,7 +122,7 @@ class JsonlPiece {
     stopped_ = policy_ == config::BadLines::kStop;
   }
 
-  const TextEncoder& encoder_;
+  const text::TextEncoder& encoder_;
   config::BadLines policy_;
   EncodedPiece result_;
   std::string line_;
@@ -137,7 +137,7 @@ std::string without_bad_lines(std::string text, config::BadLines policy, Encoded
   std::string kept;
   std::string_view rest = text;
   int64_t line = 0;
-  for (size_t bad; (bad = valid_utf8_prefix(rest)) < rest.size();) {
+  for (size_t bad; (bad = text::valid_utf8_prefix(rest)) < rest.size();) {
     const size_t begin = bad == 0 ? 0 : rest.rfind('\n', bad - 1) + 1;  // npos + 1 is 0
     const size_t end = std::min(rest.find('\n', bad), rest.size() - 1) + 1;
     line += count_lines(rest.substr(0, begin));
@@ -155,12 +155,12 @@ std::string without_bad_lines(std::string text, config::BadLines policy, Encoded
   return kept.append(rest);
 }
 
-EncodedPiece encode_txt_piece(const File& file, const Piece& piece, const TextEncoder& encoder,
-                              config::BadLines policy) {
+EncodedPiece encode_txt_piece(const File& file, const Piece& piece,
+                              const text::TextEncoder& encoder, config::BadLines policy) {
   EncodedPiece result;
   auto text = read_range(file, piece.begin, piece.end);
   result.lines = count_lines(text);
-  if (encoder.cuts() != Cuts::kAnywhere) {
+  if (encoder.cuts() != text::Cuts::kAnywhere) {
     text = without_bad_lines(std::move(text), policy, result);
   }
   encoder.encode(text, result.tokens);
@@ -177,7 +177,7 @@ bool is_safe_cut(std::string_view text, size_t at) {
   return is_word_cut(text, at) || is_line_cut(text, at);
 }
 
-PieceCutter::PieceCutter(std::span<const fs::path> files, Cuts cuts, uint64_t piece_bytes)
+PieceCutter::PieceCutter(std::span<const fs::path> files, text::Cuts cuts, uint64_t piece_bytes)
     : files_(files), cuts_(cuts), piece_bytes_(piece_bytes) {}
 
 std::optional<Piece> PieceCutter::next() {
@@ -199,8 +199,8 @@ uint64_t PieceCutter::end_of_piece(uint64_t begin) const {
   if (size_ - begin <= piece_bytes_) return size_;
   const uint64_t wanted = begin + piece_bytes_;
   const bool lines = is_jsonl(files_[file_]);
-  if (!lines && cuts_ == Cuts::kAnywhere) return wanted;
-  if (!lines && cuts_ == Cuts::kNowhere) return size_;
+  if (!lines && cuts_ == text::Cuts::kAnywhere) return wanted;
+  if (!lines && cuts_ == text::Cuts::kNowhere) return size_;
 
   // Windows overlap, since a cut is known by the characters around it.
   constexpr uint64_t kContext = 8;
@@ -224,8 +224,8 @@ uint64_t PieceCutter::end_of_piece(uint64_t begin) const {
   return size_;
 }
 
-EncodedPiece encode_piece(const fs::path& path, const Piece& piece, const TextEncoder& encoder,
-                          config::BadLines policy) {
+EncodedPiece encode_piece(const fs::path& path, const Piece& piece,
+                          const text::TextEncoder& encoder, config::BadLines policy) {
   const auto file = File::open_to_read(path);
   if (is_jsonl(path)) return JsonlPiece(encoder, policy).encode(file, piece);
   return encode_txt_piece(file, piece, encoder, policy);

@@ -19,7 +19,7 @@
 
 #include "skein/config/run_config.h"
 #include "skein/core/file.h"
-#include "skein/data/text_encoder.h"
+#include "skein/text/text_encoder.h"
 
 namespace skein::data {
 
@@ -48,7 +48,7 @@ struct EncodedPiece {
 // Hands out the pieces of all files in order. Not thread-safe.
 class PieceCutter {
  public:
-  PieceCutter(std::span<const fs::path> files, Cuts cuts, uint64_t piece_bytes);
+  PieceCutter(std::span<const fs::path> files, text::Cuts cuts, uint64_t piece_bytes);
 
   // Throws IoError when a .txt file has no place to be cut for a gigabyte.
   std::optional<Piece> next();
@@ -57,7 +57,7 @@ class PieceCutter {
   uint64_t end_of_piece(uint64_t begin) const;
 
   std::span<const fs::path> files_;
-  Cuts cuts_;
+  text::Cuts cuts_;
   uint64_t piece_bytes_;
   size_t file_ = 0;
   File open_;  // files_[file_]
@@ -72,7 +72,7 @@ bool is_safe_cut(std::string_view text, size_t at);
 
 // With kStop, ends at the first bad line: a line of a .jsonl file that is no object with a "text",
 // or of a .txt file that is not UTF-8 where the encoder needs it. With kSkip, leaves it out.
-EncodedPiece encode_piece(const fs::path& path, const Piece& piece, const TextEncoder& encoder,
-                          config::BadLines policy);
+EncodedPiece encode_piece(const fs::path& path, const Piece& piece,
+                          const text::TextEncoder& encoder, config::BadLines policy);
 
 }  // namespace skein::data

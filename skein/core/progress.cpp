@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/core/progress.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "skein/core/log.h"
+
+namespace skein {
+namespace {
+
+constexpr auto kFirst = std::chrono::seconds(1);
+constexpr auto kLive = std::chrono::milliseconds(200);
+constexpr auto kPlain = std::chrono::seconds(10);
+
+}  // namespace
+
+Progress::Progress(std::string what, uint64_t total)
+    : what_(std::move(what)),
+      total_(total),
+      is_terminal_(::isatty(STDERR_FILENO) == 1),
+      next_(start_ + kFirst) {}
+
+Progress::~Progress() {
+  if (is_shown_ && is_terminal_) std::fputs("\r\033[K", stderr);
+}
+
+double Progress::seconds() const {
+  return std::chrono::duration<double>(Clock::now() - start_).count();
+}
+
+void Progress::add(uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  done_ += bytes;
+  const auto now = Clock::now();
+  if (now < next_) return;
+  next_ = now + (is_terminal_ ? Clock::duration(kLive) : Clock::duration(kPlain));
+  is_shown_ = true;
+  show(now);
+}
+
+void Progress::show(Clock::time_point now) {
+  const double seconds = std::chrono::duration<double>(now - start_).count();
+  const double share = total_ == 0 ? 1 : std::min(1.0, static_cast<double>(done_) / total_);
+  const double rate = static_cast<double>(done_) / seconds;
+  const auto text =
+      fmt::format("{}: {:3.0f}% {} of {}, {}/s, {:.0f} s left", what_, 100 * share,
+                  byte_text(done_), byte_text(total_), byte_text(static_cast<uint64_t>(rate)),
+                  (total_ - std::min(done_, total_)) / std::max(rate, 1.0));
+  if (!is_terminal_) return log_info("{}", text);
+  constexpr int kWidth = 20;
+  const int filled = static_cast<int>(share * kWidth);
+  fmt::print(stderr, "\r{} |{}{}|\033[K", text, std::string(filled, '#'),
+             std::string(kWidth - filled, ' '));
+}
+
+std::string byte_text(uint64_t bytes) {
+  constexpr const char* kUnits[] = {"B", "kB", "MB", "GB", "TB"};
+  auto value = static_cast<double>(bytes);
+  size_t unit = 0;
+  for (; value >= 999.5 && unit + 1 < std::size(kUnits); ++unit) value /= 1000;
+  return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.3g} {}", value, kUnits[unit]);
+}
+
+}  // namespace skein

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/text/bpe_trainer.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "skein/core/error.h"
+#include "skein/text/tokenizer.h"
+#include "skein/text/train_tokenizer.h"
+
+namespace skein::text {
+namespace {
+
+class Corpus : public ::testing::Test {
+ protected:
+  Corpus() : folder_(fs::temp_directory_path() / fmt::format("skein_bpe_{}", getpid())) {
+    fs::create_directories(folder_);
+  }
+  ~Corpus() override { fs::remove_all(folder_); }
+
+  fs::path write(const char* name, std::string_view text) const {
+    write_file_atomically(folder_ / name, text);
+    return folder_ / name;
+  }
+
+  TokenizerTrainSummary train(const fs::path& input, int64_t vocab_size, int threads = 1) const {
+    return train_tokenizer({.inputs = {input},
+                            .vocab_size = vocab_size,
+                            .out = folder_ / "out",
+                            .special_tokens = {"<|user|>"},
+                            .threads = threads});
+  }
+
+  fs::path folder_;
+};
+
+// Larger than a chunk of the reader, so that threads share it.
+std::string long_text() {
+  std::string text;
+  for (int i = 0; text.size() < 5 << 20; ++i) {
+    text +=
+        fmt::format("Line {} of the song{}\u3000\n", i * 7919 % 10007, i % 3 == 0 ? "\n" : " 歌");
+  }
+  return text;
+}
+
+TEST(BpeTrainer, MergesTheMostFrequentPairThenTheLowerIds) {
+  const auto trained =
+      train_bpe({{"ab", 5}, {"cd", 5}, {"xy", 9}, {"rare", 1}}, {.vocab_size = 300});
+  ASSERT_EQ(trained.merges.size(), 3);  // no pair of "rare" occurs twice
+  EXPECT_EQ(trained.vocabulary[257], "xy");
+  EXPECT_EQ(trained.vocabulary[258], "ab");
+  EXPECT_EQ(trained.vocabulary[259], "cd");
+}
+
+TEST(BpeTrainer, CountsFollowTheMerges) {
+  // (a, b) 9; then (ab, a) 4 and (b, a) no more.
+  const auto trained = train_bpe({{"aba", 4}, {"ab", 5}, {"ba", 3}}, {.vocab_size = 300});
+  EXPECT_EQ(trained.vocabulary[257], "ab");
+  EXPECT_EQ(trained.vocabulary[258], "aba");
+  EXPECT_EQ(trained.vocabulary[259], "ba");
+  EXPECT_EQ(trained.vocabulary.size(), 260);
+}
+
+TEST(BpeTrainer, RefusesAVocabularyWithoutRoom) {
+  EXPECT_THROW(train_bpe({{"a", 1}}, {.vocab_size = 256}), UserError);
+  EXPECT_EQ(train_bpe({{"aa", 9}}, {.vocab_size = 257}).merges.size(), 0);
+}
+
+TEST_F(Corpus, TheNumberOfThreadsLeavesNoTrace) {
+  const auto input = write("long.txt", long_text());
+  train(input, 700, 1);
+  const auto once = read_file(folder_ / "out/tokenizer.json");
+  for (const int threads : {2, 5}) {
+    train(input, 700, threads);
+    EXPECT_EQ(read_file(folder_ / "out/tokenizer.json"), once) << threads << " threads";
+  }
+}
+
+TEST_F(Corpus, ChunksLeaveNoTrace) {
+  const auto text = long_text();
+  const PreTokenizer pre_tokenizer({});
+  uint64_t expected = 0, counted = 0;
+  pre_tokenizer.for_each(text, [&](std::string_view) { ++expected; });
+  for (const auto& word : count_words({write("long.txt", text)})) counted += word.count;
+  EXPECT_EQ(counted, expected);
+}
+
+TEST_F(Corpus, ATinyTextEndsCleanly) {
+  const auto summary = train(write("tiny.txt", "to be or not to be"), 5000);
+  EXPECT_LT(summary.vocab_size, 300);
+  const auto tokenizer = Tokenizer::load(folder_ / "out");
+  EXPECT_EQ(tokenizer.vocab_size(), summary.vocab_size);
+  EXPECT_EQ(tokenizer.eos_id(), 0);
+  EXPECT_EQ(tokenizer.id_of("<|user|>"), 1);
+  EXPECT_EQ(tokenizer.decode(tokenizer.encode("to be<|user|>")), "to be<|user|>");
+}
+
+TEST_F(Corpus, JsonLinesAreTexts) {
+  const auto words = count_words({write("a.jsonl", "{\"text\": \"a b\"}\n\n{\"text\": \"b\"}\n")});
+  ASSERT_EQ(words.size(), 3);
+  EXPECT_EQ(words[0].bytes, " b");
+  EXPECT_EQ(words[1].bytes, "a");
+}
+
+TEST_F(Corpus, ABrokenLineIsNamed) {
+  const auto input = write("a.jsonl", "{\"text\": \"a\"}\n{\"text\": 1}\n");
+  try {
+    count_words({input});
+    ADD_FAILURE();
+  } catch (const IoError& error) {
+    EXPECT_NE(std::string_view(error.what()).find("a.jsonl:2: "), std::string_view::npos);
+  }
+}
+
+TEST_F(Corpus, BadInputIsRefused) {
+  EXPECT_THROW(train(folder_ / "missing.txt", 300), UserError);
+  EXPECT_THROW(train(write("a.csv", "a"), 300), UserError);
+  EXPECT_THROW(train(write("empty.txt", ""), 300), UserError);
+  EXPECT_THROW(train(write("a.txt", "a"), 100), UserError);
+}
+
+TEST_F(Corpus, AMegabyteOfSpacesIsCounted) {
+  const auto words = count_words({write("spaces.txt", std::string(1 << 20, ' '))});
+  ASSERT_EQ(words.size(), 1);
+  EXPECT_EQ(words[0].count, (1 << 20) / kMaxWordBytes);
+}
+
+}  // namespace
+}  // namespace skein::text

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+//
+// A tokenizer.json comes from anywhere: what is broken or unknown ends in one UserError that names
+// the file, never in a crash or in other ids.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "skein/core/error.h"
+#include "skein/core/random.h"
+#include "skein/text/bpe_trainer.h"
+#include "skein/text/tokenizer.h"
+
+namespace skein::text {
+namespace {
+
+using HostileJson = nlohmann::json;
+
+HostileJson whole_tokenizer() {
+  return HostileJson::parse(to_tokenizer_json(train_bpe({{"the", 9}}, {.vocab_size = 300})));
+}
+
+// The message of the refusal; empty when there was none.
+std::string tokenizer_refusal(std::string_view text) {
+  try {
+    Tokenizer::parse(text, "dir/tokenizer.json");
+    return "";
+  } catch (const UserError& error) {
+    return error.what();
+  }
+}
+
+struct Change {
+  const char* pointer;
+  const char* value;
+  const char* reason;
+};
+
+constexpr Change kChanges[] = {
+    {"/model/type", R"("Unigram")", "the model 'Unigram'"},
+    {"/model", "null", "object"},
+    {"/model/vocab", "[]", "'vocab'"},
+    {"/model/vocab/a", "-1", "token id"},
+    {"/model/vocab/a", "4294967295", "token id"},
+    {"/model/vocab/a", "1e300", "token id"},
+    {"/model/vocab/a", R"("1")", "token id"},
+    {"/model/merges", "null", "'merges'"},
+    {"/model/merges", R"([["t"]])", "a merge must be"},
+    {"/model/merges", R"(["t h e"])", "a merge must be"},
+    {"/model/merges", R"([["", "t"]])", "empty token"},
+    {"/model/merges", R"([["t", "q"]])", "'tq', which is not in the vocabulary"},
+    {"/model/byte_fallback", "true", "byte_fallback"},
+    {"/model/byte_fallback", "1", "true or false"},
+    {"/model/dropout", "0.1", "'dropout'"},
+    {"/model/end_of_word_suffix", R"("</w>")", "'end_of_word_suffix'"},
+    {"/normalizer", R"({"type": "Lowercase"})", "the normalizer 'Lowercase'"},
+    {"/normalizer", R"({"type": "Sequence", "normalizers": [{"type": "NFKC"}]})", "'NFKC'"},
+    {"/pre_tokenizer", "null", "the pre_tokenizer 'null'"},
+    {"/pre_tokenizer", R"({"type": "Metaspace"})", "'Metaspace'"},
+    {"/pre_tokenizer", R"({"type": "Sequence", "pretokenizers": []})", "pre_tokenizer"},
+    {"/pre_tokenizer", R"({"type": "Sequence", "pretokenizers": [{"type": "Split",
+        "pattern": {"Regex": "(a+)+"}, "behavior": "Isolated"}, {"type": "ByteLevel"}]})",
+     "a repetition inside a repetition"},
+    {"/pre_tokenizer", R"({"type": "Sequence", "pretokenizers": [{"type": "Split",
+        "pattern": {"String": "a"}, "behavior": "MergedWithNext"}, {"type": "ByteLevel"}]})",
+     "'MergedWithNext'"},
+    {"/decoder", "null", "the decoder 'null'"},
+    {"/decoder", R"({"type": "Metaspace"})", "'Metaspace'"},
+    {"/post_processor", R"({"type": "RobertaProcessing"})", "'RobertaProcessing'"},
+    {"/post_processor", R"({"type": "TemplateProcessing", "single": []})", "drops the text"},
+    {"/added_tokens", R"([{"id": 5, "content": "t"}])", "in the vocabulary"},
+    {"/added_tokens", R"([{"id": 5}])", "'content'"},
+    {"/added_tokens", R"([{"content": "x"}])", "token id"},
+    {"/added_tokens", "7", "'added_tokens'"},
+};
+
+TEST(HostileTokenizer, IsRefusedByName) {
+  for (const auto& change : kChanges) {
+    auto json = whole_tokenizer();
+    json[HostileJson::json_pointer(change.pointer)] = HostileJson::parse(change.value);
+    const auto message = tokenizer_refusal(json.dump());
+    EXPECT_TRUE(message.starts_with("dir/tokenizer.json: ")) << change.pointer << message;
+    EXPECT_NE(message.find(change.reason), std::string::npos) << change.reason << "\n" << message;
+  }
+  EXPECT_EQ(tokenizer_refusal(whole_tokenizer().dump()), "");
+}
+
+TEST(HostileTokenizer, BrokenJson) {
+  EXPECT_NE(tokenizer_refusal(""), "");
+  EXPECT_NE(tokenizer_refusal("[]"), "");
+  EXPECT_NE(tokenizer_refusal("{\"model\": \xFF}"), "");
+  EXPECT_NE(tokenizer_refusal(std::string(100'000, '[')).find("deeper than"), std::string::npos);
+  std::string nested;
+  for (int i = 0; i < 100'000; ++i) nested += "{\"a\":";
+  EXPECT_NE(tokenizer_refusal(nested).find("deeper than"), std::string::npos);
+}
+
+TEST(HostileTokenizer, EveryTruncationIsRefused) {
+  const auto text = whole_tokenizer().dump();
+  for (size_t size = 0; size < text.size(); size += 61) {
+    EXPECT_NE(tokenizer_refusal(text.substr(0, size)), "") << size;
+  }
+}
+
+// Whatever random damage does, it ends in a tokenizer or in a refusal.
+TEST(HostileTokenizer, RandomDamageNeverCrashes) {
+  const auto text = whole_tokenizer().dump();
+  for (uint64_t round = 0; round < 300; ++round) {
+    auto damaged = text;
+    for (uint64_t i = 0; i <= round % 4; ++i) {
+      const auto draw = random::philox(round, i);
+      damaged[draw.word[0] % damaged.size()] = static_cast<char>(draw.word[1]);
+    }
+    try {
+      Tokenizer::parse(damaged, "damaged").encode("the thing");
+    } catch (const UserError&) {
+    }
+  }
+}
+
+// Texts that make careless tokenizers quadratic. A quadratic step would take minutes here.
+TEST(HostileText, MuchOfOneThing) {
+  auto json = whole_tokenizer();
+  json["normalizer"] = {{"type", "NFC"}};
+  json["added_tokens"].push_back({{"id", 400}, {"content", " "}, {"rstrip", true}});
+  json["added_tokens"].push_back({{"id", 401}, {"content", "\n"}, {"lstrip", true}});
+  const auto spaces = Tokenizer::parse(json.dump(), "test");
+  const auto plain = Tokenizer::parse(whole_tokenizer().dump(), "test");
+  for (const char* unit : {" ", "a", "the", "\u0301", "\u0301\u0316", "\xFF", "\n ", "'"}) {
+    std::string text;
+    while (text.size() < 1 << 18) text += unit;
+    EXPECT_FALSE(spaces.encode(text).empty());
+    EXPECT_FALSE(plain.encode(text).empty());
+  }
+}
+
+}  // namespace
+}  // namespace skein::text

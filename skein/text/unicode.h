@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#pragma once
+
+// What does a tokenizer need to know about Unicode?
+//
+// UTF-8 without errors, white space, word characters and NFC. The tables are those of Unicode 14.
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace skein::text {
+
+// Bytes of the longest valid prefix of `text`.
+size_t valid_utf8_prefix(std::string_view text);
+// `text` with every maximal invalid sequence replaced by U+FFFD, as Python does when it decodes
+// with errors="replace".
+std::string repaired_utf8(std::string_view text);
+
+struct Character {
+  char32_t code = 0;
+  size_t size = 0;  // in bytes
+};
+
+// Both require valid UTF-8 that is not empty.
+Character first_character(std::string_view text);
+Character last_character(std::string_view text);
+
+std::string to_utf8(char32_t code);
+
+bool is_whitespace(char32_t code);      // the property White_Space
+bool is_word_character(char32_t code);  // \w: letters, marks, decimal digits, connectors, joiners
+
+// Bytes of white space that `text` (valid UTF-8) begins or ends with.
+size_t leading_whitespace(std::string_view text);
+size_t trailing_whitespace(std::string_view text);
+
+// Canonical composition of valid UTF-8.
+std::string to_nfc(std::string_view text);
+
+}  // namespace skein::text
