@@ -14,11 +14,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <span>
+#include <vector>
 
 #include "skein/comm/group.h"
 
 namespace skein::comm {
+
+// Shared with the thread that carries it: it may outlive the work.
+using HostBytes = std::shared_ptr<std::vector<std::byte>>;
 
 class Backend {
  public:
@@ -36,10 +39,9 @@ class Backend {
   virtual Work all_reduce(const at::Tensor& whole, uint64_t call) = 0;
   virtual Work broadcast(const at::Tensor& tensor, int root, uint64_t call) = 0;
 
-  // Blocking, host memory: every rank's `mine`, of one length, in rank order. Host sums and
-  // barriers are made of it.
-  virtual void gather_host(std::span<const std::byte> mine, std::span<std::byte> all,
-                           uint64_t call) = 0;
+  // Host memory, one equal part per rank in rank order: this rank's is there, the work brings the
+  // others'. Host sums and barriers are made of it. It does not queue behind tensors.
+  virtual Work gather_host(HostBytes all, uint64_t call) = 0;
 
   virtual void shutdown() = 0;
 
@@ -56,6 +58,8 @@ class Backend {
 std::shared_ptr<Backend> make_single();
 // Gloo over TCP, CPU tensors. Collective.
 std::shared_ptr<Backend> make_gloo(const GroupOptions& options, Store& store);
+// The same without tensors: for a backend that carries those itself. Collective.
+std::shared_ptr<Backend> make_gloo_for_host(const GroupOptions& options, Store& store);
 // NCCL, CUDA tensors, and a Gloo group inside for the host's sums. Collective.
 std::shared_ptr<Backend> make_nccl(const GroupOptions& options, Store& store);
 // Carries CUDA tensors through pinned host memory over a backend that only knows CPU tensors, so

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstring>
 #include <string_view>
 #include <utility>
 
@@ -91,21 +92,6 @@ uint64_t begin_call(std::string_view operation, at::ScalarType type, int64_t cou
                             {text.data(), std::min(end.size, text.size())});
 }
 
-template <typename T>
-std::vector<T> sum_in_rank_order(Backend& backend, const std::vector<T>& values,
-                                 const char* operation, const Group::Site& site) {
-  const BlockedTimer timer;
-  if (values.empty()) return {};
-  std::vector<T> all(values.size() * static_cast<size_t>(backend.size()));
-  const uint64_t call =
-      begin_call(operation, c10::CppTypeToScalarType<T>::value, std::ssize(values), site);
-  backend.gather_host(std::as_bytes(std::span(values)), std::as_writable_bytes(std::span(all)),
-                      call);
-  std::vector<T> sums(all.begin(), all.begin() + static_cast<ptrdiff_t>(values.size()));
-  for (size_t i = values.size(); i < all.size(); ++i) sums[i % values.size()] += all[i];
-  return sums;
-}
-
 class StagingBackend final : public Backend {
  public:
   explicit StagingBackend(std::shared_ptr<Backend> inner)
@@ -135,9 +121,8 @@ class StagingBackend final : public Backend {
     return bring_back(inner_->broadcast(host, root, call), host, tensor);
   }
 
-  void gather_host(std::span<const std::byte> mine, std::span<std::byte> all,
-                   uint64_t call) override {
-    inner_->gather_host(mine, all, call);
+  Work gather_host(HostBytes all, uint64_t call) override {
+    return inner_->gather_host(std::move(all), call);
   }
 
   void shutdown() override { inner_->shutdown(); }
@@ -236,22 +221,53 @@ Work Group::broadcast(const at::Tensor& tensor, int root, Site site) {
   return work;
 }
 
+template <typename T>
+std::vector<T> HostSum<T>::take() {
+  const auto all = std::exchange(all_, nullptr);
+  SKEIN_CHECK(all, "a host sum is taken once, after it was started");
+  work_.wait();
+  std::vector<T> values(all->size() / sizeof(T));
+  std::memcpy(values.data(), all->data(), all->size());
+  std::vector<T> sums(values.begin(), values.begin() + count_);
+  for (size_t i = sums.size(); i < values.size(); ++i) sums[i % sums.size()] += values[i];
+  return sums;
+}
+
+template class HostSum<int64_t>;
+template class HostSum<double>;
+
+template <typename T>
+HostSum<T> Group::start(const std::vector<T>& values, const char* operation, const Site& site) {
+  HostSum<T> sum;
+  const size_t part = values.size() * sizeof(T);
+  sum.count_ = std::ssize(values);
+  sum.all_ = std::make_shared<std::vector<std::byte>>(part * static_cast<size_t>(size()));
+  if (values.empty()) return sum;
+  std::memcpy(sum.all_->data() + part * static_cast<size_t>(rank()), values.data(), part);
+  const uint64_t call =
+      begin_call(operation, c10::CppTypeToScalarType<T>::value, std::ssize(values), site);
+  sum.work_ = backend_->gather_host(sum.all_, call);
+  return sum;
+}
+
+HostSum<int64_t> Group::start_sum(const std::vector<int64_t>& values, Site site) {
+  return start(values, "host sum", site);
+}
+
 int64_t Group::sum(int64_t value, Site site) {
   return sum(std::vector<int64_t>{value}, site).front();
 }
 double Group::sum(double value, Site site) { return sum(std::vector<double>{value}, site).front(); }
 
 std::vector<int64_t> Group::sum(const std::vector<int64_t>& values, Site site) {
-  return sum_in_rank_order(*backend_, values, "host sum", site);
+  return start(values, "host sum", site).take();
 }
 
 std::vector<double> Group::sum(const std::vector<double>& values, Site site) {
-  return sum_in_rank_order(*backend_, values, "host sum", site);
+  return start(values, "host sum", site).take();
 }
 
-void Group::barrier(Site site) {
-  sum_in_rank_order(*backend_, std::vector<int64_t>{0}, "barrier", site);
-}
+void Group::barrier(Site site) { start(std::vector<int64_t>{0}, "barrier", site).take(); }
 
 void Group::finish(Work& work) {
   work.wait();

@@ -20,6 +20,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -46,6 +47,22 @@ class Work {
   friend class Group;
   std::function<void()> wait_;
   at::Device device_{at::kCPU};  // where the result lies: what Group::finish() blocks on
+};
+
+// A host sum under way: take() blocks only until it is there, and must be called exactly once. Host
+// sums end in the order they were started in, beside the collectives of tensors.
+template <typename T>
+class HostSum {
+ public:
+  HostSum() = default;
+  std::vector<T> take();
+  bool pending() const { return all_ != nullptr; }
+
+ private:
+  friend class Group;
+  std::shared_ptr<std::vector<std::byte>> all_;  // of all ranks
+  ptrdiff_t count_ = 0;                          // values of one rank
+  Work work_;
 };
 
 struct GroupOptions {
@@ -78,12 +95,14 @@ class Group {
   Work all_reduce(const at::Tensor& whole, Site site = Site::current());
   Work broadcast(const at::Tensor& tensor, int root, Site site = Site::current());
 
-  // Host side, blocking, small: summed in rank order.
+  // Host side, blocking, small: summed in rank order. They do not queue behind tensors.
   int64_t sum(int64_t value, Site site = Site::current());
   double sum(double value, Site site = Site::current());
   std::vector<int64_t> sum(const std::vector<int64_t>& values, Site site = Site::current());
   std::vector<double> sum(const std::vector<double>& values, Site site = Site::current());
   void barrier(Site site = Site::current());
+  // The same without waiting.
+  HostSum<int64_t> start_sum(const std::vector<int64_t>& values, Site site = Site::current());
 
   // Blocks the host until the collective has ended (CUDA included).
   void finish(Work& work);
@@ -99,6 +118,9 @@ class Group {
   void shutdown();
 
  private:
+  template <typename T>
+  HostSum<T> start(const std::vector<T>& values, const char* operation, const Site& site);
+
   std::shared_ptr<Backend> backend_;
 };
 

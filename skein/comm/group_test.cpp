@@ -196,6 +196,20 @@ TEST_P(GroupTest, SumsOnTheHost) {
   });
 }
 
+TEST_P(GroupTest, HostSumsAreTakenLater) {
+  const int size = GetParam().size;
+  run(GetParam(), [&](Group& group) {
+    auto first = group.start_sum({1, group.rank()});
+    auto second = group.start_sum({int64_t{10}});
+    EXPECT_EQ(group.sum(int64_t{100}), 100 * size);
+    EXPECT_TRUE(second.pending());
+    EXPECT_EQ(second.take(), std::vector<int64_t>{10 * size});
+    EXPECT_EQ(first.take(), (std::vector<int64_t>{size, size * (size - 1) / 2}));
+    EXPECT_FALSE(first.pending());
+    EXPECT_THROW(first.take(), InternalError);
+  });
+}
+
 // Reductions have several steps on the wire: these must pair up although each rank waits in an
 // order of its own.
 TEST_P(GroupTest, WorksMayBeWaitedForInAnyOrder) {
@@ -338,6 +352,18 @@ TEST(RunRanks, ARankThatReturnsEarlyIsNamed) {
             "returned");
 }
 
+TEST(RunRanks, AHostSumInsteadOfTensorsIsReported) {
+  const auto message = message_of<CommError>([] {
+    run_ranks(2, [](Group& group) {
+      const auto whole = at::zeros({4});
+      if (group.rank() == 0) group.all_reduce(whole).wait();
+      if (group.rank() == 1) group.start_sum({int64_t{1}}).take();
+    });
+  });
+  EXPECT_NE(message.find("all_reduce of 16 bytes"), std::string::npos) << message;
+  EXPECT_NE(message.find("host sum of 8 bytes"), std::string::npos) << message;
+}
+
 TEST(RunRanks, DifferentCallsAreReported) {
   const auto message = message_of<CommError>([] {
     run_ranks(2, [](Group& group) {
@@ -380,6 +406,35 @@ TEST(Gloo, ALatePeerIsACommErrorForThisAndEveryLaterCall) {
   EXPECT_NE(second.find("was not begun: all_reduce of 16 bytes"), std::string::npos) << second;
 }
 
+// Rank 1 comes to the all_reduce once it has the sum that rank 0 started behind it. (No program may
+// order its calls so: launchers compare them.)
+TEST(Gloo, HostSumsDoNotQueueBehindTensors) {
+  run_connected({.size = 2, .timeout = std::chrono::seconds(10)}, [](Group& group) {
+    const auto whole = at::full({2}, 1.0F);
+    Work work;
+    if (group.rank() == 0) work = group.all_reduce(whole);
+    EXPECT_EQ(group.sum(int64_t{1}), 2);
+    if (group.rank() == 1) work = group.all_reduce(whole);
+    work.wait();
+    EXPECT_TRUE(at::equal(whole, at::full({2}, 2.0F)));
+  });
+}
+
+TEST(Gloo, AHostSumThatAPeerMissesNamesItself) {
+  std::string message, later;
+  run_connected({.size = 2, .timeout = std::chrono::minutes(1)}, [&](Group& group) {
+    if (group.rank() == 1) return;
+    auto sum = group.start_sum({int64_t{1}});
+    message = message_of<CommError>([&] { sum.take(); });
+    later = message_of<CommError>([&] { group.all_reduce(at::zeros({4})).wait(); });
+  });
+  EXPECT_NE(message.find("host sum of 16 bytes on rank 0 of 2 failed after"), std::string::npos)
+      << message;
+  EXPECT_NE(later.find("all_reduce of 16 bytes on rank 0 of 2 was not begun: host sum"),
+            std::string::npos)
+      << later;
+}
+
 TEST(Gloo, APeerThatLeftIsACommError) {
   std::string message;
   run_connected({.size = 2, .timeout = std::chrono::minutes(1)}, [&](Group& group) {
@@ -408,11 +463,13 @@ void write_calls_to_board() {
     if (group.rank() == 0) group.all_reduce(whole).wait();
     if (group.rank() == 1) group.all_reduce(whole).wait();
     group.sum(std::vector<double>{1, 2, 3});
+    auto later = group.start_sum({int64_t{1}});
     group.barrier();
+    later.take();
   });
   Group alone;
   alone.broadcast(at::zeros({7}), 0).wait();
-  const auto view = board.read();
+  const auto view = board.read(16);
   for (const auto& call : view.calls) {
     fmt::print(stderr, "{}/{} {} {} {}\n", call.operation, call.count, call.dtype,
                call.site.substr(0, call.site.find(':')), call.done ? "done" : "open");
@@ -427,7 +484,8 @@ TEST(GroupDeathTest, EveryCollectiveIsOnTheBoard) {
       write_calls_to_board(), testing::ExitedWithCode(0),
       "all_reduce/4 bfloat16 group_test.cpp done\nall_reduce/4 bfloat16 group_test.cpp done\n"
       "host sum/3 float64 group_test.cpp done\nhost sum/3 float64 group_test.cpp done\n"
-      "barrier/1 int64 group_test.cpp done\nbarrier/1 int64 group_test.cpp done\n"
+      "(host sum|barrier)/1 int64 group_test.cpp done\n(host sum|barrier)/1 int64 group_test.cpp "
+      "done\n(host sum|barrier)/1 int64 group_test.cpp done\nbarrier/1 int64 group_test.cpp done\n"
       "broadcast from rank 0/7 float32 group_test.cpp done\nphase ending");
 }
 

@@ -142,6 +142,48 @@ TEST(Diagnosis, ALateRankIsNamedWithBothCalls) {
        "ranks 0, 2 waited for 20.2 s in call #57, all_gather", "the limit is 20.0 s"});
 }
 
+// The step's agreement is issued before backward and read a step later.
+RankView with_agreement(RankView rank, bool done) {
+  const int64_t age_ms = rank.board.progress_ms;
+  rank.board.calls.push_back({.sequence = ++rank.board.issued,
+                              .group = "world",
+                              .operation = "host sum",
+                              .dtype = "int64",
+                              .count = 1,
+                              .step = 12,
+                              .site = "offline.cpp:96",
+                              .age_ms = age_ms,
+                              .done = done});
+  return rank;
+}
+
+TEST(Diagnosis, AnAgreementUnderWayBlamesNobodyWhoComputes) {
+  // All have issued it and compute: the last came not long ago.
+  EXPECT_FALSE(diagnose(std::vector{with_agreement(working_rank(0, 56, 30'000), false),
+                                    with_agreement(working_rank(1, 56, 300), false)},
+                        kLimits));
+  // It has ended everywhere, and all compute for long.
+  EXPECT_FALSE(diagnose(std::vector{with_agreement(working_rank(0, 56, 50'000), true),
+                                    with_agreement(working_rank(1, 56, 50'000), true)},
+                        kLimits));
+  // One has yet to come to it, and works.
+  EXPECT_FALSE(diagnose(
+      std::vector{with_agreement(working_rank(0, 56, 30'000), false), working_rank(1, 56, 300)},
+      kLimits));
+}
+
+TEST(Diagnosis, WhoMissesAnAgreementUnderWayIsLate) {
+  std::vector ranks{with_agreement(working_rank(0, 56, 30'000), false),
+                    working_rank(1, 56, 30'000)};
+  const std::vector<std::string> parts{
+      "rank 1 on host1 (pid 1001) is late", "its last call was call #56, all_gather",
+      "rank 0 waited for 30.0 s in call #57, host sum of 1 int64 (step 12, offline.cpp:96)"};
+  expect_verdict(diagnose(ranks, kLimits), Trouble::kLate, 1, parts);
+  // The first has gone on to tensors meanwhile.
+  ranks[0].board.calls.push_back(gather_call(++ranks[0].board.issued, 25'000, false));
+  expect_verdict(diagnose(ranks, kLimits), Trouble::kLate, 1, parts);
+}
+
 TEST(Diagnosis, ProgressIsNeverLate) {
   std::vector ranks{waiting_rank(0, 57, 500'000), working_rank(1, 56, 300)};
   EXPECT_FALSE(diagnose(ranks, kLimits));

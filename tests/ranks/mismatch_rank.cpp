@@ -49,7 +49,7 @@ void issue_other_call(comm::Group& group, const std::string& scenario) {
 
 void misbehave(comm::Group& group, const std::string& scenario, const fs::path& folder) {
   note_deed(folder);
-  if (scenario == "late") sleep_for_good();
+  if (scenario == "late" || scenario == "late-agreement") sleep_for_good();
   if (scenario == "sigstop-self") ::raise(SIGSTOP);
   issue_other_call(group, scenario);
 }
@@ -70,6 +70,11 @@ void run(const std::string& scenario, const fs::path& folder) {
                               .timeout = std::chrono::minutes(10)},
                              *store);
   make_good_steps(group, 0, 3);
+  if (!bad && scenario == "late-agreement") {
+    auto agreement = group.start_sum({int64_t{0}});
+    group.all_reduce(at::zeros({int64_t{4} * group.size()})).wait();
+    agreement.take();
+  }
   if (bad) {
     misbehave(group, scenario, folder);
   } else {

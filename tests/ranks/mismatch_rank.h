@@ -14,6 +14,7 @@ namespace skein::ranks {
 // scenario asks of rank 1:
 //   op, size, dtype   another collective than the others
 //   late              does not come to the next collective
+//   late-agreement    the same, and the others have a host sum under way and compute on
 //   sigstop-self      stops its own process
 //   never-joins       lives, but does not join
 // Writes the time of the deed (CLOCK_MONOTONIC, milliseconds) to FOLDER/deed. Returns the exit

@@ -123,6 +123,13 @@ TEST_F(Mismatch, ALatePeer) {
                 kSoon);
 }
 
+TEST_F(Mismatch, ALatePeerInAnAgreementUnderWay) {
+  expect_report(run("late-agreement", 3), kLimits.collective,
+                {"rank 1 on", "is late", "in backward of step 3", "its last call was call #6",
+                 "ranks 0, 2 waited", "call #7, host sum of 1 int64", "mismatch_rank.cpp:"},
+                kSoon);
+}
+
 TEST_F(Mismatch, AStoppedProcess) {
   expect_report(run("sigstop-self", 3), kLimits.heartbeat,
                 {"rank 1 on", "has been stopped (SIGSTOP)", "in backward of step 3",

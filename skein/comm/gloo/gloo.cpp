@@ -1,27 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
 
-// Gloo ranks: one thread per group carries the collectives, one after the other.
+// Gloo ranks: two lines between them, one for tensors and one for the host's sums. Each is a set of
+// connections and a thread that carries the calls one after the other.
 //
 // A reduction has steps on our side between those on the wire, and Gloo matches ranks by the order
-// of calls. With one carrier that order is the program's, whatever order the works are waited for
-// in, and the steps overlap with the caller's computation.
+// of calls. With one thread per line that order is the program's, whatever order the works are
+// waited for in, and the steps overlap with the caller's computation. A host sum does not queue
+// behind tensors that still travel.
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 #include <fmt/format.h>
 
-#include <condition_variable>
 #include <cstdlib>
-#include <deque>
-#include <future>
 #include <mutex>
-#include <optional>
-#include <thread>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <utility>
 
 #include "skein/comm/backend.h"
 #include "skein/comm/c10d_error.h"
+#include "skein/comm/carrier.h"
 #include "skein/comm/ordered_sum.h"
 #include "skein/comm/store_adapter.h"
 #include "skein/core/error.h"
@@ -36,166 +34,158 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// Runs tasks in order on a thread of its own.
-class Carrier {
- public:
-  Carrier() : thread_([this] { run(); }) {}
-  ~Carrier() { stop(); }
-
-  std::shared_future<void> enqueue(std::function<void()> task) {
-    std::packaged_task<void()> packaged(std::move(task));
-    auto future = packaged.get_future().share();
-    const std::lock_guard lock(mutex_);
-    SKEIN_CHECK(!stopping_, "a collective was issued after the group's shutdown");
-    tasks_.push_back(std::move(packaged));
-    changed_.notify_one();
-    return future;
-  }
-
-  // Finishes what was enqueued, then ends the thread.
-  void stop() {
-    {
-      const std::lock_guard lock(mutex_);
-      stopping_ = true;
-      changed_.notify_one();
-    }
-    if (thread_.joinable()) thread_.join();
-  }
-
- private:
-  void run() {
-    while (auto task = next()) (*task)();
-  }
-
-  std::optional<std::packaged_task<void()>> next() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return stopping_ || !tasks_.empty(); });
-    if (tasks_.empty()) return std::nullopt;
-    auto task = std::move(tasks_.front());
-    tasks_.pop_front();
-    return task;
-  }
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<std::packaged_task<void()>> tasks_;
-  bool stopping_ = false;
-  std::thread thread_;  // last: it uses the others
+struct Call {
+  const char* operation;
+  size_t bytes;
+  uint64_t number;  // on the rank's board
 };
 
-class GlooBackend final : public Backend {
+// What broke the group. After it the ranks' calls may no longer match, on either line.
+class Failure {
  public:
-  GlooBackend(const GroupOptions& options, c10::intrusive_ptr<c10d::ProcessGroupGloo> gloo)
-      : Backend(options.rank, options.size), gloo_(std::move(gloo)) {}
-
-  Work all_gather(const at::Tensor& whole, const at::Tensor& shard, uint64_t call) override {
-    return carry({"all_gather", whole.nbytes(), call},
-                 [this, whole, shard] { gather(whole, shard); });
+  std::string what() {
+    const std::lock_guard lock(mutex_);
+    return what_;
   }
-
-  Work reduce_scatter(const at::Tensor& shard, const at::Tensor& whole, uint64_t call) override {
-    return carry({"reduce_scatter", whole.nbytes(), call},
-                 [this, shard, whole] { scatter(shard, whole); });
-  }
-
-  Work all_reduce(const at::Tensor& whole, uint64_t call) override {
-    return carry({"all_reduce", whole.nbytes(), call}, [this, whole] {
-      const auto shard = whole.narrow(0, rank() * (whole.numel() / size()), whole.numel() / size());
-      scatter(shard, whole);
-      gather(whole, shard);
-    });
-  }
-
-  Work broadcast(const at::Tensor& tensor, int root, uint64_t call) override {
-    return carry({"broadcast", tensor.nbytes(), call}, [this, tensor, root] {
-      std::vector<at::Tensor> tensors{bytes_of(tensor)};
-      c10d::BroadcastOptions options;
-      options.rootRank = root;
-      gloo_->broadcast(tensors, options)->wait();
-    });
-  }
-
-  void gather_host(std::span<const std::byte> mine, std::span<std::byte> all,
-                   uint64_t call) override {
-    auto work = carry({"host sum", all.size(), call}, [this, mine, all] {
-      auto out = bytes_at(all.data(), all.size());
-      // from_blob takes no pointer to const; Gloo only reads its input.
-      auto in = bytes_at(const_cast<std::byte*>(mine.data()), mine.size());
-      gloo_->_allgather_base(out, in)->wait();
-    });
-    work.wait();
-  }
-
-  void shutdown() override {
-    carrier_.stop();
-    gloo_.reset();
+  void set(std::string what) {
+    const std::lock_guard lock(mutex_);
+    if (what_.empty()) what_ = std::move(what);
   }
 
  private:
-  // Gloo only moves bytes here, so that every type is alike to it.
-  static at::Tensor bytes_at(void* data, size_t size) {
-    return at::from_blob(data, {static_cast<int64_t>(size)}, at::TensorOptions(at::kByte));
-  }
-  static at::Tensor bytes_of(const at::Tensor& tensor) {
-    return bytes_at(tensor.data_ptr(), tensor.nbytes());
-  }
+  std::mutex mutex_;
+  std::string what_;
+};
 
-  void gather(const at::Tensor& whole, const at::Tensor& shard) {
-    auto out = bytes_of(whole);
-    auto in = bytes_of(shard);
-    gloo_->_allgather_base(out, in)->wait();
-  }
+class Line {
+ public:
+  using Gloo = c10d::ProcessGroupGloo;
 
-  // c10d's own reduce-scatter is an all-reduce of the whole, twice the bytes, and its order of
-  // summation depends on the position in the buffer.
-  void scatter(const at::Tensor& shard, const at::Tensor& whole) {
-    auto received = at::empty({static_cast<int64_t>(whole.nbytes())}, at::TensorOptions(at::kByte));
-    auto in = bytes_of(whole);
-    std::vector<int64_t> equal_parts;
-    gloo_->alltoall_base(received, in, equal_parts, equal_parts)->wait();
-    std::vector<const void*> pieces(size());
-    for (int peer = 0; peer < size(); ++peer) {
-      pieces[peer] = received.const_data_ptr<uint8_t>() + peer * shard.nbytes();
-    }
-    ordered_sum(shard.scalar_type(), shard.data_ptr(), pieces, shard.numel());
-  }
+  Line(c10::intrusive_ptr<Gloo> gloo, std::shared_ptr<Failure> failure)
+      : gloo_(std::move(gloo)), failure_(std::move(failure)) {}
 
-  struct Call {
-    const char* operation;
-    size_t bytes;
-    uint64_t number;  // on the rank's board
-  };
-
-  Work carry(const Call& call, std::function<void()> steps) {
+  Work carry(const Call& call, std::function<void(Gloo&)> steps) {
     auto future = carrier_.enqueue([this, call, start = Clock::now(), steps = std::move(steps)] {
-      run(fmt::format("{} of {} bytes on rank {} of {}", call.operation, call.bytes, rank(),
-                      size()),
-          start, steps);
+      run(call, start, steps);
       launch::end_call(call.number);
     });
     return Work([future] { future.get(); });
   }
 
-  // On the carrier's thread. After a failure the ranks' calls may no longer match: refuse the rest.
-  void run(const std::string& call, Clock::time_point start, const std::function<void()>& steps) {
-    if (!failure_.empty()) {
-      throw CommError(fmt::format("{} was not begun: {}", call, failure_));
+  void shutdown() {
+    carrier_.stop();
+    gloo_.reset();
+  }
+
+ private:
+  // On the carrier's thread.
+  void run(const Call& call, Clock::time_point start, const std::function<void(Gloo&)>& steps) {
+    const auto text = fmt::format("{} of {} bytes on rank {} of {}", call.operation, call.bytes,
+                                  gloo_->getRank(), gloo_->getSize());
+    if (const auto failure = failure_->what(); !failure.empty()) {
+      throw CommError(fmt::format("{} was not begun: {}", text, failure));
     }
     try {
-      steps();
+      steps(*gloo_);
     } catch (const InternalError&) {
-      failure_ = "an earlier collective met an internal error";
+      failure_->set("an earlier collective met an internal error");
       throw;
     } catch (const std::exception& error) {
-      failure_ =
-          fmt::format("{} failed after {:.1f} s: {}", call, seconds_since(start), reason_of(error));
-      throw CommError(failure_);
+      const auto failure =
+          fmt::format("{} failed after {:.1f} s: {}", text, seconds_since(start), reason_of(error));
+      failure_->set(failure);
+      throw CommError(failure);
     }
   }
 
-  c10::intrusive_ptr<c10d::ProcessGroupGloo> gloo_;
-  std::string failure_;  // the carrier's
-  Carrier carrier_;      // last: its tasks use the others
+  c10::intrusive_ptr<Gloo> gloo_;
+  std::shared_ptr<Failure> failure_;
+  Carrier carrier_;  // last: its tasks use the others
+};
+
+// Gloo only moves bytes here, so that every type is alike to it.
+at::Tensor bytes_at(void* data, size_t size) {
+  return at::from_blob(data, {static_cast<int64_t>(size)}, at::TensorOptions(at::kByte));
+}
+
+at::Tensor bytes_of(const at::Tensor& tensor) {
+  return bytes_at(tensor.data_ptr(), tensor.nbytes());
+}
+
+void gather(Line::Gloo& gloo, const at::Tensor& whole, const at::Tensor& shard) {
+  auto out = bytes_of(whole);
+  auto in = bytes_of(shard);
+  gloo._allgather_base(out, in)->wait();
+}
+
+// c10d's own reduce-scatter is an all-reduce of the whole, twice the bytes, and its order of
+// summation depends on the position in the buffer.
+void scatter(Line::Gloo& gloo, const at::Tensor& shard, const at::Tensor& whole) {
+  auto received = at::empty({static_cast<int64_t>(whole.nbytes())}, at::TensorOptions(at::kByte));
+  auto in = bytes_of(whole);
+  std::vector<int64_t> equal_parts;
+  gloo.alltoall_base(received, in, equal_parts, equal_parts)->wait();
+  std::vector<const void*> pieces(gloo.getSize());
+  for (size_t peer = 0; peer < pieces.size(); ++peer) {
+    pieces[peer] = received.const_data_ptr<uint8_t>() + peer * shard.nbytes();
+  }
+  ordered_sum(shard.scalar_type(), shard.data_ptr(), pieces, shard.numel());
+}
+
+class GlooBackend final : public Backend {
+ public:
+  // `tensors` is null where another backend carries them.
+  GlooBackend(const GroupOptions& options, std::unique_ptr<Line> tensors,
+              std::unique_ptr<Line> host)
+      : Backend(options.rank, options.size), tensors_(std::move(tensors)), host_(std::move(host)) {}
+
+  Work all_gather(const at::Tensor& whole, const at::Tensor& shard, uint64_t call) override {
+    return tensors().carry({"all_gather", whole.nbytes(), call},
+                           [=](Line::Gloo& gloo) { gather(gloo, whole, shard); });
+  }
+
+  Work reduce_scatter(const at::Tensor& shard, const at::Tensor& whole, uint64_t call) override {
+    return tensors().carry({"reduce_scatter", whole.nbytes(), call},
+                           [=](Line::Gloo& gloo) { scatter(gloo, shard, whole); });
+  }
+
+  Work all_reduce(const at::Tensor& whole, uint64_t call) override {
+    const auto shard = whole.narrow(0, rank() * (whole.numel() / size()), whole.numel() / size());
+    return tensors().carry({"all_reduce", whole.nbytes(), call}, [=](Line::Gloo& gloo) {
+      scatter(gloo, shard, whole);
+      gather(gloo, whole, shard);
+    });
+  }
+
+  Work broadcast(const at::Tensor& tensor, int root, uint64_t call) override {
+    return tensors().carry({"broadcast", tensor.nbytes(), call}, [=](Line::Gloo& gloo) {
+      std::vector<at::Tensor> tensors{bytes_of(tensor)};
+      c10d::BroadcastOptions options;
+      options.rootRank = root;
+      gloo.broadcast(tensors, options)->wait();
+    });
+  }
+
+  Work gather_host(HostBytes all, uint64_t call) override {
+    return host_->carry({"host sum", all->size(), call}, [all, rank = rank()](Line::Gloo& gloo) {
+      const size_t part = all->size() / static_cast<size_t>(gloo.getSize());
+      gather(gloo, bytes_at(all->data(), all->size()),
+             bytes_at(all->data() + static_cast<size_t>(rank) * part, part));
+    });
+  }
+
+  void shutdown() override {
+    if (tensors_) tensors_->shutdown();
+    host_->shutdown();
+  }
+
+ private:
+  Line& tensors() {
+    SKEIN_CHECK(tensors_, "this Gloo group carries no tensors");
+    return *tensors_;
+  }
+
+  std::unique_ptr<Line> tensors_, host_;
 };
 
 // c10d records every collective in a table of the process, of which parts are not locked: groups
@@ -205,26 +195,37 @@ void switch_off_recorder() {
   std::call_once(once, [] { setenv("TORCH_FR_BUFFER_SIZE", "0", 1); });
 }
 
-}  // namespace
-
-std::shared_ptr<Backend> make_gloo(const GroupOptions& options, Store& store) {
+c10::intrusive_ptr<Line::Gloo> join(const GroupOptions& options, Store& store,
+                                    const std::string& line) {
   const auto start = Clock::now();
   try {
     switch_off_recorder();
-    auto gloo_options = c10d::ProcessGroupGloo::Options::create(options.timeout);
-    gloo_options->threads = 1;  // the carrier issues one collective at a time
-    gloo_options->devices.push_back(
-        c10d::ProcessGroupGloo::createDeviceForHostname(options.address));
-    auto adapter = c10::make_intrusive<StoreAdapter>(
-        store, group_prefix(store, "gloo", options.size), options.timeout);
-    return std::make_shared<GlooBackend>(
-        options, c10::make_intrusive<c10d::ProcessGroupGloo>(adapter, options.rank, options.size,
-                                                             gloo_options));
+    auto gloo_options = Line::Gloo::Options::create(options.timeout);
+    gloo_options->threads = 1;  // a line carries one collective at a time
+    gloo_options->devices.push_back(Line::Gloo::createDeviceForHostname(options.address));
+    auto adapter = c10::make_intrusive<StoreAdapter>(store, group_prefix(store, line, options.size),
+                                                     options.timeout);
+    return c10::make_intrusive<Line::Gloo>(adapter, options.rank, options.size, gloo_options);
   } catch (const std::exception& error) {
     throw CommError(fmt::format("rank {} of {} could not join the others on {} after {:.1f} s: {}",
                                 options.rank, options.size, options.address, seconds_since(start),
                                 reason_of(error)));
   }
+}
+
+}  // namespace
+
+std::shared_ptr<Backend> make_gloo(const GroupOptions& options, Store& store) {
+  const auto failure = std::make_shared<Failure>();
+  auto tensors = std::make_unique<Line>(join(options, store, "gloo"), failure);
+  auto host = std::make_unique<Line>(join(options, store, "gloo-host"), failure);
+  return std::make_shared<GlooBackend>(options, std::move(tensors), std::move(host));
+}
+
+std::shared_ptr<Backend> make_gloo_for_host(const GroupOptions& options, Store& store) {
+  auto host =
+      std::make_unique<Line>(join(options, store, "gloo-host"), std::make_shared<Failure>());
+  return std::make_shared<GlooBackend>(options, nullptr, std::move(host));
 }
 
 }  // namespace skein::comm

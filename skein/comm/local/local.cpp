@@ -39,11 +39,7 @@ class SingleBackend final : public Backend {
   }
   Work all_reduce(const at::Tensor&, uint64_t call) override { return done(call); }
   Work broadcast(const at::Tensor&, int, uint64_t call) override { return done(call); }
-  void gather_host(std::span<const std::byte> mine, std::span<std::byte> all,
-                   uint64_t call) override {
-    std::ranges::copy(mine, all.begin());
-    launch::end_call(call);
-  }
+  Work gather_host(HostBytes, uint64_t call) override { return done(call); }
   void shutdown() override {}
 
  private:
@@ -151,8 +147,7 @@ class ThreadBackend final : public Backend {
 
   Work all_gather(const at::Tensor& whole, const at::Tensor& shard, uint64_t) override {
     return exchange("all_gather", whole, shard, [whole](const Mailbox& box) {
-      auto* out = static_cast<std::byte*>(whole.data_ptr());
-      for (const auto& slot : box.slots) out = std::ranges::copy(slot.bytes, out).out;
+      copy_slots(box, static_cast<std::byte*>(whole.data_ptr()));
     });
   }
 
@@ -175,14 +170,11 @@ class ThreadBackend final : public Backend {
                     });
   }
 
-  void gather_host(std::span<const std::byte> mine, std::span<std::byte> all, uint64_t) override {
-    const int64_t number = next_++;
-    const auto box =
-        hall_->deposit(rank(), number, fmt::format("host sum of {} bytes", mine.size()),
-                       Bytes(mine.begin(), mine.end()));
-    hall_->wait_until_full(rank(), number, *box);
-    auto out = all.begin();
-    for (const auto& slot : box->slots) out = std::ranges::copy(slot.bytes, out).out;
+  Work gather_host(HostBytes all, uint64_t) override {
+    const auto part = std::ssize(*all) / size();
+    const auto mine = all->begin() + rank() * part;
+    return wait_for(fmt::format("host sum of {} bytes", part), Bytes(mine, mine + part),
+                    [all](const Mailbox& box) { copy_slots(box, all->data()); });
   }
 
   void shutdown() override {}
@@ -199,6 +191,11 @@ class ThreadBackend final : public Backend {
       const auto* data = static_cast<const std::byte*>(sent.const_data_ptr());
       bytes.assign(data, data + sent.nbytes());
     }
+    return wait_for(call, std::move(bytes), std::move(read));
+  }
+
+  // Puts the rank's part down; the work reads all of them.
+  Work wait_for(const std::string& call, Bytes bytes, std::function<void(const Mailbox&)> read) {
     const int64_t number = next_++;
     auto box = hall_->deposit(rank(), number, call, std::move(bytes));
     return Work(
@@ -206,6 +203,10 @@ class ThreadBackend final : public Backend {
           hall->wait_until_full(rank, number, *box);
           read(*box);
         });
+  }
+
+  static void copy_slots(const Mailbox& box, std::byte* out) {
+    for (const auto& slot : box.slots) out = std::ranges::copy(slot.bytes, out).out;
   }
 
   static void sum_slots(const Mailbox& box, const at::Tensor& out, size_t byte_offset) {

@@ -123,9 +123,8 @@ class NcclBackend final : public Backend {
     });
   }
 
-  void gather_host(std::span<const std::byte> mine, std::span<std::byte> all,
-                   uint64_t call) override {
-    host_->gather_host(mine, all, call);
+  Work gather_host(HostBytes all, uint64_t call) override {
+    return host_->gather_host(std::move(all), call);
   }
 
   void shutdown() override {
@@ -224,7 +223,7 @@ std::shared_ptr<Backend> make_nccl(const GroupOptions& options, Store& store) {
     throw UserError("the nccl backend needs a GPU for every rank: use the gloo backend on CPU");
   }
   set_nccl_environment();
-  auto host = options.size == 1 ? make_single() : make_gloo(options, store);
+  auto host = options.size == 1 ? make_single() : make_gloo_for_host(options, store);
   try {
     const at::Device device(at::kCUDA, static_cast<c10::DeviceIndex>(options.device_index));
     const c10::cuda::CUDAGuard guard(device);
