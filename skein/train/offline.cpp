@@ -18,6 +18,7 @@
 #include "skein/train/nan_guard.h"
 #include "skein/train/run_folder.h"
 #include "skein/train/session.h"
+#include "skein/train/stop_agreement.h"
 
 namespace skein::train {
 namespace {
@@ -70,6 +71,7 @@ Outcome run_offline(const config::Resolved& resolved, const config::BatchPlan& b
 
   NanGuard guard(run.config.optimizer.nan_policy, run.sharded);
   auto& phases = run.metrics.phases();
+  StopAgreement stop(world.group);
   bool stopping = false;
   while (step < plan.total_steps && !stopping) {
     phases.enter(Phase::kData);
@@ -89,6 +91,7 @@ Outcome run_offline(const config::Resolved& resolved, const config::BatchPlan& b
       const auto batch = tensor::to_device(data.micro_batches[i], world.device);
       const auto part = run.algorithm->loss_sum(batch, key, run.sharded) / data.num_targets;
       phases.enter(Phase::kBackward);
+      if (i + 1 == count) stop.ask(world.stop_requested());
       torch::autograd::backward({part});
       run.sharded.end_micro_batch();
       loss += part.detach();
@@ -105,7 +108,7 @@ Outcome run_offline(const config::Resolved& resolved, const config::BatchPlan& b
     phases.enter(Phase::kOther);
     run.metrics.add_step(step, loss, data.num_targets + static_cast<int64_t>(data.samples.size()));
     // The one agreement of a step; everything else that branches depends on the step alone.
-    stopping = world.group.sum(int64_t{world.stop_requested()}) > 0;
+    stopping = stop.answer();
     const bool saves = stopping || plan.is_due(step, plan.save_every);
     const bool evaluates = plan.is_due(step, plan.eval_every);
     // What is saved or measured has been judged.
@@ -124,6 +127,7 @@ Outcome run_offline(const config::Resolved& resolved, const config::BatchPlan& b
     if (saves) save(run, step);
   }
 
+  stop.finish();
   judge(run, guard, step);
   phases.enter(Phase::kSave);
   const launch::HostWork work("saving");
