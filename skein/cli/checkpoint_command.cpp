@@ -12,6 +12,7 @@
 #include "skein/checkpoint/manifest.h"
 #include "skein/cli/words.h"
 #include "skein/config/suggest.h"
+#include "skein/core/amounts.h"
 #include "skein/core/error.h"
 
 namespace skein::cli {

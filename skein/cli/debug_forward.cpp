@@ -108,7 +108,7 @@ int run_debug_forward(std::span<const std::string> arguments) {
   }
   const auto dtype = arguments.size() == 4 ? parse_dtype(arguments[3]) : at::kFloat;
   const fs::path folder = arguments[0];
-  const auto config = model::read_hf_config(folder);
+  const auto config = plan::read_hf_config(folder);
   const auto model = load_model(folder, config, dtype, at::kCPU);
   write_tensors(arguments[2], compute(*model, next_token_batch(read_tokens(arguments[1]))));
   return static_cast<int>(ExitCode::kDone);

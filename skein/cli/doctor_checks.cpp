@@ -21,7 +21,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "skein/cli/words.h"
+#include "skein/core/amounts.h"
 #include "skein/core/error.h"
 #include "skein/launch/detect.h"
 #include "skein/launch/interface.h"

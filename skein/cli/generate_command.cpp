@@ -47,7 +47,7 @@ at::Device device_of(const std::string& name) {
 }
 
 // On a GPU what the files hold, on a CPU float32: 16-bit arithmetic is slow there.
-at::ScalarType dtype_of(const std::string& name, const model::HfConfig& config,
+at::ScalarType dtype_of(const std::string& name, const plan::HfConfig& config,
                         const at::Device& device) {
   const bool is_16_bit = config.dtype == "bfloat16" || config.dtype == "float16";
   if (name == "auto") return is_16_bit && device.is_cuda() ? at::kBFloat16 : at::kFloat;
@@ -179,7 +179,7 @@ int run_generate_command(std::span<const std::string> arguments) {
       .max_rows = flags.batch_size};
   const auto requests = requests_of(flags, codec);
 
-  const auto config = model::read_hf_config(folder);
+  const auto config = plan::read_hf_config(folder);
   const auto device = device_of(flags.device);
   const c10::DeviceGuard guard(device);
   const auto model = load_model(folder, config, dtype_of(flags.dtype, config, device), device);

@@ -14,10 +14,10 @@
 namespace skein::cli {
 namespace {
 
-void leave_out_dropout(model::GptConfig& config) {
+void leave_out_dropout(plan::GptConfig& config) {
   config.embd_pdrop = config.attn_pdrop = config.resid_pdrop = 0;
 }
-void leave_out_dropout(model::LlamaConfig& config) { config.attention_dropout = 0; }
+void leave_out_dropout(plan::LlamaConfig& config) { config.attention_dropout = 0; }
 
 }  // namespace
 
@@ -38,7 +38,7 @@ fs::path check_model_folder(const fs::path& folder) {
   return folder;
 }
 
-std::unique_ptr<model::Model> load_model(const fs::path& folder, model::HfConfig config,
+std::unique_ptr<model::Model> load_model(const fs::path& folder, plan::HfConfig config,
                                          at::ScalarType dtype, at::Device device) {
   std::visit([](auto& architecture) { leave_out_dropout(architecture); }, config.architecture);
   auto model = model::build(config, {.dtype = dtype});
@@ -54,7 +54,7 @@ std::unique_ptr<model::Model> load_model(const fs::path& folder, model::HfConfig
     *parameter.slot = leaf;
   }
   checkpoint::LoadOptions options;
-  options.tied_head = model::has_tied_head(config);
+  options.tied_head = plan::has_tied_head(config);
   checkpoint::Reader(folder).load(slices, options);
   for (const auto& parameter : model->table().parameters) {
     parameter.slot->set_requires_grad(parameter.trainable);

@@ -11,6 +11,7 @@
 
 #include "skein/cli/plan_outlook.h"
 #include "skein/cli/words.h"
+#include "skein/core/amounts.h"
 #include "skein/launch/detect.h"
 
 namespace skein::cli {

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "skein/cli/disk_space.h"
 #include "skein/config/output_folder.h"
 #include "skein/core/error.h"
 #include "skein/core/file.h"
@@ -16,6 +15,7 @@
 #include "skein/data/prepare.h"
 #include "skein/data/source_files.h"
 #include "skein/data/token_file.h"
+#include "skein/plan/disk_space.h"
 #include "skein/text/text_encoder.h"
 
 namespace skein::cli {
@@ -151,9 +151,9 @@ std::optional<StepsOutlook> count_steps(const config::RunConfig& config,
   return steps;
 }
 
-DiskOutlook count_disk(const config::RunConfig& config, const model::Shapes& shapes, DType dtype,
+DiskOutlook count_disk(const config::RunConfig& config, const plan::Shapes& shapes, DType dtype,
                        const std::optional<StepsOutlook>& steps) {
-  const auto bytes = checkpoint_bytes(shapes, dtype, config.checkpoint.save_only_model);
+  const auto bytes = plan::checkpoint_bytes(shapes, dtype, config.checkpoint.save_only_model);
   DiskOutlook disk{.model_bytes = bytes.model, .optimizer_bytes = bytes.optimizer};
   if (steps && steps->save_every > 0) {
     disk.checkpoints = (steps->total + steps->save_every - 1) / steps->save_every;
@@ -162,7 +162,7 @@ DiskOutlook count_disk(const config::RunConfig& config, const model::Shapes& sha
   }
   disk.total_bytes = disk.model_bytes + static_cast<uint64_t>(disk.checkpoints) *
                                             (disk.model_bytes + disk.optimizer_bytes);
-  disk.free_bytes = free_space(config::output_folder(config.checkpoint));
+  disk.free_bytes = plan::free_space(config::output_folder(config.checkpoint));
   return disk;
 }
 
@@ -219,20 +219,20 @@ double scaled_learning_rate(const config::RunConfig& config, const config::Batch
 }
 
 void measure_model(const config::RunConfig& config, DType dtype, Outlook& outlook) {
-  const auto architecture = model::read_hf_config(config.model.model_name_or_path);
-  const auto dimensions = model::dimensions_of(architecture);
-  outlook.shapes = model::shapes_of(architecture);
-  model::MemoryQuestion question{.ranks = outlook.batches.ranks,
-                                 .weight_bytes = bytes_of(dtype),
-                                 .gradient_bytes = outlook.gradient_bytes,
-                                 .accumulates = outlook.batches.accumulation > 1,
-                                 .rows = outlook.batches.per_device,
-                                 .tokens = config.data.block_size,
-                                 .recompute = config.model.gradient_checkpointing};
+  const auto architecture = plan::read_hf_config(config.model.model_name_or_path);
+  const auto dimensions = plan::dimensions_of(architecture);
+  outlook.shapes = plan::shapes_of(architecture);
+  plan::MemoryQuestion question{.ranks = outlook.batches.ranks,
+                                .weight_bytes = bytes_of(dtype),
+                                .gradient_bytes = outlook.gradient_bytes,
+                                .accumulates = outlook.batches.accumulation > 1,
+                                .rows = outlook.batches.per_device,
+                                .tokens = config.data.block_size,
+                                .recompute = config.model.gradient_checkpointing};
   for (question.stage = 0; question.stage <= 3; ++question.stage) {
-    outlook.flat.push_back(model::flat_bytes(outlook.shapes, question));
+    outlook.flat.push_back(plan::flat_bytes(outlook.shapes, question));
   }
-  outlook.activations = model::activation_bytes(dimensions, question);
+  outlook.activations = plan::activation_bytes(dimensions, question);
   if (dimensions.positions > 0 && config.data.block_size > dimensions.positions) {
     outlook.warnings.push_back(
         fmt::format("block_size {} is longer than the {} positions that the model knows",

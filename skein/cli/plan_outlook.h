@@ -14,8 +14,8 @@
 #include "skein/config/load.h"
 #include "skein/launch/hardware.h"
 #include "skein/launch/launch_plan.h"
-#include "skein/model/memory_estimate.h"
-#include "skein/model/shapes.h"
+#include "skein/plan/memory_estimate.h"
+#include "skein/plan/shapes.h"
 
 namespace skein::cli {
 
@@ -50,12 +50,12 @@ struct Outlook {
   config::BatchPlan batches;
   std::vector<std::pair<std::string, std::string>> resolved;  // what `auto` and the like become
   double peak_learning_rate = 0;
-  model::Shapes shapes;  // empty without a model
+  plan::Shapes shapes;  // empty without a model
   int stage = 0;
   std::string dtype;
   int64_t gradient_bytes = 4;
-  std::vector<model::FlatBytes> flat;  // by stage
-  model::Activations activations;
+  std::vector<plan::FlatBytes> flat;  // by stage
+  plan::Activations activations;
   DataOutlook data;
   std::optional<StepsOutlook> steps;
   std::optional<DiskOutlook> disk;

@@ -12,7 +12,6 @@
 #include <filesystem>
 #include <vector>
 
-#include "skein/cli/disk_space.h"
 #include "skein/cli/limits.h"
 #include "skein/cli/words.h"
 #include "skein/cli/worker_program.h"
@@ -27,6 +26,7 @@
 #include "skein/launch/launcher.h"
 #include "skein/launch/rank_environment.h"
 #include "skein/launch/remote_start.h"
+#include "skein/plan/disk_space.h"
 
 namespace skein::cli {
 namespace {
@@ -198,7 +198,7 @@ int start_ranks(launch::LaunchPlan plan, const config::Resolved& resolved, const
                                 .command = continuing_command(arguments),
                                 .prepare =
                                     [&] {
-                                      check_disk(config);
+                                      plan::check_disk(config);
                                       return prepare_data(config);
                                     },
                                 .configuration_text = text,
@@ -244,7 +244,7 @@ int run_train_command(std::span<const std::string> arguments) {
     log_info("variables: {}", variables);
   }
   if (plan.foreign) {
-    if (plan.foreign->rank == 0) check_disk(resolved.config);
+    if (plan.foreign->rank == 0) plan::check_disk(resolved.config);
     become_rank(plan, split.rest, resolved.config.checkpoint.fresh);
   }
   if (!plan.hosts.empty()) return start_hosts(plan, environment, split.rest);

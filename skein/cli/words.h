@@ -2,9 +2,8 @@
 // Copyright the skein authors.
 #pragma once
 
-// What small commands share: flags without values, help, sizes for people.
+// What small commands share: flags without values, help.
 
-#include <cstdint>
 #include <initializer_list>
 #include <span>
 #include <string>
@@ -31,10 +30,5 @@ Words sort_words(std::string_view command, std::span<const std::string> argument
 // both, for a `--word` that is neither a key nor one of `flags`.
 void check_flags(std::span<const std::string> arguments,
                  std::initializer_list<std::string_view> flags);
-
-// "1.5 GiB".
-std::string shown_bytes(uint64_t bytes);
-// "124,439,808".
-std::string shown_count(int64_t count);
 
 }  // namespace skein::cli

@@ -12,7 +12,7 @@ namespace {
 
 constexpr tensor::StepKey kEvaluation{.training = false};
 
-std::vector<HfConfig> decode_cases() {
+std::vector<plan::HfConfig> decode_cases() {
   return {tiny_config(kTinyLlama), tiny_config(kTinyLlama, R"(, "num_key_value_heads": 4)"),
           tiny_config(kTinyGpt),
           tiny_config(kTinyGpt, R"(, "scale_attn_by_inverse_layer_idx": true)")};

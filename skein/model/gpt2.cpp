@@ -32,7 +32,7 @@ struct Block {
 // B rows, T tokens, C channels, H heads, D channels per head
 class Gpt2 final : public Model {
  public:
-  Gpt2(const GptConfig& config, const BuildOptions& options);
+  Gpt2(const plan::GptConfig& config, const BuildOptions& options);
 
   at::Tensor forward(const Batch& batch, const StepKey& key, Units& units) const override;
   int64_t max_positions() const override { return config_.n_positions; }
@@ -58,7 +58,7 @@ class Gpt2 final : public Model {
   at::Tensor mlp(const Block& block, const at::Tensor& x) const;
   at::Tensor normalise(const Norm& norm, const at::Tensor& x) const;
 
-  GptConfig config_;
+  plan::GptConfig config_;
   int embedding_unit_ = 0, head_unit_ = 0;
   at::Tensor tokens_;          // (V, C)
   at::Tensor positions_;       // (n_positions, C)
@@ -67,7 +67,7 @@ class Gpt2 final : public Model {
   at::Tensor head_;  // (V, C), when untied
 };
 
-Gpt2::Gpt2(const GptConfig& config, const BuildOptions& options)
+Gpt2::Gpt2(const plan::GptConfig& config, const BuildOptions& options)
     : config_(config), blocks_(static_cast<size_t>(config.n_layer)) {
   const auto channels = config_.n_embd;
   const auto deviation = config_.initializer_range;
@@ -201,7 +201,7 @@ at::Tensor Gpt2::normalise(const Norm& norm, const at::Tensor& x) const {
 
 }  // namespace
 
-std::unique_ptr<Model> make_gpt2(const GptConfig& config, const BuildOptions& options) {
+std::unique_ptr<Model> make_gpt2(const plan::GptConfig& config, const BuildOptions& options) {
   return std::make_unique<Gpt2>(config, options);
 }
 

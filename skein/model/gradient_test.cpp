@@ -13,7 +13,7 @@ namespace {
 
 struct NamedCase {
   const char* name;
-  HfConfig config;
+  plan::HfConfig config;
   BuildOptions options;
 };
 

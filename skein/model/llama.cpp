@@ -30,7 +30,7 @@ struct Block {
 // B rows, T tokens, C channels, H heads (fewer for keys and values), D channels per head
 class Llama final : public Model {
  public:
-  Llama(const LlamaConfig& config, const BuildOptions& options);
+  Llama(const plan::LlamaConfig& config, const BuildOptions& options);
 
   at::Tensor forward(const Batch& batch, const StepKey& key, Units& units) const override;
   int64_t max_positions() const override { return config_.max_position_embeddings; }
@@ -54,7 +54,7 @@ class Llama final : public Model {
   at::Tensor attention(const Block& block, const at::Tensor& x, const ops::RopeTable& rope,
                        const Attend& attend) const;
 
-  LlamaConfig config_;
+  plan::LlamaConfig config_;
   int embedding_unit_ = 0, head_unit_ = 0;
   at::Tensor embedding_;       // (V, C)
   std::vector<Block> blocks_;  // never resized after registration
@@ -62,7 +62,7 @@ class Llama final : public Model {
   at::Tensor head_;            // (V, C), when untied
 };
 
-Llama::Llama(const LlamaConfig& config, const BuildOptions& options)
+Llama::Llama(const plan::LlamaConfig& config, const BuildOptions& options)
     : config_(config), blocks_(static_cast<size_t>(config.num_hidden_layers)) {
   const auto channels = config_.hidden_size, vocabulary = config_.vocab_size;
   auto root =
@@ -179,7 +179,7 @@ at::Tensor Llama::attention(const Block& block, const at::Tensor& x, const ops::
 
 }  // namespace
 
-std::unique_ptr<Model> make_llama(const LlamaConfig& config, const BuildOptions& options) {
+std::unique_ptr<Model> make_llama(const plan::LlamaConfig& config, const BuildOptions& options) {
   return std::make_unique<Llama>(config, options);
 }
 

@@ -29,12 +29,12 @@ void warn_of_attention_dropout(const char* key, double probability) {
       key, probability, key);
 }
 
-std::unique_ptr<Model> make(const GptConfig& config, const BuildOptions& options) {
+std::unique_ptr<Model> make(const plan::GptConfig& config, const BuildOptions& options) {
   warn_of_attention_dropout("attn_pdrop", config.attn_pdrop);
   return make_gpt2(config, options);
 }
 
-std::unique_ptr<Model> make(const LlamaConfig& config, const BuildOptions& options) {
+std::unique_ptr<Model> make(const plan::LlamaConfig& config, const BuildOptions& options) {
   warn_of_attention_dropout("attention_dropout", config.attention_dropout);
   return make_llama(config, options);
 }
@@ -97,7 +97,7 @@ at::Tensor Model::head_logits(const at::Tensor& hidden, tensor::Units& units) co
   return run_unit(units, head_unit(), {hidden}, block);
 }
 
-std::unique_ptr<Model> build(const HfConfig& config, const BuildOptions& options) {
+std::unique_ptr<Model> build(const plan::HfConfig& config, const BuildOptions& options) {
   auto model = std::visit([&](const auto& a) { return make(a, options); }, config.architecture);
   check_adapters(options, model->table());
   return model;

@@ -13,9 +13,9 @@
 
 #include <memory>
 
-#include "skein/model/hf_config.h"
 #include "skein/model/kv_cache.h"
 #include "skein/model/layers.h"
+#include "skein/plan/hf_config.h"
 #include "skein/tensor/batch.h"
 #include "skein/tensor/parameter_table.h"
 #include "skein/tensor/units.h"
@@ -67,7 +67,7 @@ class Model {
 
 // The table is filled, its slots are empty: materialise() or a sharding fills them. Throws
 // UserError when an adapter's targets or a frozen block do not exist.
-std::unique_ptr<Model> build(const HfConfig& config, const BuildOptions& options = {});
+std::unique_ptr<Model> build(const plan::HfConfig& config, const BuildOptions& options = {});
 
 // Puts whole leaves, with their first values, into the slots. For models that nobody shards.
 void materialise(const tensor::ParameterTable& table, at::Device device, uint64_t seed);

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
-#include "skein/model/shapes.h"
+#include "skein/plan/shapes.h"
 
 #include <gtest/gtest.h>
 
-#include "skein/model/memory_estimate.h"
 #include "skein/model/tiny_models.h"
+#include "skein/plan/memory_estimate.h"
 #include "skein/tensor/shard_layout.h"
 
 namespace skein::model {
 namespace {
 
-const std::vector<HfConfig>& shape_cases() {
-  static const std::vector<HfConfig> kCases = {
+const std::vector<plan::HfConfig>& shape_cases() {
+  static const std::vector<plan::HfConfig> kCases = {
       tiny_config(kTinyLlama),
-      parse_hf_config(R"({"model_type": "llama", "vocab_size": 19, "hidden_size": 8,
+      plan::parse_hf_config(R"({"model_type": "llama", "vocab_size": 19, "hidden_size": 8,
           "intermediate_size": 12, "num_hidden_layers": 3, "num_attention_heads": 2,
           "tie_word_embeddings": true})",
-                      "tied"),
+                            "tied"),
       tiny_config(kTinyGpt), tiny_config(kTinyGpt, R"(, "tie_word_embeddings": false)"),
       tiny_config(kTinyGpt, R"(, "n_inner": 10)")};
   return kCases;
@@ -27,7 +27,7 @@ TEST(Shapes, AreThoseOfTheRealModel) {
   for (const auto& config : shape_cases()) {
     const auto model = build(config);
     const auto& table = model->table();
-    const auto shapes = shapes_of(config);
+    const auto shapes = plan::shapes_of(config);
     ASSERT_EQ(shapes.units.size(), table.units.size()) << config.source;
     for (size_t i = 0; i < shapes.units.size(); ++i) {
       EXPECT_EQ(shapes.units[i].name, table.units[i].name);
@@ -54,9 +54,9 @@ TEST(MemoryEstimate, FlatBytesAreThoseOfTheLayout) {
         shard += segment.shard_size;
       }
       for (const int stage : {0, 1, 2, 3}) {
-        const auto bytes =
-            flat_bytes(shapes_of(config),
-                       {.stage = stage, .ranks = ranks, .weight_bytes = 2, .gradient_bytes = 4});
+        const auto bytes = plan::flat_bytes(
+            plan::shapes_of(config),
+            {.stage = stage, .ranks = ranks, .weight_bytes = 2, .gradient_bytes = 4});
         EXPECT_EQ(bytes.weights, 2 * (stage < 3 ? whole : shard));
         EXPECT_EQ(bytes.gradients, 4 * (stage < 2 ? whole : shard));
         EXPECT_EQ(bytes.states, 12 * (stage < 1 ? whole : shard));
@@ -67,13 +67,13 @@ TEST(MemoryEstimate, FlatBytesAreThoseOfTheLayout) {
 }
 
 TEST(MemoryEstimate, RecomputeKeepsTheInputsOfBlocks) {
-  const auto dimensions = dimensions_of(tiny_config(kTinyGpt));
-  const MemoryQuestion question{.weight_bytes = 4, .rows = 3, .tokens = 5};
+  const auto dimensions = plan::dimensions_of(tiny_config(kTinyGpt));
+  const plan::MemoryQuestion question{.weight_bytes = 4, .rows = 3, .tokens = 5};
   // 2 layers x (4 x 8 + 2 x 8 + 2 x 8 + 2 x 32) + 4 x 8
-  EXPECT_EQ(activation_bytes(dimensions, question).bytes, 4 * 3 * 5 * (2 * 128 + 32));
+  EXPECT_EQ(plan::activation_bytes(dimensions, question).bytes, 4 * 3 * 5 * (2 * 128 + 32));
   auto again = question;
   again.recompute = true;
-  EXPECT_EQ(activation_bytes(dimensions, again).bytes, 4 * 3 * 5 * (2 * 8 + 128 + 32));
+  EXPECT_EQ(plan::activation_bytes(dimensions, again).bytes, 4 * 3 * 5 * (2 * 8 + 128 + 32));
 }
 
 }  // namespace

@@ -26,12 +26,12 @@ inline const std::string kTinyGpt =
     R"({"model_type": "gpt2", "vocab_size": 17, "n_positions": 9, "n_embd": 8, "n_layer": 2,
         "n_head": 2)";
 
-inline HfConfig tiny_config(const std::string& start, const std::string& more = "") {
-  return parse_hf_config(start + more + "}", "tiny");
+inline plan::HfConfig tiny_config(const std::string& start, const std::string& more = "") {
+  return plan::parse_hf_config(start + more + "}", "tiny");
 }
 
 // Every parameter random, so that none (biases, LoRA's B) hides behind a zero.
-inline std::unique_ptr<Model> tiny_model(const HfConfig& config, BuildOptions options = {}) {
+inline std::unique_ptr<Model> tiny_model(const plan::HfConfig& config, BuildOptions options = {}) {
   options.dtype = at::kDouble;
   auto model = build(config, options);
   at::manual_seed(9);

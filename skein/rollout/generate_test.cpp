@@ -17,7 +17,7 @@ using Tokens = std::vector<int64_t>;
 
 const Tokens kLongPrompt{1, 2, 3, 4, 5}, kShortPrompt{7}, kOtherPrompt{9, 9, 2};
 
-std::vector<model::HfConfig> generate_cases() {
+std::vector<plan::HfConfig> generate_cases() {
   return {model::tiny_config(model::kTinyLlama),
           model::tiny_config(model::kTinyGpt, R"(, "n_positions": 40)")};
 }

@@ -13,11 +13,11 @@
 
 #include "skein/algorithms/pretrain.h"
 #include "skein/comm/group.h"
-#include "skein/model/hf_config.h"
 #include "skein/model/model.h"
 #include "skein/ops/device.h"
 #include "skein/optim/adamw.h"
 #include "skein/parallel/sharded.h"
+#include "skein/plan/hf_config.h"
 #include "skein/train/profile.h"
 
 namespace skein::train {
@@ -42,7 +42,7 @@ double BenchResult::median_seconds() const {
 }
 
 BenchResult bench_training(const BenchOptions& options) {
-  const auto config = model::read_hf_config(options.model);
+  const auto config = plan::read_hf_config(options.model);
   const auto model = model::build(config, {.dtype = options.dtype});
   const algorithms::Pretrain algorithm(*model);
   parallel::Sharded sharded(

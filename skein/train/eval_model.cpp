@@ -12,10 +12,10 @@
 namespace skein::train {
 namespace {
 
-int64_t num_positions(const model::GptConfig& config) { return config.n_positions; }
-int64_t num_positions(const model::LlamaConfig& config) { return config.max_position_embeddings; }
+int64_t num_positions(const plan::GptConfig& config) { return config.n_positions; }
+int64_t num_positions(const plan::LlamaConfig& config) { return config.max_position_embeddings; }
 
-int64_t block_size_of(const model::HfConfig& architecture, int64_t asked) {
+int64_t block_size_of(const plan::HfConfig& architecture, int64_t asked) {
   if (asked > 0) return asked;
   const int64_t known =
       std::visit([](const auto& a) { return num_positions(a); }, architecture.architecture);
@@ -23,8 +23,7 @@ int64_t block_size_of(const model::HfConfig& architecture, int64_t asked) {
 }
 
 // The data set is the "evaluation file" of a run whose training data are never looked at.
-data::LoaderOptions loader_options(const EvalOptions& options,
-                                   const model::HfConfig& architecture) {
+data::LoaderOptions loader_options(const EvalOptions& options, const plan::HfConfig& architecture) {
   config::DataConfig data;
   data.block_size = block_size_of(architecture, options.block_size);
   data.dataloader_num_workers = 0;
@@ -46,14 +45,14 @@ data::LoaderOptions loader_options(const EvalOptions& options,
 }  // namespace
 
 Evaluation evaluate_model(const EvalOptions& options) {
-  const auto architecture = model::read_hf_config(options.model);
+  const auto architecture = plan::read_hf_config(options.model);
   const data::Loader loader(loader_options(options, architecture), /*rank=*/0, /*size=*/1);
   const auto model =
       model::build(architecture, {.dtype = working_dtype(options.dtype, options.device)});
   for (auto& parameter : model->table().parameters) parameter.trainable = false;
   parallel::Sharded sharded(model->table(), {.device = options.device}, comm::Group());
   auto slices = sharded.slices_to_load();
-  checkpoint::Reader(options.model).load(slices, {.tied_head = model::has_tied_head(architecture)});
+  checkpoint::Reader(options.model).load(slices, {.tied_head = plan::has_tied_head(architecture)});
   const auto algorithm = algorithms::build(config::Stage::kPretrain, *model);
   MemoryStore store;
   World alone{.group = comm::Group(),

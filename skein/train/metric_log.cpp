@@ -10,15 +10,15 @@
 #include "skein/comm/group.h"
 #include "skein/core/error.h"
 #include "skein/core/log.h"
-#include "skein/train/flops.h"
+#include "skein/plan/flops.h"
 
 namespace skein::train {
 namespace {
 
 using nlohmann::ordered_json;
 
-Numbers numbers_of(const ordered_json& record) {
-  Numbers numbers;
+report::Numbers numbers_of(const ordered_json& record) {
+  report::Numbers numbers;
   for (const auto& [name, value] : record.items()) {
     if (name != "step" && value.is_number()) numbers.emplace_back(name, value.get<double>());
   }
@@ -55,8 +55,8 @@ void MetricLog::write(const StepNumbers& numbers) {
                          {"learning_rate", numbers.learning_rate},
                          {"tokens_per_second", tokens_per_second}};
   if (options_.peak_flops > 0) {
-    record["mfu"] = model_flops_utilisation(options_.flops_per_token, tokens_per_second,
-                                            options_.peak_flops, /*num_devices=*/1);
+    record["mfu"] = plan::model_flops_utilisation(options_.flops_per_token, tokens_per_second,
+                                                  options_.peak_flops, /*num_devices=*/1);
   }
   record["peak_memory_bytes"] = numbers.peak_memory_bytes;
   if (numbers.device_memory.peak > 0) {
@@ -141,11 +141,12 @@ void MetricLog::restore(ordered_json history, int64_t num_tokens_seen) {
   if (options_.writes) write_whole_log();
 }
 
-void MetricLog::show(const Terminal::Options& terminal, const ReporterOptions& reporters) {
+void MetricLog::show(const report::Terminal::Options& terminal,
+                     const report::ReporterOptions& reporters) {
   if (!options_.writes) return;
-  terminal_ = std::make_unique<Terminal>(terminal);
-  reporters_ = std::make_unique<Reporters>(reporters);
-  if (!options_.pci_bus_id.empty()) monitor_ = GpuMonitor::open(options_.pci_bus_id);
+  terminal_ = std::make_unique<report::Terminal>(terminal);
+  reporters_ = std::make_unique<report::Reporters>(reporters);
+  if (!options_.pci_bus_id.empty()) monitor_ = report::GpuMonitor::open(options_.pci_bus_id);
   last_record_ = std::chrono::steady_clock::now();
 }
 

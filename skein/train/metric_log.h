@@ -17,12 +17,12 @@
 
 #include "skein/core/file.h"
 #include "skein/ops/device.h"
+#include "skein/report/hardware.h"
+#include "skein/report/reporters.h"
+#include "skein/report/spike.h"
+#include "skein/report/terminal.h"
 #include "skein/train/evaluate.h"
-#include "skein/train/hardware.h"
 #include "skein/train/phases.h"
-#include "skein/train/reporters.h"
-#include "skein/train/spike.h"
-#include "skein/train/terminal.h"
 
 namespace skein::train {
 
@@ -66,7 +66,7 @@ class MetricLog {
   void restore(nlohmann::ordered_json history, int64_t num_tokens_seen);
 
   // From here on the terminal shows progress and reporters get the records. First rank only.
-  void show(const Terminal::Options& terminal, const ReporterOptions& reporters);
+  void show(const report::Terminal::Options& terminal, const report::ReporterOptions& reporters);
   // The run has ended well.
   void finish();
 
@@ -79,11 +79,11 @@ class MetricLog {
   MetricOptions options_;
   nlohmann::ordered_json history_ = nlohmann::ordered_json::array();
   bool log_is_behind_ = false;  // a write has failed: the file lacks records
-  SpikeDetector spikes_;
+  report::SpikeDetector spikes_;
   Phases phases_;
-  std::unique_ptr<Terminal> terminal_;
-  std::unique_ptr<Reporters> reporters_;
-  std::unique_ptr<GpuMonitor> monitor_;
+  std::unique_ptr<report::Terminal> terminal_;
+  std::unique_ptr<report::Reporters> reporters_;
+  std::unique_ptr<report::GpuMonitor> monitor_;
   at::Tensor loss_;  // sum since the last record; undefined when there is none
   int64_t num_steps_ = 0;
   int64_t num_tokens_ = 0;

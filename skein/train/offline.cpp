@@ -13,7 +13,7 @@
 #include "skein/core/log.h"
 #include "skein/launch/board.h"
 #include "skein/ops/device.h"
-#include "skein/optim/schedule.h"
+#include "skein/plan/schedule.h"
 #include "skein/train/evaluate.h"
 #include "skein/train/nan_guard.h"
 #include "skein/train/run_folder.h"
@@ -76,7 +76,7 @@ Outcome run_offline(const config::Resolved& resolved, const config::BatchPlan& b
   while (step < plan.total_steps && !stopping) {
     phases.enter(Phase::kData);
     const double learning_rate =
-        optim::learning_rate(run.config.schedule, run.peak_rate, step, plan.total_steps);
+        plan::learning_rate(run.config.schedule, run.peak_rate, step, plan.total_steps);
     const tensor::StepKey key{static_cast<uint64_t>(run.config.seed), step};
     const auto data = run.loader.batches(step);
     launch::set_board_step(step, data.samples);

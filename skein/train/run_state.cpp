@@ -60,7 +60,7 @@ const std::set<std::string> kNotArchitecture = {"dtype", "torch_dtype", "transfo
 
 }  // namespace
 
-RunState::RunState(const model::HfConfig& architecture, const model::Model& model,
+RunState::RunState(const plan::HfConfig& architecture, const model::Model& model,
                    parallel::Sharded& sharded, optim::AdamW& optimizer, MetricLog& metrics)
     : architecture_(architecture),
       model_(model),
@@ -138,7 +138,7 @@ checkpoint::Contents RunState::contents(int64_t step, bool with_optimizer) {
                : sharded_.slices_to_save(optimizer_);
   }
   const auto dtype = model_.table().parameters.front().dtype;
-  contents.texts["config.json"] = model::hf_config_json(architecture_, dtype_word(dtype));
+  contents.texts["config.json"] = plan::hf_config_json(architecture_, dtype_word(dtype));
   contents.texts[kStateFile] = trainer_state(step);
   return contents;
 }

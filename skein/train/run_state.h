@@ -17,10 +17,10 @@
 #include "skein/checkpoint/snapshot.h"
 #include "skein/config/run_config.h"
 #include "skein/core/file.h"
-#include "skein/model/hf_config.h"
 #include "skein/model/model.h"
 #include "skein/optim/adamw.h"
 #include "skein/parallel/sharded.h"
+#include "skein/plan/hf_config.h"
 #include "skein/train/metric_log.h"
 
 namespace skein::train {
@@ -37,7 +37,7 @@ struct DataIdentity {
 class RunState {
  public:
   // All must outlive this.
-  RunState(const model::HfConfig& architecture, const model::Model& model,
+  RunState(const plan::HfConfig& architecture, const model::Model& model,
            parallel::Sharded& sharded, optim::AdamW& optimizer, MetricLog& metrics);
 
   void set_identity(DataIdentity identity) { identity_ = std::move(identity); }
@@ -79,7 +79,7 @@ class RunState {
   void check_architecture(const fs::path& checkpoint) const;
   void check_identity(const nlohmann::ordered_json& saved, const fs::path& checkpoint) const;
 
-  const model::HfConfig& architecture_;
+  const plan::HfConfig& architecture_;
   const model::Model& model_;
   parallel::Sharded& sharded_;
   optim::AdamW& optimizer_;

@@ -14,10 +14,10 @@
 #include "skein/core/log.h"
 #include "skein/launch/board.h"
 #include "skein/ops/device.h"
-#include "skein/optim/schedule.h"
-#include "skein/train/banner.h"
-#include "skein/train/flops.h"
-#include "skein/train/hardware.h"
+#include "skein/plan/flops.h"
+#include "skein/plan/schedule.h"
+#include "skein/report/banner.h"
+#include "skein/report/hardware.h"
 #include "skein/train/run_folder.h"
 
 namespace skein::train {
@@ -29,7 +29,7 @@ fs::path opened_folder(const config::Resolved& resolved, World& world) {
   return output;
 }
 
-ModelShape shape_of(const model::GptConfig& c) {
+plan::ModelShape shape_of(const plan::GptConfig& c) {
   return {.num_layers = c.n_layer,
           .hidden_size = c.n_embd,
           .intermediate_size = c.n_inner > 0 ? c.n_inner : 4 * c.n_embd,
@@ -40,7 +40,7 @@ ModelShape shape_of(const model::GptConfig& c) {
           .gated_mlp = false};
 }
 
-ModelShape shape_of(const model::LlamaConfig& c) {
+plan::ModelShape shape_of(const plan::LlamaConfig& c) {
   return {.num_layers = c.num_hidden_layers,
           .hidden_size = c.hidden_size,
           .intermediate_size = c.intermediate_size,
@@ -50,22 +50,22 @@ ModelShape shape_of(const model::LlamaConfig& c) {
           .vocab_size = c.vocab_size};
 }
 
-ModelShape shape_of(const model::HfConfig& config) {
+plan::ModelShape shape_of(const plan::HfConfig& config) {
   return std::visit([](const auto& architecture) { return shape_of(architecture); },
                     config.architecture);
 }
 
 // Rotary positions have no last one; learned ones do.
-void check_block_size(const model::HfConfig& config, int64_t block_size) {
-  const auto* gpt = std::get_if<model::GptConfig>(&config.architecture);
+void check_block_size(const plan::HfConfig& config, int64_t block_size) {
+  const auto* gpt = std::get_if<plan::GptConfig>(&config.architecture);
   if (gpt == nullptr || block_size <= gpt->n_positions) return;
   throw UserError(fmt::format(
       "block_size is {}, but the model knows {} positions (n_positions): lower block_size",
       block_size, gpt->n_positions));
 }
 
-Arithmetic arithmetic_of(at::ScalarType dtype) {
-  return dtype == at::kBFloat16 ? Arithmetic::kBf16 : Arithmetic::kFp32;
+report::Arithmetic arithmetic_of(at::ScalarType dtype) {
+  return dtype == at::kBFloat16 ? report::Arithmetic::kBf16 : report::Arithmetic::kFp32;
 }
 
 std::string device_text(at::Device device) {
@@ -77,13 +77,13 @@ std::string device_text(at::Device device) {
 MetricOptions metric_options(const Session& run) {
   const auto dtype = run.model->table().parameters.front().dtype;
   const auto name = run.world.device.is_cuda() ? ops::device_name(run.world.device.index()) : "cpu";
-  const double peak = peak_flops(name, arithmetic_of(dtype)).value_or(0);
+  const double peak = report::peak_flops(name, arithmetic_of(dtype)).value_or(0);
   return {
       .output = run.output,
       .writes = run.world.is_first(),
       .spike_zscore = run.config.log.loss_spike_zscore,
       .flops_per_token =
-          training_flops_per_token(shape_of(run.architecture), run.config.data.block_size),
+          plan::training_flops_per_token(shape_of(run.architecture), run.config.data.block_size),
       .peak_flops = peak * run.world.group.size(),
       .pci_bus_id = run.world.device.is_cuda() ? ops::pci_bus_id(run.world.device.index()) : ""};
 }
@@ -129,12 +129,12 @@ data::LoaderOptions loader_options(const Session& run) {
 }
 
 // One row per rank, told through the store.
-std::vector<RankRow> rank_rows(Session& run) {
+std::vector<report::RankRow> rank_rows(Session& run) {
   auto& world = run.world;
   const auto key = [&](int rank) { return fmt::format("run/{}/rank/{}", world.token, rank); };
   const nlohmann::json own = {world.local_rank, host_name(), device_text(world.device)};
   world.store.set(key(world.group.rank()), own.dump());
-  std::vector<RankRow> rows;
+  std::vector<report::RankRow> rows;
   for (int rank = 0; world.is_first() && rank < world.group.size(); ++rank) {
     const auto row = nlohmann::json::parse(world.store.get(key(rank), std::chrono::seconds(60)));
     rows.push_back({rank, row[0].get<int>(), row[1].get<std::string>(), row[2].get<std::string>(),
@@ -151,7 +151,7 @@ std::string banner_of(Session& run) {
   for (const auto& parameter : table.parameters)
     trainable += parameter.trainable ? parameter.numel() : 0;
   const auto name = run.world.device.is_cuda() ? ops::device_name(run.world.device.index()) : "cpu";
-  return banner_text(
+  return report::banner_text(
       {.strategy = kStrategies[stage_of(run.config.parallel.distributed_strategy).number],
        .on_gpus = run.world.device.is_cuda(),
        .per_device_batch = run.batches.per_device,
@@ -165,12 +165,12 @@ std::string banner_of(Session& run) {
        .num_parameters = table.num_elements(),
        .num_trainable = trainable,
        .dtype = dtype_word(dtype),
-       .peak = describe_peak(name, arithmetic_of(dtype)),
+       .peak = report::describe_peak(name, arithmetic_of(dtype)),
        .ranks = rank_rows(run)},
-      user_language());
+      report::user_language());
 }
 
-Hparams hparams_of(const config::RunConfig& config) {
+report::Hparams hparams_of(const config::RunConfig& config) {
   return {{"learning_rate", config.optimizer.learning_rate},
           {"weight_decay", config.optimizer.weight_decay},
           {"block_size", static_cast<double>(config.data.block_size)},
@@ -187,7 +187,7 @@ Session::Session(const config::Resolved& given, const config::BatchPlan& plan_of
       batches(plan_of_batches),
       world(ranks),
       output(opened_folder(given, ranks)),
-      architecture(model::read_hf_config(config.model.model_name_or_path)),
+      architecture(plan::read_hf_config(config.model.model_name_or_path)),
       model(model::build(architecture, {.dtype = working_dtype(config.model.dtype, world.device)})),
       sharded(model->table(),
               {.stage = stage_of(config.parallel.distributed_strategy),
@@ -202,8 +202,8 @@ Session::Session(const config::Resolved& given, const config::BatchPlan& plan_of
       metrics(metric_options(*this)),
       store(store_options(*this), world.store),
       state(architecture, *model, sharded, optimizer, metrics),
-      peak_rate(optim::scaled_peak(config.schedule, config.optimizer.learning_rate, batches.global,
-                                   batches.per_device * batches.accumulation)) {
+      peak_rate(plan::scaled_peak(config.schedule, config.optimizer.learning_rate, batches.global,
+                                  batches.per_device * batches.accumulation)) {
   check_block_size(architecture, config.data.block_size);
   state.carry_files(config.model);
   if (world.own_output) state.save_whole_as(world.output_rank(), world.output_size());
@@ -236,7 +236,7 @@ int64_t begin(Session& run) {
   }
   run.metrics.show({.total_steps = run.plan.total_steps,
                     .first_step = step,
-                    .live = stderr_shows_live_line() && !config.log.disable_tqdm},
+                    .live = report::stderr_shows_live_line() && !config.log.disable_tqdm},
                    {.output = run.output,
                     .report_to = config.log.report_to,
                     .run_name = config.log.run_name.empty() ? run.output.filename().string()

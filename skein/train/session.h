@@ -30,7 +30,7 @@ struct Session {
   const config::BatchPlan& batches;
   World& world;
   fs::path output;
-  model::HfConfig architecture;
+  plan::HfConfig architecture;
   std::unique_ptr<model::Model> model;  // single-device code
   parallel::Sharded sharded;            // ddp, zero1, zero2 or zero3
   optim::AdamW optimizer;

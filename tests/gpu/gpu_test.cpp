@@ -42,7 +42,7 @@ const std::map<std::string, std::string> kFamilies = {
 Step one_step(const std::string& family, at::ScalarType dtype, at::Device device) {
   const c10::DeviceGuard guard(device);
   const auto model =
-      model::build(model::parse_hf_config(kFamilies.at(family), family), {.dtype = dtype});
+      model::build(plan::parse_hf_config(kFamilies.at(family), family), {.dtype = dtype});
   const algorithms::Pretrain algorithm(*model);
   comm::Group alone;
   parallel::Sharded sharded(model->table(), {.device = device}, alone);

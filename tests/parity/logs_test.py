@@ -2,7 +2,7 @@
 # Copyright the skein authors.
 """The reporters' files, read by the programs they are for: tensorboard, and `wandb sync`.
 
-train_format_test writes them: a first start reports steps 1 to 6, a second one continues after
+report_test writes them: a first start reports steps 1 to 6, a second one continues after
 step 4 and reports steps 5 to 400, then an evaluation and a text.
 """
 import gzip
@@ -36,7 +36,7 @@ def clean_environment(**changes):
 @pytest.fixture(scope="module")
 def output(tmp_path_factory):
     folder = tmp_path_factory.mktemp("run")
-    program = BUILD / "tests/train_format_test"
+    program = BUILD / "tests/report_test"
     assert program.exists(), f"{program} is not built: run `make`, or set SKEIN_BUILD"
     result = subprocess.run([program, "--gtest_filter=ReportersTest.TwoStarts"],
                             env=clean_environment(SKEIN_TEST_OUT=str(folder), WANDB_TAGS="a,b"),

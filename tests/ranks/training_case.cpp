@@ -55,7 +55,7 @@ std::unique_ptr<model::Model> build_model(const TrainingCase& c) {
     options.lora = model::LoraOptions{.rank = 4, .alpha = 8, .targets = targets};
     options.frozen_blocks = {1};
   }
-  return model::build(model::parse_hf_config(config, c.model), options);
+  return model::build(plan::parse_hf_config(config, c.model), options);
 }
 
 // The step's rows are numbered over ranks and micro-batches, so that every split sees the same.

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#pragma once
+
+// Sizes and counts as people read them.
+
+#include <cstdint>
+#include <string>
+
+namespace skein {
+
+// "1.5 GiB".
+std::string shown_bytes(uint64_t bytes);
+// "124,439,808".
+std::string shown_count(int64_t count);
+
+}  // namespace skein

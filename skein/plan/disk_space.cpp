@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/plan/disk_space.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "skein/checkpoint/catalog.h"
+#include "skein/checkpoint/plan.h"
+#include "skein/config/output_folder.h"
+#include "skein/core/amounts.h"
+#include "skein/core/error.h"
+#include "skein/plan/hf_config.h"
+
+namespace skein::plan {
+namespace {
+
+using config::DType;
+
+uint64_t planned_bytes(const std::string& stem,
+                       const std::vector<checkpoint::TensorEntry>& tensors) {
+  uint64_t sum = 0;
+  for (const auto& file : checkpoint::plan_files(stem, tensors).files) sum += file.size;
+  return sum;
+}
+
+uint64_t bytes_below(const fs::path& folder) {
+  uint64_t sum = 0;
+  std::error_code error;
+  for (fs::recursive_directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    std::error_code ignored;
+    if (entry->is_regular_file(ignored)) sum += entry->file_size(ignored);
+  }
+  return sum;
+}
+
+// What open_folder() and claim_folder() will remove before anything is saved.
+uint64_t removed_at_start(const config::CheckpointConfig& checkpoint, const fs::path& output) {
+  uint64_t sum = 0;
+  for (const auto& path : checkpoint::list_temporaries(output)) {
+    std::error_code ignored;
+    sum += fs::is_directory(path, ignored) ? bytes_below(path) : fs::file_size(path, ignored);
+  }
+  if (!checkpoint.fresh) return sum;
+  for (const auto& [step, path] : checkpoint::list_checkpoints(output)) sum += bytes_below(path);
+  return sum;
+}
+
+bool is_complete(const fs::path& output) {
+  std::error_code ignored;
+  const auto path = output / "trainer_state.json";
+  if (!fs::exists(path, ignored)) return false;
+  const auto state = nlohmann::json::parse(read_file(path), nullptr, /*allow_exceptions=*/false);
+  return state.is_object() &&
+         state.value("global_step", int64_t{-1}) == state.value("max_steps", int64_t{0});
+}
+
+// The nearest folder that is there: what the user finds with df.
+fs::path existing(const fs::path& folder) {
+  std::error_code ignored;
+  auto path = fs::absolute(folder.empty() ? "." : folder).lexically_normal();
+  while (!fs::exists(path, ignored) && path.has_relative_path()) path = path.parent_path();
+  return path;
+}
+
+}  // namespace
+
+CheckpointBytes checkpoint_bytes(const Shapes& shapes, DType dtype, bool save_only_model) {
+  using checkpoint::Dtype;
+  const auto stored = dtype == DType::kBFloat16  ? Dtype::kBF16
+                      : dtype == DType::kFloat64 ? Dtype::kF64
+                                                 : Dtype::kF32;
+  const auto state = dtype == DType::kFloat64 ? Dtype::kF64 : Dtype::kF32;
+  std::vector<checkpoint::TensorEntry> weights, states;
+  for (const auto& parameter : shapes.parameters) {
+    const std::vector<uint64_t> shape(parameter.shape.begin(), parameter.shape.end());
+    weights.push_back({parameter.name, stored, shape});
+    if (dtype == DType::kBFloat16) states.push_back({parameter.name + ".master", state, shape});
+    states.push_back({parameter.name + ".exp_avg", state, shape});
+    states.push_back({parameter.name + ".exp_avg_sq", state, shape});
+  }
+  return {.model = planned_bytes("model", weights),
+          .optimizer = save_only_model ? 0 : planned_bytes("optimizer", states)};
+}
+
+std::optional<uint64_t> free_space(const fs::path& folder) {
+  std::error_code error;
+  const auto space = fs::space(existing(folder), error);
+  if (error) return std::nullopt;
+  return space.available;
+}
+
+void check_disk(const config::RunConfig& config) {
+  const auto& checkpoint = config.checkpoint;
+  const auto output = config::output_folder(checkpoint);
+  const auto free = free_space(output);
+  if (!free || (!checkpoint.fresh && is_complete(output))) return;
+  const auto shapes = shapes_of(read_hf_config(config.model.model_name_or_path));
+  // With master weights bfloat16 takes more than float32: do not refuse what may fit.
+  const auto dtype = config.model.dtype == DType::kAuto ? DType::kFloat32 : config.model.dtype;
+  const bool saves = checkpoint.save_strategy != config::SaveStrategy::kNo;
+  const auto needed = checkpoint_bytes(shapes, dtype, checkpoint.save_only_model || !saves);
+  const auto available = *free + removed_at_start(checkpoint, output);
+  if (needed.sum() <= available) return;
+  throw IoError(fmt::format(
+      "the disk is too small for {}: {} are needed (model {}, optimizer {}), {} are free in {}; "
+      "free some there, or give another output_dir",
+      saves ? "the first checkpoint" : "the model", shown_bytes(needed.sum()),
+      shown_bytes(needed.model), shown_bytes(needed.optimizer), shown_bytes(available),
+      existing(output).string()));
+}
+
+}  // namespace skein::plan

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#pragma once
+
+// How much disk does a checkpoint need, and is it there?
+
+#include <cstdint>
+#include <optional>
+
+#include "skein/config/run_config.h"
+#include "skein/core/file.h"
+#include "skein/plan/shapes.h"
+
+namespace skein::plan {
+
+struct CheckpointBytes {
+  uint64_t model = 0;
+  uint64_t optimizer = 0;
+  uint64_t sum() const { return model + optimizer; }
+};
+// Of one checkpoint, to the byte but for its small text files. `dtype` is not auto.
+CheckpointBytes checkpoint_bytes(const Shapes& shapes, config::DType dtype, bool save_only_model);
+
+// What the file system of `folder`, which need not exist, has left for this user.
+std::optional<uint64_t> free_space(const fs::path& folder);
+
+// Before any rank starts: throws IoError when the first thing that the run saves would not fit.
+// What the start itself removes first (with --fresh the old run, leftovers of an interrupted save)
+// counts as free. A run that is complete needs nothing.
+void check_disk(const config::RunConfig& config);
+
+}  // namespace skein::plan

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#pragma once
+
+// How much arithmetic does a token cost, and how much of the device does that use?
+//
+// Counted from the shapes, as useful work:
+//   F = 6 * N_mm + 6 * layers * heads * head_dim * T      FLOPs per trained token
+// N_mm: weights that take part in a matrix product, which is every projection and the output head,
+// tied or not; not the input embedding (a lookup), norms or biases. A multiply-add is 2 FLOPs and
+// backward costs twice the forward, hence 6. Causal attention is counted as the half of the T x T
+// products that is needed: scores and weighted values are 2 * T * heads * head_dim each per token
+// and layer, halved by the mask, times three. Recomputed activations are not useful work.
+
+#include <cstdint>
+
+namespace skein::plan {
+
+struct ModelShape {
+  int64_t num_layers = 0;
+  int64_t hidden_size = 0;
+  int64_t intermediate_size = 0;
+  int64_t num_heads = 0;
+  int64_t num_kv_heads = 0;
+  int64_t head_dim = 0;
+  int64_t vocab_size = 0;
+  bool gated_mlp = true;  // three matrices (SwiGLU) instead of two
+};
+
+int64_t matmul_parameters(const ModelShape& shape);
+// Forward and backward; `sequence_length` is what attention looks back over at most.
+double training_flops_per_token(const ModelShape& shape, int64_t sequence_length);
+
+// Model FLOPs utilisation: the useful share of what `num_devices` could do at `peak_flops` each.
+double model_flops_utilisation(double flops_per_token, double tokens_per_second, double peak_flops,
+                               int64_t num_devices);
+
+}  // namespace skein::plan

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/plan/memory_estimate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+namespace skein::plan {
+namespace {
+
+// That of the flat layout: offsets and shards are multiples of it.
+constexpr int64_t kAlignment = 128;
+
+int64_t round_up(int64_t value, int64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+// Padded elements of each unit's buffer: a multiple of alignment x ranks.
+std::vector<int64_t> unit_sizes(const Shapes& shapes, int64_t ranks) {
+  std::vector<int64_t> sizes(shapes.units.size(), 0);
+  for (const auto& parameter : shapes.parameters) {
+    sizes[static_cast<size_t>(parameter.unit)] += round_up(parameter.numel(), kAlignment);
+  }
+  for (auto& size : sizes) size = round_up(size, kAlignment * ranks);
+  return sizes;
+}
+
+// What comes and goes during a step at stages 2 and 3, followed through it: a block's backward runs
+// while the block before it in backward is being reduced and the next one is being gathered.
+class Transients {
+ public:
+  Transients(const Shapes& shapes, const std::vector<int64_t>& sizes,
+             const MemoryQuestion& question)
+      : question_(question) {
+    for (size_t unit = 0; unit < sizes.size(); ++unit) {
+      auto& list = shapes.units[unit].root ? roots_ : blocks_;
+      list.push_back(sizes[unit]);
+    }
+  }
+
+  int64_t peak() {
+    // The embedding's gradient comes last, unless it is the head's too or micro-batches add up.
+    const bool all_along = question_.accumulates || roots_.size() < 2;
+    const int64_t first = roots_.empty() ? 0 : roots_.front();
+    const int64_t early = sum(roots_) - (all_along ? 0 : first);
+    const auto count = static_cast<int64_t>(blocks_.size());
+    for (int64_t i = 0; i < count; ++i) {  // forward
+      see(block(i) + block(i + 1), question_.accumulates ? sum(roots_) : 0);
+    }
+    for (int64_t i = count - 1; i >= 0; --i)
+      see(block(i) + block(i - 1), early + block(i) + block(i + 1));
+    see(0, sum(roots_) + block(0));  // the embedding
+    return peak_;
+  }
+
+ private:
+  static int64_t sum(const std::vector<int64_t>& sizes) {
+    return std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
+  }
+  int64_t block(int64_t index) const {
+    const bool exists = index >= 0 && index < static_cast<int64_t>(blocks_.size());
+    return exists ? blocks_[static_cast<size_t>(index)] : 0;
+  }
+  void see(int64_t gathered, int64_t gradients) {
+    const int64_t weights = question_.stage >= 3 ? sum(roots_) + gathered : 0;
+    peak_ =
+        std::max(peak_, weights * question_.weight_bytes + gradients * question_.gradient_bytes);
+  }
+
+  MemoryQuestion question_;
+  std::vector<int64_t> roots_, blocks_;  // padded elements
+  int64_t peak_ = 0;
+};
+
+}  // namespace
+
+int64_t state_bytes_per_element(int64_t weight_bytes) {
+  return weight_bytes == 2 ? 12 : 2 * weight_bytes;
+}
+
+FlatBytes flat_bytes(const Shapes& shapes, const MemoryQuestion& question) {
+  const auto sizes = unit_sizes(shapes, question.ranks);
+  const int64_t whole = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
+  const int64_t shard = whole / question.ranks;
+  FlatBytes bytes;
+  bytes.weights = (question.stage >= 3 ? shard : whole) * question.weight_bytes;
+  bytes.gradients = (question.stage >= 2 ? shard : whole) * question.gradient_bytes;
+  bytes.states =
+      (question.stage >= 1 ? shard : whole) * state_bytes_per_element(question.weight_bytes);
+  if (question.stage >= 2) bytes.transient = Transients(shapes, sizes, question).peak();
+  return bytes;
+}
+
+// What backward of one block reads: inputs of norms and projections, queries, keys, values and the
+// attention's output, and the MLP's inner values (before and after the activation).
+Activations activation_bytes(const Dimensions& d, const MemoryQuestion& question) {
+  const int64_t rows_tokens = question.rows * question.tokens;
+  const int64_t inner = (d.gated ? 3 : 2) * d.inner;
+  const int64_t per_block = 4 * d.channels + 2 * d.query_width + 2 * d.key_width + inner;
+  const int64_t kept =
+      question.recompute ? d.layers * d.channels + per_block : d.layers * per_block;
+  const int64_t ends = 4 * d.channels;  // embedding, final norm, their gradients
+  Activations result;
+  result.bytes = question.weight_bytes * rows_tokens * (kept + ends);
+  result.formula = fmt::format(
+      "{} bytes x {} rows x {} tokens x ({} + 4 x {} channels); one block keeps {} = 4 x {} + "
+      "2 x {} queries + 2 x {} keys + {} x {} inner",
+      question.weight_bytes, question.rows, question.tokens,
+      question.recompute ? fmt::format("{} layers x {} + {}", d.layers, d.channels, per_block)
+                         : fmt::format("{} layers x {}", d.layers, per_block),
+      d.channels, per_block, d.channels, d.query_width, d.key_width, d.gated ? 3 : 2, d.inner);
+  return result;
+}
+
+}  // namespace skein::plan

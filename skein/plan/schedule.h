@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#pragma once
+
+// Which learning rate does a step use? Hugging Face's formulas, and nanoGPT's; steps count from 0.
+
+#include <cstdint>
+
+#include "skein/config/run_config.h"
+
+namespace skein::plan {
+
+// warmup_steps below 1 and warmup_ratio are shares of all steps, rounded up.
+int64_t warmup_steps(const config::ScheduleConfig& schedule, int64_t total_steps);
+
+double learning_rate(const config::ScheduleConfig& schedule, double peak, int64_t step,
+                     int64_t total_steps);
+
+// What lr_scaling makes of the configured rate: times the growth of the batch, or its root.
+double scaled_peak(const config::ScheduleConfig& schedule, double configured, int64_t global_batch,
+                   int64_t batch_of_one_rank);
+
+}  // namespace skein::plan

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/report/loss_plot.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+namespace skein::report {
+namespace {
+
+constexpr double kWidth = 860, kHeight = 480;
+constexpr double kLeft = 72, kRight = 28, kTop = 84, kBottom = 56;
+constexpr size_t kMostPoints = 800;  // about one per pixel column
+
+constexpr std::string_view kStyle = R"(
+  text { font-family: system-ui, "Segoe UI", Helvetica, Arial, sans-serif; font-size: 13px }
+  text { fill: #57606a }
+  .title { font-size: 17px; font-weight: 600; fill: #1f2328 }
+  .paper { fill: #ffffff }
+  .grid { stroke: #eaeef2; stroke-width: 1 }
+  .axis { stroke: #8c959f; stroke-width: 1 }
+  .curve { fill: none; stroke-linejoin: round; stroke-linecap: round }
+  .raw { stroke: #9ec5f5; stroke-width: 1.2 }
+  .smooth { stroke: #1f6feb; stroke-width: 2.4 }
+  .eval { stroke: #d9730d; stroke-width: 2 }
+  .dot { fill: #d9730d }
+  @media (prefers-color-scheme: dark) {
+    text { fill: #9198a1 } .title { fill: #f0f6fc } .paper { fill: #0d1117 }
+    .grid { stroke: #21262d } .axis { stroke: #6e7681 }
+    .raw { stroke: #2a4d7c } .smooth { stroke: #58a6ff }
+  }
+)";
+
+struct Scale {
+  double low = 0, high = 1;    // of the data
+  double first = 0, last = 1;  // on the paper
+
+  double operator()(double value) const {
+    return first + (value - low) / (high - low) * (last - first);
+  }
+};
+
+// 1, 2 or 5 times a power of ten, so that about `count` steps cover the span.
+double tick_distance(double span, int count) {
+  const double raw = span / count;
+  const double power = std::pow(10, std::floor(std::log10(raw)));
+  for (const double factor : {1.0, 2.0, 5.0}) {
+    if (raw <= factor * power) return factor * power;
+  }
+  return 10 * power;
+}
+
+std::string tick_label(double value, double distance) {
+  const int decimals = std::max(0, static_cast<int>(std::ceil(-std::log10(distance) - 1e-9)));
+  if (std::abs(value) >= 1e6) return fmt::format("{:g}M", value / 1e6);
+  if (std::abs(value) >= 1e4) return fmt::format("{:g}k", value / 1e3);
+  return fmt::format("{:.{}f}", value == 0 ? 0.0 : value, decimals);
+}
+
+void widen(Scale& scale, const std::vector<CurvePoint>& points, double CurvePoint::* member) {
+  for (const auto& point : points) {
+    if (!std::isfinite(point.loss)) continue;
+    scale.low = std::min(scale.low, point.*member);
+    scale.high = std::max(scale.high, point.*member);
+  }
+}
+
+Scale scale_of(const LossCurves& curves, double CurvePoint::* member, double first, double last) {
+  Scale scale{INFINITY, -INFINITY, first, last};
+  widen(scale, curves.train, member);
+  widen(scale, curves.eval, member);
+  if (scale.low > scale.high) return {0, 1, first, last};  // nothing to show
+  if (scale.low == scale.high) scale.high = scale.low + std::max(1e-3, std::abs(scale.low) * 0.1);
+  return scale;
+}
+
+// A little air above and below, so that no curve runs along the frame.
+Scale padded(Scale scale) {
+  const double air = 0.05 * (scale.high - scale.low);
+  scale.high += air;
+  scale.low = scale.low >= 0 ? std::max(0.0, scale.low - air) : scale.low - air;
+  return scale;
+}
+
+// The lowest and the highest of each run of points: what the eye would see of them all.
+std::vector<CurvePoint> thin_out(const std::vector<CurvePoint>& points) {
+  if (points.size() <= kMostPoints) return points;
+  const size_t run = (2 * points.size() + kMostPoints - 1) / kMostPoints;
+  std::vector<CurvePoint> out;
+  for (size_t begin = 0; begin < points.size(); begin += run) {
+    const auto first = points.begin() + static_cast<int64_t>(begin);
+    const auto last = points.begin() + static_cast<int64_t>(std::min(begin + run, points.size()));
+    auto [low, high] = std::minmax_element(
+        first, last, [](const auto& a, const auto& b) { return a.loss < b.loss; });
+    if (low > high) std::swap(low, high);
+    out.push_back(*low);
+    if (low != high) out.push_back(*high);
+  }
+  return out;
+}
+
+std::string curve(const std::vector<CurvePoint>& points, std::string_view css, const Scale& x,
+                  const Scale& y) {
+  std::string path;
+  bool pen_down = false;
+  for (const auto& point : thin_out(points)) {
+    if (std::isfinite(point.loss)) {
+      path += fmt::format("{}{:.1f},{:.1f}", pen_down ? "L" : "M", x(point.step), y(point.loss));
+    }
+    pen_down = std::isfinite(point.loss);
+  }
+  if (path.empty()) return "";
+  return fmt::format("<path class=\"curve {}\" d=\"{}\"/>\n", css, path);
+}
+
+std::string dots(const std::vector<CurvePoint>& points, const Scale& x, const Scale& y) {
+  if (points.size() > 60) return "";  // they would hide the curve
+  std::string out;
+  for (const auto& point : points) {
+    if (!std::isfinite(point.loss)) continue;
+    out += fmt::format("<circle class=\"dot\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3.2\"/>\n",
+                       x(point.step), y(point.loss));
+  }
+  return out;
+}
+
+std::string line(std::string_view css, double x1, double y1, double x2, double y2) {
+  return fmt::format(
+      "<line class=\"{}\" x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\"/>\n", css, x1, y1,
+      x2, y2);
+}
+
+std::string text(double x, double y, std::string_view anchor, std::string_view content) {
+  return fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\">{}</text>\n", x, y, anchor,
+                     content);
+}
+
+std::string axes(const Scale& x, const Scale& y) {
+  std::string out;
+  const double dy = tick_distance(y.high - y.low, 6);
+  for (double v = std::ceil(y.low / dy) * dy; v <= y.high + dy * 1e-6; v += dy) {
+    out += line("grid", kLeft, y(v), kWidth - kRight, y(v));
+    out += text(kLeft - 10, y(v) + 4.5, "end", tick_label(v, dy));
+  }
+  const double dx = std::max(1.0, tick_distance(x.high - x.low, 10));  // steps are whole
+  for (double v = std::ceil(x.low / dx) * dx; v <= x.high + dx * 1e-6; v += dx) {
+    out += line("axis", x(v), kHeight - kBottom, x(v), kHeight - kBottom + 5);
+    out += text(x(v), kHeight - kBottom + 21, "middle", tick_label(v, dx));
+  }
+  out += line("axis", kLeft, kHeight - kBottom, kWidth - kRight, kHeight - kBottom);
+  out += text((kLeft + kWidth - kRight) / 2, kHeight - 12, "middle", "step");
+  return out + fmt::format(
+                   "<text transform=\"translate(20 {:.1f}) rotate(-90)\" "
+                   "text-anchor=\"middle\">loss</text>\n",
+                   (kTop + kHeight - kBottom) / 2);
+}
+
+struct LegendEntry {
+  std::string_view css;
+  std::string label;
+};
+
+std::string legend(const std::vector<LegendEntry>& entries) {
+  std::string out;
+  double x = kLeft;
+  for (const auto& [css, label] : entries) {
+    out += line(fmt::format("curve {}", css), x, 56, x + 24, 56);
+    out += text(x + 32, 60.5, "start", label);
+    x += 60 + 7.2 * static_cast<double>(label.size());
+  }
+  return out;
+}
+
+std::string last_value(const std::vector<CurvePoint>& points) {
+  const auto& last = points.back();
+  return std::isfinite(last.loss) ? fmt::format("{:.4g}", last.loss) : "not finite";
+}
+
+std::string eval_label(const std::vector<CurvePoint>& points) {
+  const auto rank = [](const CurvePoint& p) { return std::isfinite(p.loss) ? p.loss : INFINITY; };
+  const auto best =
+      *std::min_element(points.begin(), points.end(),
+                        [&](const auto& a, const auto& b) { return rank(a) < rank(b); });
+  auto label = "eval_loss " + last_value(points);
+  if (std::isfinite(best.loss))
+    label += fmt::format(" (best {:.4g} at step {:g})", best.loss, best.step);
+  return label;
+}
+
+std::string escaped(std::string_view content) {
+  std::string out;
+  for (const char c : content) {
+    if (c == '<')
+      out += "&lt;";
+    else if (c == '&')
+      out += "&amp;";
+    else if (static_cast<unsigned char>(c) >= 0x20)  // XML has no control characters
+      out += c;
+  }
+  return out;
+}
+
+}  // namespace
+
+LossCurves read_loss_curves(const fs::path& trainer_log) {
+  LossCurves curves;
+  std::istringstream lines(read_file(trainer_log));
+  for (std::string text_line; std::getline(lines, text_line);) {
+    const auto record = nlohmann::json::parse(text_line, nullptr, false);
+    if (!record.is_object() || !record.contains("step") || !record["step"].is_number()) continue;
+    const double step = record["step"].get<double>();
+    const auto add = [&](const char* name, std::vector<CurvePoint>& points) {
+      if (!record.contains(name)) return;
+      const auto& loss = record[name];  // null: JSON has no NaN
+      points.push_back({step, loss.is_number() ? loss.get<double>() : NAN});
+    };
+    add("loss", curves.train);
+    add("eval_loss", curves.eval);
+  }
+  return curves;
+}
+
+std::vector<CurvePoint> smooth(const std::vector<CurvePoint>& points) {
+  const auto count = static_cast<double>(points.size());
+  const double weight = 1.8 * (1 / (1 + std::exp(-0.05 * count)) - 0.5);
+  std::vector<CurvePoint> out = points;
+  double last = NAN;
+  for (auto& point : out) {
+    if (!std::isfinite(point.loss)) continue;
+    if (std::isnan(last)) last = point.loss;
+    last = point.loss = weight * last + (1 - weight) * point.loss;
+  }
+  return out;
+}
+
+std::string loss_plot_svg(const LossCurves& curves, std::string_view title) {
+  auto x = scale_of(curves, &CurvePoint::step, kLeft, kWidth - kRight);
+  if (x.low < 0.1 * x.high) x.low = 0;  // a run from its start
+  const auto y = padded(scale_of(curves, &CurvePoint::loss, kHeight - kBottom, kTop));
+  const auto smoothed = smooth(curves.train);
+
+  std::vector<LegendEntry> entries;
+  if (!curves.train.empty()) {
+    entries.push_back({"raw", "loss " + last_value(curves.train)});
+    entries.push_back({"smooth", "smoothed " + last_value(smoothed)});
+  }
+  if (!curves.eval.empty()) entries.push_back({"eval", eval_label(curves.eval)});
+
+  auto out = fmt::format(
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" "
+      "height=\"{1}\" role=\"img\">\n<title>{2}</title>\n<style>{3}</style>\n"
+      "<rect class=\"paper\" width=\"{0}\" height=\"{1}\" rx=\"8\"/>\n"
+      "<text class=\"title\" x=\"{4}\" y=\"32\">{2}</text>\n",
+      kWidth, kHeight, escaped(title), kStyle, kLeft);
+  out += legend(entries) + axes(x, y);
+  out += curve(curves.train, "raw", x, y) + curve(smoothed, "smooth", x, y);
+  out += curve(curves.eval, "eval", x, y) + dots(curves.eval, x, y);
+  return out + "</svg>\n";
+}
+
+}  // namespace skein::report

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/report/loss_plot.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+namespace skein::report {
+namespace {
+
+LossCurves falling(int count) {
+  LossCurves curves;
+  for (int i = 1; i <= count; ++i) {
+    const double wave = 0.12 * std::sin(i * 12.9898) + 0.08 * std::sin(i * 78.233);
+    curves.train.push_back({static_cast<double>(i), 1.2 + 3 * std::exp(-i * 5.0 / count) + wave});
+    if (i % (count / 10) == 0)
+      curves.eval.push_back({static_cast<double>(i), 1.3 + 3 * std::exp(-i * 5.0 / count)});
+  }
+  return curves;
+}
+
+// Every tag is closed in order, and no attribute or text holds a stray bracket.
+bool is_well_formed(const std::string& xml) {
+  std::vector<std::string> open;
+  for (size_t at = 0; (at = xml.find('<', at)) != std::string::npos;) {
+    const auto end = xml.find('>', at);
+    if (end == std::string::npos || xml.find('<', at + 1) < end) return false;
+    const auto tag = xml.substr(at + 1, end - at - 1);
+    const auto name = tag.substr(0, tag.find_first_of(" /", 1));
+    if (tag[0] == '/') {
+      if (open.empty() || open.back() != tag.substr(1)) return false;
+      open.pop_back();
+    } else if (tag.back() != '/') {
+      open.push_back(name);
+    }
+    at = end;
+  }
+  return open.empty();
+}
+
+TEST(LossPlot, WellFormedAndSmallWhateverTheInput) {
+  for (const int count : {10, 300, 200000}) {
+    const auto svg = loss_plot_svg(falling(count), "a <b> & c");
+    EXPECT_TRUE(is_well_formed(svg));
+    EXPECT_LT(svg.size(), 60000U);
+    EXPECT_NE(svg.find("a &lt;b> &amp; c"), std::string::npos);
+    EXPECT_EQ(svg.find("nan"), std::string::npos);
+  }
+}
+
+TEST(LossPlot, NothingOnePointAndNoFiniteLoss) {
+  for (const auto& curves : {LossCurves{}, LossCurves{{{1, 2.5}}, {}}, LossCurves{{{1, NAN}}, {}},
+                             LossCurves{{{1, 3}, {2, INFINITY}, {3, 2}}, {{3, NAN}}}}) {
+    const auto svg = loss_plot_svg(curves, "run");
+    EXPECT_TRUE(is_well_formed(svg)) << svg;
+    EXPECT_EQ(svg.find("nan"), std::string::npos) << svg;
+    EXPECT_EQ(svg.find("inf"), std::string::npos);
+  }
+}
+
+TEST(LossPlot, CurveIsInterruptedWhereALossIsNotFinite) {
+  const auto svg = loss_plot_svg({{{1, 3}, {2, 2}, {3, NAN}, {4, 2}, {5, 1}}, {}}, "run");
+  const auto path = svg.substr(svg.find("curve raw\" d="), 200);
+  EXPECT_EQ(std::count(path.begin(), path.begin() + static_cast<int64_t>(path.find("/>")), 'M'), 2);
+}
+
+TEST(LossPlot, SmoothingIsLlamaFactorys) {
+  // Three points: weight 1.8 * (sigmoid(0.15) - 0.5) = 0.067374…
+  const double weight = 1.8 * (1 / (1 + std::exp(-0.15)) - 0.5);
+  EXPECT_NEAR(weight, 0.0673737, 1e-7);
+  const auto smoothed = smooth({{1, 4}, {2, 2}, {3, 3}});
+  const double second = 4 * weight + 2 * (1 - weight);
+  EXPECT_DOUBLE_EQ(smoothed[0].loss, 4);
+  EXPECT_DOUBLE_EQ(smoothed[1].loss, second);
+  EXPECT_DOUBLE_EQ(smoothed[2].loss, second * weight + 3 * (1 - weight));
+}
+
+TEST(LossPlot, ReadsTrainerLog) {
+  const auto path = fs::path(testing::TempDir()) / "loss_plot_trainer_log.jsonl";
+  write_file_atomically(path,
+                        "{\"step\": 1, \"loss\": 3.5}\n{\"step\": 2, \"loss\": null}\n"
+                        "{\"step\": 2, \"eval_loss\": 3.25}\nhalf a li");
+  const auto curves = read_loss_curves(path);
+  fs::remove(path);
+  ASSERT_EQ(curves.train.size(), 2U);
+  EXPECT_EQ(curves.train[0].loss, 3.5);
+  EXPECT_TRUE(std::isnan(curves.train[1].loss));
+  ASSERT_EQ(curves.eval.size(), 1U);
+  EXPECT_EQ(curves.eval[0].loss, 3.25);
+}
+
+}  // namespace
+}  // namespace skein::report

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/report/reporters.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdlib>
+
+#include "skein/core/error.h"
+
+namespace skein::report {
+namespace {
+
+// SKEIN_TEST_OUT names a folder that stays: tests/parity/logs_test.py reads it with the real
+// programs.
+class ReportersTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    const char* kept = std::getenv("SKEIN_TEST_OUT");
+    keep_ = kept != nullptr;
+    output_ = keep_ ? fs::path(kept)
+                    : fs::path(testing::TempDir()) / fmt::format("skein_reporters_{}", getpid());
+    make_directories(output_);
+  }
+  void TearDown() override {
+    if (!keep_) fs::remove_all(output_);
+  }
+  ReporterOptions options(std::vector<std::string> report_to) const {
+    return {.output = output_,
+            .report_to = std::move(report_to),
+            .run_name = "parity run",
+            .config_text = "learning_rate: 0.001\nname: 训练",
+            .hparams = {{"learning_rate", 1e-3},
+                        {"bf16", true},
+                        {"lr_scheduler_type", std::string("cosine \"quoted\" 中文")}}};
+  }
+  std::vector<fs::path> files_of(const fs::path& folder) const {
+    std::vector<fs::path> files;
+    for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+      if (entry.is_regular_file()) files.push_back(entry.path());
+    }
+    return files;
+  }
+
+  bool keep_ = false;
+  fs::path output_;
+};
+
+// Two starts: the second continues after step 4, so steps 5 and 6 are reported twice.
+TEST_F(ReportersTest, TwoStarts) {
+  std::string log;
+  {
+    Reporters first(options({"all"}));
+    for (int step = 1; step <= 6; ++step) {
+      first.record(step, {{"loss", 100.0 + step}});
+      log += fmt::format("{{\"step\": {}, \"loss\": {}}}\n", step, 100.0 + step);
+    }
+  }
+  write_file_atomically(output_ / "trainer_log.jsonl", log);
+  auto second_options = options({"all"});
+  second_options.resume_step = 4;
+  Reporters second(second_options);
+  for (int step = 5; step <= 400; ++step) {
+    second.record(step, {{"loss", 8.0 / step},
+                         {"learning_rate", 1e-3 * step},
+                         {"grad_norm", step == 7 ? NAN : 0.5}});
+    log += fmt::format("{{\"step\": {}, \"loss\": {}}}\n", step, 8.0 / step);
+  }
+  second.record(400, {{"eval_loss", 0.25}});
+  second.text(400, "samples", "**once** upon 从前");
+  write_file_atomically(output_ / "trainer_log.jsonl", log);
+  second.finish();
+
+  EXPECT_EQ(files_of(output_ / "runs").size(), 2U);
+  EXPECT_EQ(files_of(output_ / "wandb").size(), 3U);  // two runs and the id they share
+  EXPECT_TRUE(fs::exists(output_ / "training_loss.svg"));
+}
+
+TEST_F(ReportersTest, NoneWritesNothing) {
+  if (keep_) GTEST_SKIP() << "writes for another program";
+  Reporters reporters(options({"none"}));
+  reporters.record(1, {{"loss", 1}});
+  reporters.finish();
+  EXPECT_TRUE(files_of(output_).empty());
+}
+
+TEST_F(ReportersTest, EveryRecordIsInTheFileAtOnce) {
+  if (keep_) GTEST_SKIP() << "writes for another program";
+  Reporters reporters(options({"tensorboard"}));
+  const auto file = files_of(output_ / "runs").at(0);
+  const auto before = fs::file_size(file);
+  reporters.record(1, {{"loss", 1}});
+  EXPECT_GT(fs::file_size(file), before);
+}
+
+TEST_F(ReportersTest, AFolderThatCannotBeMadeDoesNotStopTheRun) {
+  if (keep_) GTEST_SKIP() << "writes for another program";
+  write_file_atomically(output_ / "runs", "in the way");
+  Reporters reporters(options({"tensorboard"}));
+  reporters.record(1, {{"loss", 1}});
+  reporters.finish();
+}
+
+TEST_F(ReportersTest, UnknownNameIsRefused) {
+  EXPECT_THROW(Reporters(options({"tensorbord"})), UserError);
+}
+
+TEST_F(ReportersTest, WandbIdThatIsNoFileNameIsRefused) {
+  if (keep_) GTEST_SKIP() << "writes for another program";
+  setenv("WANDB_RUN_ID", "../up", 1);
+  EXPECT_THROW(Reporters(options({"wandb"})), UserError);
+  unsetenv("WANDB_RUN_ID");
+}
+
+TEST(ReporterName, HuggingFaceRule) {
+  EXPECT_EQ(reporter_name("loss"), "train/loss");
+  EXPECT_EQ(reporter_name("eval_loss"), "eval/loss");
+  EXPECT_EQ(reporter_name("test_accuracy"), "test/accuracy");
+}
+
+}  // namespace
+}  // namespace skein::report

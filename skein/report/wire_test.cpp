@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/report/wire.h"
+
+#include <gtest/gtest.h>
+
+#include "skein/report/checksum.h"
+
+namespace skein::report {
+namespace {
+
+using std::string_literals::operator""s;
+
+TEST(Checksum, KnownAnswers) {
+  EXPECT_EQ(crc32("123456789"), 0xCBF43926U);
+  EXPECT_EQ(crc32c("123456789"), 0xE3069283U);
+  EXPECT_EQ(crc32c(std::string(32, '\0')), 0x8A9136AAU);  // RFC 3720, B.4
+  EXPECT_EQ(crc32c(std::string(32, '\xFF')), 0x62A8AB43U);
+  EXPECT_EQ(crc32c(""), 0U);
+}
+
+TEST(Checksum, MaskRotatesAndAdds) {
+  // 0xE3069283 rotated right by 15 bits is 0x2507C60D.
+  EXPECT_EQ(masked_crc32c("123456789"), 0x2507C60DU + 0xA282EAD8U);
+}
+
+TEST(Wire, Varints) {
+  EXPECT_EQ(WireMessage().integer(1, 0).bytes(), "\x08\x00"s);
+  EXPECT_EQ(WireMessage().integer(1, 127).bytes(), "\x08\x7F"s);
+  EXPECT_EQ(WireMessage().integer(1, 150).bytes(), "\x08\x96\x01"s);
+  EXPECT_EQ(WireMessage().integer(1, -1).bytes(), "\x08" + std::string(9, '\xFF') + "\x01");
+}
+
+TEST(Wire, FieldsAboveFifteenTakeTwoBytes) {
+  EXPECT_EQ(WireMessage().text(16, "x").bytes(), "\x82\x01\x01x"s);
+}
+
+TEST(Wire, RealsTextAndMessages) {
+  EXPECT_EQ(WireMessage().real(1, 1.0).bytes(), "\x09\x00\x00\x00\x00\x00\x00\xF0\x3F"s);
+  EXPECT_EQ(WireMessage().real32(2, 1.0F).bytes(), "\x15\x00\x00\x80\x3F"s);
+  EXPECT_EQ(WireMessage().text(2, "testing").bytes(), "\x12\x07testing"s);
+  EXPECT_EQ(WireMessage().message(3, WireMessage().integer(1, 150)).bytes(),
+            "\x1A\x03\x08\x96\x01"s);
+}
+
+}  // namespace
+}  // namespace skein::report
