@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "skein/core/hash.h"
-#include "skein/data/parallel.h"
+#include "skein/core/parallel.h"
 
 namespace skein::data {
 

@@ -12,12 +12,12 @@
 #include "skein/core/error.h"
 #include "skein/core/hash.h"
 #include "skein/core/log.h"
+#include "skein/core/parallel.h"
 #include "skein/core/progress.h"
 #include "skein/data/content_digest.h"
 #include "skein/data/encode_files.h"
 #include "skein/data/file_index.h"
 #include "skein/data/file_lock.h"
-#include "skein/data/parallel.h"
 #include "skein/data/token_cache.h"
 #include "skein/data/token_file.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
-#include "skein/data/parallel.h"
+#include "skein/core/parallel.h"
 
 #include <sched.h>
 
@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-namespace skein::data {
+namespace skein {
 
 int num_threads(int64_t preprocessing_num_workers) {
   if (preprocessing_num_workers > 0) {
@@ -50,4 +50,4 @@ void for_each_index(int64_t count, int threads, const std::function<void(int64_t
   if (failure) std::rethrow_exception(failure);
 }
 
-}  // namespace skein::data
+}  // namespace skein

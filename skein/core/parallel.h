@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <functional>
 
-namespace skein::data {
+namespace skein {
 
 // preprocessing_num_workers as a number of threads: 0 means all cores of this process.
 int num_threads(int64_t preprocessing_num_workers);
@@ -16,4 +16,4 @@ int num_threads(int64_t preprocessing_num_workers);
 // of them. After an exception no further index is started; that of the lowest index is thrown.
 void for_each_index(int64_t count, int threads, const std::function<void(int64_t)>& work);
 
-}  // namespace skein::data
+}  // namespace skein
