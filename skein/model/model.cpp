@@ -14,8 +14,8 @@
 #include "skein/core/log.h"
 #include "skein/model/gpt2.h"
 #include "skein/model/llama.h"
+#include "skein/ops/init.h"
 #include "skein/ops/linear_cross_entropy.h"
-#include "skein/tensor/init.h"
 
 namespace skein::model {
 namespace {
@@ -107,7 +107,7 @@ void materialise(const tensor::ParameterTable& table, at::Device device, uint64_
   for (const auto& parameter : table.parameters) {
     auto leaf = at::empty(parameter.shape, at::TensorOptions(device).dtype(parameter.dtype));
     if (!leaf.is_meta()) {
-      tensor::initialise(leaf.view(-1), 0, parameter.init, tensor::init_key(seed, parameter.name));
+      ops::initialise(leaf.view(-1), 0, parameter.init, ops::init_key(seed, parameter.name));
     }
     *parameter.slot = leaf.set_requires_grad(parameter.trainable);
   }

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "skein/core/error.h"
-#include "skein/tensor/init.h"
+#include "skein/ops/init.h"
 
 namespace skein::parallel {
 
@@ -250,8 +250,7 @@ std::vector<TensorSlice> Sharded::gradient_slices() const {
 void Sharded::initialise(uint64_t seed) {
   for (const auto& slice : slices_to_load()) {
     const auto* parameter = table_.find(slice.name);
-    tensor::initialise(slice.data, slice.begin, parameter->init,
-                       tensor::init_key(seed, slice.name));
+    ops::initialise(slice.data, slice.begin, parameter->init, ops::init_key(seed, slice.name));
   }
 }
 

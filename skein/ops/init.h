@@ -12,12 +12,12 @@
 
 #include "skein/tensor/parameter_table.h"
 
-namespace skein::tensor {
+namespace skein::ops {
 
 uint64_t init_key(uint64_t seed, const std::string& name);
 
 // Fills `data` (1-D, any floating dtype, any device) with the elements [begin, begin + numel) of
 // the parameter.
-void initialise(const at::Tensor& data, int64_t begin, const Init& init, uint64_t key);
+void initialise(const at::Tensor& data, int64_t begin, const tensor::Init& init, uint64_t key);
 
-}  // namespace skein::tensor
+}  // namespace skein::ops

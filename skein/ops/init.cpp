@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
-#include "skein/tensor/init.h"
+#include "skein/ops/init.h"
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
@@ -12,8 +12,10 @@
 #include "skein/core/hash.h"
 #include "skein/core/random.h"
 
-namespace skein::tensor {
+namespace skein::ops {
 namespace {
+
+using tensor::Init;
 
 // Four normal values from one Philox block, by Box and Muller's transform in double.
 void normal4(uint64_t key, int64_t block, double out[4]) {
@@ -64,4 +66,4 @@ void initialise(const at::Tensor& data, int64_t begin, const Init& init, uint64_
   }
 }
 
-}  // namespace skein::tensor
+}  // namespace skein::ops

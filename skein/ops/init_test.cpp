@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
-#include "skein/tensor/init.h"
+#include "skein/ops/init.h"
 
 #include <ATen/ops/empty.h>
 #include <gtest/gtest.h>
 
-namespace skein::tensor {
+namespace skein::ops {
 namespace {
+
+using tensor::Init;
 
 const Init kUnitNormal{Init::Kind::kNormal, 1.0};
 
@@ -31,4 +33,4 @@ TEST(Init, NamesGiveDifferentValuesOfTheRightSpread) {
 }
 
 }  // namespace
-}  // namespace skein::tensor
+}  // namespace skein::ops
