@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "skein/core/parallel.h"
 #include "skein/ops/dropout_kernel.h"
 
 namespace skein::ops {
@@ -33,12 +34,14 @@ void drop_row(const DropoutCall& call, int64_t row) {
 
 template <typename T>
 void drop(const DropoutCall& call) {
-  constexpr int64_t kElementsPerTask = 16384;
-  const int64_t grain = std::max<int64_t>(1, kElementsPerTask / std::max<int64_t>(1, call.width));
-  at::parallel_for(0, call.batch * call.heads * call.tokens, grain,
-                   [&](int64_t begin, int64_t end) {
-                     for (int64_t row = begin; row < end; ++row) drop_row<T>(call, row);
-                   });
+  constexpr int64_t kElementsPerTask = 1 << 17;  // about a millisecond
+  const int64_t rows = call.batch * call.heads * call.tokens;
+  const int64_t step = std::max<int64_t>(1, kElementsPerTask / std::max<int64_t>(1, call.width));
+  // Not at::parallel_for: it is a template, and on one thread where it is compiled without OpenMP.
+  for_each_index((rows + step - 1) / step, at::get_num_threads(), [&](int64_t task) {
+    const int64_t end = std::min(rows, (task + 1) * step);
+    for (int64_t row = task * step; row < end; ++row) drop_row<T>(call, row);
+  });
 }
 
 }  // namespace
