@@ -6,44 +6,69 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
-#include <cmath>
-#include <numbers>
 
 #include "skein/core/hash.h"
+#include "skein/core/parallel.h"
 #include "skein/core/random.h"
+#include "skein/ops/fused.h"
+#include "skein/ops/normal_kernel.h"
 
 namespace skein::ops {
 namespace {
 
 using tensor::Init;
 
-// Four normal values from one Philox block, by Box and Muller's transform in double.
-void normal4(uint64_t key, int64_t block, double out[4]) {
-  const auto words = random::philox(key, static_cast<uint64_t>(block));
-  for (size_t pair = 0; pair < 2; ++pair) {
-    const double u = (static_cast<double>(words.word[2 * pair]) + 1) * 0x1p-32;  // (0, 1]
-    const double angle = 2 * std::numbers::pi * words.word[2 * pair + 1] * 0x1p-32;
-    const double radius = std::sqrt(-2 * std::log(u));
-    out[2 * pair] = radius * std::cos(angle);
-    out[2 * pair + 1] = radius * std::sin(angle);
-  }
-}
+// Which elements of which stream.
+struct Draw {
+  int64_t begin = 0;
+  double deviation = 1;
+  uint64_t key = 0;
+};
 
-at::Tensor normal(int64_t begin, int64_t count, double deviation, uint64_t key) {
-  auto values = at::empty({count}, at::kFloat);
+void draw_on_cpu(const at::Tensor& values, const Draw& draw) {
+  constexpr int64_t kBlocksPerTask = 1 << 15;  // a few milliseconds
   float* out = values.mutable_data_ptr<float>();
-  const int64_t end = begin + count;
-  at::parallel_for(begin / 4, (end + 3) / 4, 4096, [&](int64_t first_block, int64_t last_block) {
-    double four[4];
-    for (int64_t block = first_block; block < last_block; ++block) {
-      normal4(key, block, four);
-      const int64_t from = std::max(begin, block * 4), to = std::min(end, block * 4 + 4);
+  const int64_t end = draw.begin + values.numel();
+  const int64_t first_block = draw.begin / kNormalWords;
+  const int64_t last_block = (end + kNormalWords - 1) / kNormalWords;
+  const int64_t tasks = (last_block - first_block + kBlocksPerTask - 1) / kBlocksPerTask;
+  for_each_index(tasks, at::get_num_threads(), [&](int64_t task) {
+    const int64_t task_begin = first_block + task * kBlocksPerTask;
+    double four[kNormalWords];
+    for (int64_t block = task_begin; block < std::min(last_block, task_begin + kBlocksPerTask);
+         ++block) {
+      normal4(draw.key, block, four);
+      const int64_t first = block * kNormalWords;
+      const int64_t from = std::max(draw.begin, first), to = std::min(end, first + kNormalWords);
       for (int64_t i = from; i < to; ++i) {
-        out[i - begin] = static_cast<float>(deviation * four[i - block * 4]);
+        out[i - draw.begin] = static_cast<float>(draw.deviation * four[i - first]);
       }
     }
   });
-  return values;
+}
+
+void draw_on_cuda(const at::Tensor& values, const Draw& draw) {
+  normal_on_cuda({.out = values.mutable_data_ptr(),
+                  .begin = draw.begin,
+                  .count = values.numel(),
+                  .key = draw.key,
+                  .deviation = draw.deviation,
+                  .type = element_type(values)});
+}
+
+// In place where the dtype allows it, else by way of fp32.
+void draw_normal(const at::Tensor& data, const Draw& draw) {
+  const bool cuda = data.is_cuda(), bfloat16 = data.scalar_type() == at::kBFloat16;
+  const bool direct = data.scalar_type() == at::kFloat || (cuda && bfloat16);
+  const auto values = direct && data.is_contiguous()
+                          ? data
+                          : at::empty({data.numel()}, data.options().dtype(at::kFloat));
+  if (cuda) {
+    draw_on_cuda(values, draw);
+  } else {
+    draw_on_cpu(values, draw);
+  }
+  if (!values.is_same(data)) data.copy_(values);
 }
 
 }  // namespace
@@ -61,7 +86,7 @@ void initialise(const at::Tensor& data, int64_t begin, const Init& init, uint64_
       data.fill_(1);
       break;
     case Init::Kind::kNormal:
-      data.copy_(normal(begin, data.numel(), init.deviation, key));
+      draw_normal(data, {begin, init.deviation, key});
       break;
   }
 }

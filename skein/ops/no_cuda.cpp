@@ -7,6 +7,7 @@
 #include "skein/ops/cross_entropy_kernel.h"
 #include "skein/ops/device.h"
 #include "skein/ops/dropout_kernel.h"
+#include "skein/ops/normal_kernel.h"
 #include "skein/ops/rms_norm_kernel.h"
 #include "skein/ops/rope_kernel.h"
 #include "skein/ops/swiglu_kernel.h"
@@ -23,6 +24,7 @@ namespace {
 void adamw_on_cuda(const AdamWCall&) { refuse(); }
 void cross_entropy_on_cuda(const CrossEntropyCall&) { refuse(); }
 void dropout_on_cuda(const DropoutCall&) { refuse(); }
+void normal_on_cuda(const NormalCall&) { refuse(); }
 void rms_norm_on_cuda(const RmsNormForward&) { refuse(); }
 void rms_norm_backward_on_cuda(const RmsNormBackward&) { refuse(); }
 void rope_on_cuda(const RopeCall&) { refuse(); }
