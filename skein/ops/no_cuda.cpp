@@ -10,6 +10,7 @@
 #include "skein/ops/normal_kernel.h"
 #include "skein/ops/rms_norm_kernel.h"
 #include "skein/ops/rope_kernel.h"
+#include "skein/ops/square_sum_kernel.h"
 #include "skein/ops/swiglu_kernel.h"
 
 namespace skein::ops {
@@ -28,6 +29,7 @@ void normal_on_cuda(const NormalCall&) { refuse(); }
 void rms_norm_on_cuda(const RmsNormForward&) { refuse(); }
 void rms_norm_backward_on_cuda(const RmsNormBackward&) { refuse(); }
 void rope_on_cuda(const RopeCall&) { refuse(); }
+void add_square_sum_on_cuda(const SquareSumCall&) { refuse(); }
 void swiglu_on_cuda(const SwigluCall&) { refuse(); }
 void swiglu_backward_on_cuda(const SwigluCall&) { refuse(); }
 bool has_native_bfloat16(int) { refuse(); }

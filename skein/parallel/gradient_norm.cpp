@@ -7,10 +7,10 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/isfinite.h>
-#include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 
+#include "skein/ops/square_sum.h"
 #include "skein/parallel/sharded.h"
 
 namespace skein::parallel {
@@ -19,8 +19,7 @@ Sharded::GradientNorm Sharded::gradient_norm(double max_norm) {
   const auto options = at::TensorOptions().dtype(at::kDouble).device(options_.device);
   auto unit_squares = at::zeros({static_cast<int64_t>(table_.units.size())}, options);
   for (const auto* segment : trainable_segments()) {
-    const auto norm = at::linalg_vector_norm(segment->shard_gradient(), 2, {}, false, at::kDouble);
-    unit_squares.select(0, segment->layout().unit).add_(norm * norm);
+    ops::add_square_sum(segment->shard_gradient(), unit_squares.select(0, segment->layout().unit));
   }
   auto squares = at::zeros({group_.size()}, options);
   group_.all_gather(squares, unit_squares.sum().view({1})).wait();
