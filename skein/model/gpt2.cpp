@@ -11,6 +11,7 @@
 
 #include "skein/core/error.h"
 #include "skein/ops/attention.h"
+#include "skein/ops/layer_norm.h"
 
 namespace skein::model {
 namespace {
@@ -24,7 +25,7 @@ using tensor::Units;
 struct Block {
   int unit = 0;
   int64_t index = 0;
-  Norm norm_1, norm_2;
+  ops::LayerNorm norm_1, norm_2;
   Linear qkv, attention_out;
   Linear mlp_in, mlp_out;
 };
@@ -56,14 +57,13 @@ class Gpt2 final : public Model {
   at::Tensor attention(const Block& block, const at::Tensor& x, const Attend& attend) const;
   double attention_scale(const Block& block) const;
   at::Tensor mlp(const Block& block, const at::Tensor& x) const;
-  at::Tensor normalise(const Norm& norm, const at::Tensor& x) const;
 
   plan::GptConfig config_;
   int embedding_unit_ = 0, head_unit_ = 0;
   at::Tensor tokens_;          // (V, C)
   at::Tensor positions_;       // (n_positions, C)
   std::vector<Block> blocks_;  // never resized after registration
-  Norm norm_;
+  ops::LayerNorm norm_;
   at::Tensor head_;  // (V, C), when untied
 };
 
@@ -81,6 +81,7 @@ Gpt2::Gpt2(const plan::GptConfig& config, const BuildOptions& options)
   auto last = config_.tie_word_embeddings ? root : UnitBuilder::root(table_, "head", options);
   head_unit_ = last.unit();
   last.add_norm("transformer.ln_f", channels, norm_.weight, &norm_.bias);
+  norm_.epsilon = config_.layer_norm_epsilon;
   if (!config_.tie_word_embeddings) {
     last.add_embedding("lm_head", config_.vocab_size, channels, deviation, head_);
   }
@@ -92,6 +93,7 @@ void Gpt2::add_block(int index, const BuildOptions& options) {
   auto& block = blocks_[static_cast<size_t>(index)];
   block.unit = unit.unit();
   block.index = index;
+  block.norm_1.epsilon = block.norm_2.epsilon = config_.layer_norm_epsilon;
 
   const auto channels = config_.n_embd, inner = config_.n_inner;
   const double deviation = config_.initializer_range;
@@ -155,7 +157,7 @@ at::Tensor Gpt2::run_blocks(at::Tensor x, const Draws& draws,
                  });
   }
   return run_unit(units, head_unit_, {x},
-                  [this](const Tensors& in) { return normalise(norm_, in[0]); });
+                  [this](const Tensors& in) { return ops::layer_norm(in[0], norm_); });
 }
 
 at::Tensor Gpt2::embed(const at::Tensor& tokens, const Draws& draws) const {  // (B, T)
@@ -168,9 +170,10 @@ at::Tensor Gpt2::run_block(const Block& block, const at::Tensor& x, const Draws&
   const auto drop = [&](const at::Tensor& y, DropoutSite site) {
     return ops::dropout(y, draws.at(config_.resid_pdrop, block.index, site));
   };
-  const auto h =
-      x + drop(attention(block, normalise(block.norm_1, x), attend), DropoutSite::kAttentionOutput);
-  return h + drop(mlp(block, normalise(block.norm_2, h)), DropoutSite::kMlpOutput);
+  const auto [stream, a] = ops::add_layer_norm(x, {}, block.norm_1);
+  const auto attended = drop(attention(block, a, attend), DropoutSite::kAttentionOutput);
+  const auto [h, m] = ops::add_layer_norm(stream, attended, block.norm_2);
+  return h + drop(mlp(block, m), DropoutSite::kMlpOutput);
 }
 
 at::Tensor Gpt2::attention(const Block& block, const at::Tensor& x, const Attend& attend) const {
@@ -193,10 +196,6 @@ double Gpt2::attention_scale(const Block& block) const {
 at::Tensor Gpt2::mlp(const Block& block, const at::Tensor& x) const {
   const auto inner = at::gelu(linear(block.mlp_in, x), config_.gelu_is_exact ? "none" : "tanh");
   return linear(block.mlp_out, inner);
-}
-
-at::Tensor Gpt2::normalise(const Norm& norm, const at::Tensor& x) const {
-  return layer_norm(norm, x, config_.layer_norm_epsilon);
 }
 
 }  // namespace

@@ -4,13 +4,13 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/embedding.h>
-#include <ATen/ops/empty_like.h>
-#include <ATen/ops/layer_norm.h>
 #include <ATen/ops/linear.h>
 
 #include <algorithm>
 #include <cmath>
 #include <utility>
+
+#include "skein/ops/linear.h"
 
 namespace skein::model {
 namespace {
@@ -29,15 +29,21 @@ at::Tensor embedding(const at::Tensor& weight, const at::Tensor& tokens) {
   return weight.is_meta() ? weight.index({tokens}) : at::embedding(weight, tokens);
 }
 
-at::Tensor layer_norm(const Norm& norm, const at::Tensor& x, double epsilon) {
-  if (x.is_meta()) return at::empty_like(x);  // no meta kernel in C++
-  return at::layer_norm(x, norm.weight.sizes(), norm.weight, norm.bias, epsilon);
-}
+at::Tensor linear(const Linear& layer, const at::Tensor& x) { return linears({&layer}, x)[0]; }
 
-at::Tensor linear(const Linear& layer, const at::Tensor& x) {
-  auto y = at::linear(x, layer.transposed ? layer.weight.t() : layer.weight, layer.bias);
-  if (!layer.lora) return y;
-  return y + at::linear(at::linear(x, layer.lora->a), layer.lora->b) * layer.lora->scale;
+std::vector<at::Tensor> linears(const std::vector<const Linear*>& layers, const at::Tensor& x) {
+  std::vector<ops::LinearParameters> parameters;
+  parameters.reserve(layers.size());
+  for (const auto* layer : layers) {
+    parameters.push_back({layer->transposed ? layer->weight.t() : layer->weight, layer->bias});
+  }
+  auto outputs = ops::linears(x, parameters);
+  for (size_t i = 0; i < layers.size(); ++i) {
+    if (const auto& lora = layers[i]->lora) {
+      outputs[i] = outputs[i] + at::linear(at::linear(x, lora->a), lora->b) * lora->scale;
+    }
+  }
+  return outputs;
 }
 
 UnitBuilder UnitBuilder::root(tensor::ParameterTable& table, const std::string& name,

@@ -35,13 +35,9 @@ struct Linear {
 };
 
 at::Tensor embedding(const at::Tensor& weight, const at::Tensor& tokens);  // (V, C), (B, T)
-// A norm's parameters where it has a bias.
-struct Norm {
-  at::Tensor weight, bias;  // (C)
-};
-
-at::Tensor layer_norm(const Norm& norm, const at::Tensor& x, double epsilon);  // (…, C)
-at::Tensor linear(const Linear& layer, const at::Tensor& x);  // (…, in) -> (…, out)
+at::Tensor linear(const Linear& layer, const at::Tensor& x);               // (…, in) -> (…, out)
+// Layers that share their input, an output for each.
+std::vector<at::Tensor> linears(const std::vector<const Linear*>& layers, const at::Tensor& x);
 
 struct LoraOptions {
   int64_t rank = 8;

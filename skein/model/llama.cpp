@@ -159,10 +159,11 @@ at::Tensor Llama::run(const at::Tensor& tokens, const ops::RopeTable& rope,
 
 at::Tensor Llama::run_block(const Block& block, const at::Tensor& x, const ops::RopeTable& rope,
                             const Attend& attend) const {
-  const auto a = ops::rms_norm(x, block.input_norm, config_.rms_norm_eps);
-  const auto [h, m] = ops::add_rms_norm(x, attention(block, a, rope, attend),
+  const auto [stream, a] = ops::add_rms_norm(x, {}, block.input_norm, config_.rms_norm_eps);
+  const auto [h, m] = ops::add_rms_norm(stream, attention(block, a, rope, attend),
                                         block.post_attention_norm, config_.rms_norm_eps);
-  return h + linear(block.down, ops::swiglu(linear(block.gate, m), linear(block.up, m)));
+  const auto inner = linears({&block.gate, &block.up}, m);
+  return h + linear(block.down, ops::swiglu(inner[0], inner[1]));
 }
 
 at::Tensor Llama::attention(const Block& block, const at::Tensor& x, const ops::RopeTable& rope,
@@ -170,9 +171,10 @@ at::Tensor Llama::attention(const Block& block, const at::Tensor& x, const ops::
   const auto split_heads = [&](const at::Tensor& y) {
     return y.view({y.size(0), y.size(1), -1, config_.head_dim});
   };
-  const auto q = ops::rotate(split_heads(linear(block.q, x)), rope);  // (B, T, H, D)
-  const auto k = ops::rotate(split_heads(linear(block.k, x)), rope);
-  const auto v = split_heads(linear(block.v, x));
+  const auto qkv = linears({&block.q, &block.k, &block.v}, x);
+  const auto q = ops::rotate(split_heads(qkv[0]), rope);  // (B, T, H, D)
+  const auto k = ops::rotate(split_heads(qkv[1]), rope);
+  const auto v = split_heads(qkv[2]);
   const auto y = attend(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2));  // (B, H, T, D)
   return linear(block.o, y.transpose(1, 2).flatten(2));
 }

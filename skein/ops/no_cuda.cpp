@@ -4,9 +4,11 @@
 
 #include "skein/core/error.h"
 #include "skein/ops/adamw_kernel.h"
+#include "skein/ops/column_sum_kernel.h"
 #include "skein/ops/cross_entropy_kernel.h"
 #include "skein/ops/device.h"
 #include "skein/ops/dropout_kernel.h"
+#include "skein/ops/layer_norm_kernel.h"
 #include "skein/ops/normal_kernel.h"
 #include "skein/ops/rms_norm_kernel.h"
 #include "skein/ops/rope_kernel.h"
@@ -23,8 +25,12 @@ namespace {
 }  // namespace
 
 void adamw_on_cuda(const AdamWCall&) { refuse(); }
+void column_sum_on_cuda(const ColumnSumCall&) { refuse(); }
+void part_sum_on_cuda(const PartSumCall&) { refuse(); }
 void cross_entropy_on_cuda(const CrossEntropyCall&) { refuse(); }
 void dropout_on_cuda(const DropoutCall&) { refuse(); }
+void layer_norm_on_cuda(const LayerNormForward&) { refuse(); }
+void layer_norm_backward_on_cuda(const LayerNormBackward&) { refuse(); }
 void normal_on_cuda(const NormalCall&) { refuse(); }
 void rms_norm_on_cuda(const RmsNormForward&) { refuse(); }
 void rms_norm_backward_on_cuda(const RmsNormBackward&) { refuse(); }

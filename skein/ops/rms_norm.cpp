@@ -77,14 +77,15 @@ std::pair<at::Tensor, at::Tensor> fused_backward(AutogradContext* context, const
   return {d_x, parts.sum(0).to(weight.scalar_type())};
 }
 
+// The norm, with the stream that it belongs to passed through.
 struct FusedNorm : Function<FusedNorm> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
-                            double epsilon) {
-    return fused_forward(context, x.contiguous(), {}, weight, epsilon)[0];
+  static variable_list forward(AutogradContext* context, const at::Tensor& x,
+                               const at::Tensor& weight, double epsilon) {
+    return {x, fused_forward(context, x.contiguous(), {}, weight, epsilon)[0]};
   }
   static variable_list backward(AutogradContext* context, const variable_list& incoming) {
-    if (!incoming[0].defined()) return {{}, {}, {}};
-    const auto [d_x, d_weight] = fused_backward(context, incoming[0], {});
+    if (!incoming[1].defined()) return {incoming[0], {}, {}};
+    const auto [d_x, d_weight] = fused_backward(context, incoming[1], incoming[0]);
     return {d_x, d_weight, {}};
   }
 };
@@ -104,17 +105,17 @@ struct FusedAddNorm : Function<FusedAddNorm> {
 }  // namespace
 
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double epsilon) {
-  if (!fits(x, weight)) return plain(x, weight, epsilon);
-  return FusedNorm::apply(x, weight, epsilon);
+  return add_rms_norm(x, {}, weight, epsilon).normalised;
 }
 
 AddedNorm add_rms_norm(const at::Tensor& x, const at::Tensor& delta, const at::Tensor& weight,
                        double epsilon) {
   if (!fits(x, weight)) {
-    const auto sum = x + delta;
+    const auto sum = delta.defined() ? x + delta : x;
     return {sum, plain(sum, weight, epsilon)};
   }
-  const auto outputs = FusedAddNorm::apply(x, delta, weight, epsilon);
+  const auto outputs = delta.defined() ? FusedAddNorm::apply(x, delta, weight, epsilon)
+                                       : FusedNorm::apply(x, weight, epsilon);
   return {outputs[0], outputs[1]};
 }
 

@@ -4,17 +4,15 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "skein/ops/added_norm.h"
+
 namespace skein::ops {
 
 // x / √(mean(x²) + epsilon) · weight over the last dimension, as Hugging Face's Llama rounds it:
 // normalised in fp32 (fp64 for float64), rounded to x's dtype, then multiplied by the weight (C).
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double epsilon);
 
-// The sum x + delta and its rms_norm, in one pass over memory on a GPU: how a residual stream goes
-// from one layer to the next.
-struct AddedNorm {
-  at::Tensor sum, normalised;
-};
+// The sum x + delta and its rms_norm. Where delta is undefined, the sum is x.
 AddedNorm add_rms_norm(const at::Tensor& x, const at::Tensor& delta, const at::Tensor& weight,
                        double epsilon);
 

@@ -4,6 +4,7 @@
 
 #include <ATen/Context.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
@@ -11,6 +12,12 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <functional>
+#include <string>
+
+#include "skein/ops/column_sum.h"
+#include "skein/ops/layer_norm.h"
+#include "skein/ops/linear.h"
 #include "skein/ops/linear_cross_entropy.h"
 #include "skein/ops/rms_norm.h"
 #include "skein/ops/rope.h"
@@ -46,14 +53,24 @@ Inputs evaluate(const Run& run, const Inputs& inputs, at::Device device) {
   return results;
 }
 
-void compare(const char* name, const Run& run, const Inputs& shapes) {
+enum class Reference { kSameType, kDouble };  // of the CPU; with one rounding double will do
+
+Inputs converted(const Inputs& inputs, at::ScalarType dtype) {
+  Inputs result;
+  for (const auto& input : inputs) {
+    result.push_back(input.is_floating_point() ? input.to(dtype) : input);
+  }
+  return result;
+}
+
+void compare(const std::string& name, const Run& run, const Inputs& shapes,
+             Reference reference = Reference::kSameType) {
   if (!at::hasCUDA()) GTEST_SKIP() << "no GPU";
   for (const auto& [dtype, tolerance] : {std::pair{at::kFloat, 1e-5}, {at::kBFloat16, 1e-2}}) {
-    Inputs inputs;
-    for (const auto& input : shapes) {
-      inputs.push_back(input.is_floating_point() ? input.to(dtype) : input);
-    }
-    const auto expected = evaluate(run, inputs, at::kCPU), found = evaluate(run, inputs, at::kCUDA);
+    const auto inputs = converted(shapes, dtype);
+    const auto expected = evaluate(
+        run, reference == Reference::kDouble ? converted(inputs, at::kDouble) : inputs, at::kCPU);
+    const auto found = evaluate(run, inputs, at::kCUDA);
     for (size_t i = 0; i < expected.size(); ++i) {
       EXPECT_LE(relative(expected[i], found[i]), tolerance) << name << " " << dtype << " " << i;
     }
@@ -72,6 +89,86 @@ TEST(CudaKernels, AddRmsNorm) {
   };
   compare("add_rms_norm", run,
           {at::randn({2, 77, 2048}), at::randn({2, 77, 2048}), at::randn({2048})});
+}
+
+TEST(CudaKernels, RmsNormOfAStreamThatGoesOn) {
+  const auto run = [](const Inputs& in) {
+    const auto [sum, normalised] = add_rms_norm(in[0], {}, in[1], 1e-6);
+    return sum * 0.5 + normalised;
+  };
+  compare("rms_norm", run, {at::randn({2, 77, 2048}), at::randn({2048})});
+}
+
+// One warp for a row, several, as many as there can be, and rows too long for the kernels. Rows
+// are no multiple of what a block takes.
+TEST(CudaKernels, LayerNorm) {
+  const auto run = [](const Inputs& in) { return layer_norm(in[0], {in[1], in[2], 1e-5}); };
+  for (const int64_t channels : {8, 520, 768, 1024, 1032, 1600, 3072, 12288, 16384, 16392}) {
+    compare(fmt::format("layer_norm of {}", channels), run,
+            {at::randn({3, 301, channels}) + 0.5, at::randn({channels}), at::randn({channels})},
+            Reference::kDouble);
+  }
+  compare("layer_norm of one row", run, {at::randn({1, 768}), at::randn({768}), at::randn({768})},
+          Reference::kDouble);
+}
+
+TEST(CudaKernels, LayerNormOfStridedRows) {
+  const auto run = [](const Inputs& in) {
+    return layer_norm(in[0].transpose(0, 1), {in[1], in[2], 1e-5}).transpose(0, 1);
+  };
+  compare("layer_norm", run, {at::randn({37, 5, 768}), at::randn({768}), at::randn({768})},
+          Reference::kDouble);
+}
+
+TEST(CudaKernels, AddLayerNorm) {
+  const auto run = [](const Inputs& in) {
+    const auto [stream, first] = add_layer_norm(in[0], {}, {in[2], in[3], 1e-5});
+    const auto [sum, second] = add_layer_norm(stream, in[1] * first, {in[3], in[2], 1e-5});
+    return sum * 0.5 + second;
+  };
+  for (const int64_t channels : {768, 3072}) {
+    compare(fmt::format("add_layer_norm of {}", channels), run,
+            {at::randn({2, 77, channels}), at::randn({2, 77, channels}), at::randn({channels}),
+             at::randn({channels})},
+            Reference::kDouble);
+  }
+}
+
+TEST(CudaKernels, ColumnSum) {
+  const auto run = [](const Inputs& in) { return column_sum(in[0].detach()) + in[0][0]; };
+  const std::pair<int64_t, int64_t> kShapes[] = {{1, 8},        {63, 768},    {1001, 1600},
+                                                 {65537, 3072}, {300, 12296}, {40, 302'000}};
+  for (const auto& [rows, columns] : kShapes) {
+    compare(fmt::format("column_sum of {} x {}", rows, columns), run,
+            {at::randn({rows, columns}) + 0.1}, Reference::kDouble);
+  }
+}
+
+// With and without biases, in both layouts, and an input that is a view.
+TEST(CudaKernels, Linears) {
+  const auto run = [](const Inputs& in) {
+    const auto y =
+        linears(in[0].transpose(0, 1), {{in[1], in[2]}, {in[3].t(), in[4]}, {in[5], {}}});
+    return at::cat(y, -1);
+  };
+  compare("linears", run,
+          {at::randn({31, 9, 264}), at::randn({40, 264}), at::randn({40}), at::randn({264, 48}),
+           at::randn({48}), at::randn({12, 264})},
+          Reference::kDouble);
+}
+
+TEST(CudaKernels, SumsOverRowsGiveTheSameBitsEveryTime) {
+  if (!at::hasCUDA()) GTEST_SKIP() << "no GPU";
+  const auto run = [](const Inputs& in) {
+    return layer_norm(linears(in[0], {{in[1], in[2]}})[0], {in[3], in[4], 1e-5});
+  };
+  const Inputs inputs{at::randn({5000, 256}), at::randn({768, 256}), at::randn({768}),
+                      at::randn({768}), at::randn({768})};
+  const auto first = evaluate(run, inputs, at::kCUDA);
+  for (int turn = 0; turn < 5; ++turn) {
+    const auto again = evaluate(run, inputs, at::kCUDA);
+    for (size_t i = 0; i < first.size(); ++i) EXPECT_TRUE(first[i].equal(again[i])) << i;
+  }
 }
 
 TEST(CudaKernels, Rope) {
