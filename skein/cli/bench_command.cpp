@@ -23,7 +23,9 @@ constexpr const char* kUsage =
     "\n"
     "MODEL is a folder with config.json. Prints one JSON row: tokens per second of the median "
     "step,\n"
-    "milliseconds, peak memory, and the first and last loss (the last must be lower).\n";
+    "milliseconds, seconds that drawing the first weights took, peak memory, and the first and "
+    "last\n"
+    "loss (the last must be lower).\n";
 
 at::ScalarType dtype_of(const std::string& word) {
   if (word == "float32") return at::kFloat;
@@ -73,6 +75,7 @@ int run_bench_command(std::span<const std::string> arguments) {
                                       {"device", options.device.str()},
                                       {"tokens_per_second", tokens / seconds},
                                       {"milliseconds", seconds * 1e3},
+                                      {"first_weights_seconds", result.first_weights_seconds},
                                       {"peak_flat_bytes", result.peak_flat_bytes},
                                       {"peak_device_bytes", result.peak_device_bytes},
                                       {"first_loss", result.first_loss},

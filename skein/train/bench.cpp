@@ -33,6 +33,10 @@ tensor::Batch make_batch(const BenchOptions& options, int64_t vocabulary) {
                            options.device);
 }
 
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
 }  // namespace
 
 double BenchResult::median_seconds() const {
@@ -49,7 +53,11 @@ BenchResult bench_training(const BenchOptions& options) {
       model->table(),
       {.stage = {options.stage}, .recompute = options.recompute, .device = options.device},
       comm::Group());
+  BenchResult result{.num_parameters = model->table().num_elements()};
+  const auto begin = std::chrono::steady_clock::now();
   sharded.initialise(1);
+  ops::synchronise(options.device.is_cuda());
+  result.first_weights_seconds = seconds_since(begin);
   optim::AdamW optimizer(sharded.owned_ranges(), {.weight_decay = 0.1}, sharded.memory());
   optimizer.refresh_masters();
   const auto batch = make_batch(options, model->vocab_size());
@@ -68,14 +76,12 @@ BenchResult bench_training(const BenchOptions& options) {
     return value;
   };
 
-  BenchResult result{.num_parameters = model->table().num_elements()};
   result.first_loss = run_step();
   for (int64_t i = 1; i < options.warmup_steps; ++i) run_step();
   for (int64_t i = 0; i < options.steps; ++i) {
     const auto start = std::chrono::steady_clock::now();
     result.last_loss = run_step();
-    result.seconds.push_back(
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    result.seconds.push_back(seconds_since(start));
   }
   result.peak_flat_bytes = sharded.memory().peak_bytes();
   result.peak_device_bytes = ops::device_memory(options.device.is_cuda()).peak;

@@ -32,6 +32,7 @@ struct BenchResult {
   double first_loss = 0;
   double last_loss = 0;  // below the first, or the figure is of no use
   int64_t num_parameters = 0;
+  double first_weights_seconds = 0;  // drawing them
   int64_t peak_flat_bytes = 0;
   int64_t peak_device_bytes = 0;  // of the caching allocator; 0 on CPUs
 
