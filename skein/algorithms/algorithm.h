@@ -18,9 +18,11 @@ namespace skein::algorithms {
 class Algorithm {
  public:
   virtual ~Algorithm() = default;
-  // A float64 scalar: the sum over the batch's targets. The caller divides it by the number of
-  // targets of the whole step, over all micro-batches and ranks.
-  virtual at::Tensor loss_sum(const tensor::Batch& batch, const tensor::StepKey& key,
+  // A float64 scalar: the sum over the batch's targets, each times `weight`. In training that is 1
+  // over the targets of the whole step, of all micro-batches and ranks, and the sum is what
+  // backward starts from: applied here, where rows are fp32 or wider, it is never rounded to the
+  // gradients' 16 bits.
+  virtual at::Tensor loss_sum(const tensor::Batch& batch, const tensor::StepKey& key, double weight,
                               tensor::Units& units) const = 0;
 };
 

@@ -11,7 +11,7 @@ namespace skein::algorithms {
 class Pretrain final : public Algorithm {
  public:
   explicit Pretrain(const model::Model& model) : model_(model) {}
-  at::Tensor loss_sum(const tensor::Batch& batch, const tensor::StepKey& key,
+  at::Tensor loss_sum(const tensor::Batch& batch, const tensor::StepKey& key, double weight,
                       tensor::Units& units) const override;
 
  private:

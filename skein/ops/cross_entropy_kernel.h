@@ -8,15 +8,17 @@
 
 namespace skein::ops {
 
-// For each row of logits (rows, vocabulary): log_prob of its target, and in the logits' place the
-// gradient of scale * log_prob. Rows whose target is negative give 0 and a zero gradient.
+// For each row of logits (rows, row_stride), of which the first `vocabulary` columns count:
+// log_prob of its target, and in the logits' place its gradient, zero in the columns beyond. Rows
+// whose target is negative give 0 and a zero gradient.
 struct CrossEntropyCall {
   void* logits = nullptr;
   const int64_t* targets = nullptr;
-  const float* scale = nullptr;  // (rows); null: the logits are left as they are
-  float* log_prob = nullptr;     // (rows)
+  float* log_prob = nullptr;  // (rows)
   int64_t rows = 0;
   int64_t vocabulary = 0;
+  int64_t row_stride = 0;
+  bool gradient = false;  // else the logits are left as they are
   ElementType type = ElementType::kFloat;
 };
 

@@ -9,6 +9,9 @@
 // Row losses are fp32 (fp64 for float64 inputs), from logits in the inputs' dtype as Hugging Face
 // computes them. Rows whose target is tensor::kIgnore give zero loss and zero gradients. Gradients
 // of gradients are not available.
+//
+// Factors of a loss (row weights, gradients that come in) are fp32 (fp64 for float64 inputs) and
+// are never rounded to 16 bits: the length of a gradient does not depend on the number of targets.
 
 #include <ATen/core/Tensor.h>
 
@@ -19,13 +22,16 @@ namespace skein::ops {
 struct HeadOptions {
   // Of one chunk, as fp32; larger: fewer, larger products. A GPU takes 16 times as much.
   int64_t logits_bytes = int64_t{64} << 20;
+  // Rows of the weight beyond it are padding: in no sum, and their gradient is zero. 0: none is.
+  int64_t vocabulary = 0;
 };
 
 // hidden (N, C), weight (V, C), targets (N) int64, weights (N) or undefined (all one; a constant to
 // autograd) -> float64 scalar: sum of weights[n] · -log p(targets[n] | hidden[n]).
 //
 // When gradients are wanted they are made in forward, chunk by chunk, while the logits are there:
-// one product less than computing the logits again, for d_weight (V, C) held until backward.
+// one product less than computing the logits again, for d_weight (V, C) held until backward (under
+// 16 bits an fp32 sum while forward runs). Backward runs once.
 at::Tensor linear_cross_entropy_sum(const at::Tensor& hidden, const at::Tensor& weight,
                                     const at::Tensor& targets, const at::Tensor& weights,
                                     const HeadOptions& options = {});

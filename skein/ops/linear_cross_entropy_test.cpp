@@ -7,9 +7,12 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/log_softmax.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
@@ -17,6 +20,10 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <algorithm>
+#include <array>
+
+#include "skein/core/error.h"
 #include "skein/tensor/batch.h"
 
 namespace skein::ops {
@@ -115,6 +122,100 @@ TEST(LinearCrossEntropy, RunsOnTheMetaDevice) {
   const auto loss = linear_cross_entropy_sum(at::empty({5, 4}, meta), at::empty({7, 4}, meta),
                                              at::empty({5}, meta.dtype(at::kLong)), {});
   EXPECT_EQ(loss.dim(), 0);
+}
+
+// Near equal probabilities the gradient of every target's logit is near 1: a factor that meets it
+// before it is rounded to 16 bits would be rounded alike in all rows.
+struct LengthCase {
+  static constexpr int64_t kManyRows = 256, kWidth = 64, kWords = 192;
+  at::Tensor hidden, weight, targets, wide_hidden, wide_weight;
+
+  LengthCase() {
+    at::manual_seed(6);
+    hidden = leaf(at::randn({kManyRows, kWidth}) * 0.3, at::kBFloat16);
+    weight = leaf(at::randn({kWords, kWidth}) * 0.1, at::kBFloat16);
+    wide_hidden = leaf(hidden.detach(), at::kFloat);
+    wide_weight = leaf(weight.detach(), at::kFloat);
+    targets = at::randint(0, kWords, {kManyRows}, at::kLong);
+  }
+  static at::Tensor leaf(const at::Tensor& values, at::ScalarType dtype) {
+    return values.to(dtype).set_requires_grad(true);
+  }
+
+  using Loss = std::function<at::Tensor(const at::Tensor& hidden, const at::Tensor& weight)>;
+  // Of d_hidden and d_weight along fp32's.
+  std::array<double, 2> lengths(const Loss& loss) const {
+    const auto narrow = torch::autograd::grad({loss(hidden, weight)}, {hidden, weight});
+    const auto wide =
+        torch::autograd::grad({loss(wide_hidden, wide_weight)}, {wide_hidden, wide_weight});
+    std::array<double, 2> found{};
+    for (size_t i = 0; i < 2; ++i) {
+      const auto along = wide[i].to(at::kDouble);
+      found[i] = ((narrow[i].to(at::kDouble) * along).sum() / (along * along).sum()).item<double>();
+    }
+    return found;
+  }
+};
+
+TEST(LinearCrossEntropy, FactorsReachSixteenBitGradientsUnrounded) {
+  const LengthCase c;
+  const auto check = [&](const char* name, const auto& loss_over) {
+    std::vector<double> found[2];
+    for (int64_t i = 0; i < 20; ++i) {
+      const double count = 1000 + 137 * static_cast<double>(i);
+      const auto lengths = c.lengths([&](const at::Tensor& hidden, const at::Tensor& weight) {
+        return loss_over(count, hidden, weight);
+      });
+      for (size_t k = 0; k < 2; ++k) found[k].push_back(lengths[k]);
+    }
+    for (size_t k = 0; k < 2; ++k) {
+      const auto [least, most] = std::ranges::minmax(found[k]);
+      EXPECT_LE(most - least, 1e-4) << name << " " << k << ": " << least << " to " << most;
+    }
+  };
+  check("weights", [&](double count, const auto& hidden, const auto& weight) {
+    const auto weights = at::full({LengthCase::kManyRows}, 1 / count, at::kDouble);
+    return linear_cross_entropy_sum(hidden, weight, c.targets, weights);
+  });
+  check("after", [&](double count, const auto& hidden, const auto& weight) {
+    return linear_cross_entropy_sum(hidden, weight, c.targets, {}) / count;
+  });
+  check("log_probs", [&](double count, const auto& hidden, const auto& weight) {
+    return linear_log_probs(hidden, weight, c.targets).sum() / count;
+  });
+}
+
+TEST(LinearCrossEntropy, ASecondBackwardIsRefused) {
+  const HeadCase c(at::kDouble);
+  const auto loss = linear_cross_entropy_sum(c.hidden, c.weight, c.targets, {});
+  const auto again = [&] { torch::autograd::grad({loss}, {c.hidden}, {}, /*retain_graph=*/true); };
+  again();
+  EXPECT_THROW(again(), InternalError);
+}
+
+// The weight's rows beyond the vocabulary count nowhere, whatever they hold.
+TEST(LinearCrossEntropy, PaddedRowsAreNotSeen) {
+  for (const auto dtype : {at::kDouble, at::kBFloat16}) {
+    const HeadCase c(dtype);
+    const auto padded =
+        at::cat({c.weight.detach(), at::ones({3, kChannels}, dtype)}).set_requires_grad(true);
+    const HeadOptions plain{.logits_bytes = bytes_of_rows(4)},
+        options{.logits_bytes = bytes_of_rows(5), .vocabulary = kVocabulary};
+    const auto check = [&](const at::Tensor& expected, const at::Tensor& found) {
+      EXPECT_TRUE(at::allclose(found, expected, 1e-12));
+      const auto wanted = c.gradients((expected * c.weights).sum());
+      const auto gradients = torch::autograd::grad({(found * c.weights).sum()}, {c.hidden, padded});
+      const double tolerance = dtype == at::kDouble ? 1e-12 : 1e-2;
+      EXPECT_TRUE(at::allclose(gradients[0], wanted[0], tolerance, tolerance));
+      EXPECT_TRUE(
+          at::allclose(gradients[1].narrow(0, 0, kVocabulary), wanted[1], tolerance, tolerance));
+      EXPECT_EQ(gradients[1].narrow(0, kVocabulary, 3).count_nonzero().item<int64_t>(), 0);
+    };
+    check(linear_cross_entropy_sum(c.hidden, c.weight, c.targets, c.weights, plain),
+          linear_cross_entropy_sum(c.hidden, padded, c.targets, c.weights, options));
+    check(linear_log_probs(c.hidden, c.weight, c.targets, plain),
+          linear_log_probs(c.hidden, padded, c.targets, options));
+  }
 }
 
 TEST(LinearLogProbs, EqualsThePlainFormulaForEveryChunkSize) {

@@ -19,6 +19,7 @@
 #include "skein/parallel/sharded.h"
 #include "skein/plan/hf_config.h"
 #include "skein/train/profile.h"
+#include "skein/train/update.h"
 
 namespace skein::train {
 namespace {
@@ -63,14 +64,12 @@ BenchResult bench_training(const BenchOptions& options) {
   const auto batch = make_batch(options, model->vocab_size());
 
   int64_t step = 0;
+  Phases phases;
   const auto run_step = [&] {
-    sharded.begin_micro_batch(0, 1);
-    const auto loss =
-        algorithm.loss_sum(batch, {.seed = 1, .step = step++}, sharded) / batch.num_targets;
-    torch::autograd::backward({loss});
-    sharded.end_micro_batch();
-    optimizer.step(1e-4, sharded.gradient_norm(1.0).decision);
-    sharded.publish();
+    const auto [loss, norm] =
+        update({algorithm, sharded, optimizer, phases},
+               {std::span(&batch, 1), batch.num_targets, {.seed = 1, .step = step++}},
+               {.learning_rate = 1e-4, .max_grad_norm = 1.0});
     const double value = loss.item<double>();    // waits for the loss …
     ops::synchronise(options.device.is_cuda());  // … and for the update
     return value;

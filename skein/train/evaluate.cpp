@@ -23,7 +23,7 @@ Evaluation evaluate(const data::Loader& loader, const algorithms::Algorithm& alg
     launch::report_progress(fmt::format("evaluation batch {}", k + 1));
     sharded.next_evaluation_batch();
     const auto batch = tensor::to_device(loader.eval_batch(k), world.device);
-    loss += algorithm.loss_sum(batch, {.training = false}, sharded);
+    loss += algorithm.loss_sum(batch, {.training = false}, /*weight=*/1, sharded);
   }
   sharded.end_evaluation();
   launch::report_progress("");

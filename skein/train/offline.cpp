@@ -5,10 +5,6 @@
 
 #include "skein/train/offline.h"
 
-#include <ATen/TensorOperators.h>
-#include <ATen/ops/zeros.h>
-#include <torch/csrc/autograd/autograd.h>
-
 #include "skein/core/error.h"
 #include "skein/core/log.h"
 #include "skein/launch/board.h"
@@ -19,6 +15,7 @@
 #include "skein/train/run_folder.h"
 #include "skein/train/session.h"
 #include "skein/train/stop_agreement.h"
+#include "skein/train/update.h"
 
 namespace skein::train {
 namespace {
@@ -72,6 +69,7 @@ Outcome run_offline(const config::Resolved& resolved, const config::BatchPlan& b
   NanGuard guard(run.config.optimizer.nan_policy, run.sharded);
   auto& phases = run.metrics.phases();
   StopAgreement stop(world.group);
+  const Trainer trainer{*run.algorithm, run.sharded, run.optimizer, phases};
   bool stopping = false;
   while (step < plan.total_steps && !stopping) {
     phases.enter(Phase::kData);
@@ -81,26 +79,9 @@ Outcome run_offline(const config::Resolved& resolved, const config::BatchPlan& b
     const auto data = run.loader.batches(step);
     launch::set_board_step(step, data.samples);
 
-    // The loss is one mean over the targets of all micro-batches on all ranks, so gradients are
-    // summed, never averaged.
-    auto loss = at::zeros({}, at::TensorOptions().dtype(at::kDouble).device(world.device));
-    const auto count = static_cast<int64_t>(data.micro_batches.size());
-    for (int64_t i = 0; i < count; ++i) {
-      phases.enter(Phase::kForward);
-      run.sharded.begin_micro_batch(i, count);  // the stage decides when to reduce
-      const auto batch = tensor::to_device(data.micro_batches[i], world.device);
-      const auto part = run.algorithm->loss_sum(batch, key, run.sharded) / data.num_targets;
-      phases.enter(Phase::kBackward);
-      if (i + 1 == count) stop.ask(world.stop_requested());
-      torch::autograd::backward({part});
-      run.sharded.end_micro_batch();
-      loss += part.detach();
-    }
-
-    phases.enter(Phase::kOptimizer);
-    const auto norm = run.sharded.gradient_norm(run.config.optimizer.max_grad_norm);
-    run.optimizer.step(learning_rate, norm.decision);  // clips; left out when not finite
-    run.sharded.publish();
+    stop.ask(world.stop_requested());
+    const auto [loss, norm] = update(trainer, {data.micro_batches, data.num_targets, key},
+                                     {learning_rate, run.config.optimizer.max_grad_norm});
     // The step before this one: its norm is there without waiting.
     judge(run, guard, step);
     guard.watch(++step, norm, data.samples);

@@ -10,7 +10,6 @@
 #include <c10/core/DeviceGuard.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <torch/csrc/autograd/autograd.h>
 
 #include <cmath>
 #include <map>
@@ -18,7 +17,9 @@
 #include "skein/algorithms/pretrain.h"
 #include "skein/core/log.h"
 #include "skein/model/model.h"
+#include "skein/optim/adamw.h"
 #include "skein/parallel/sharded.h"
+#include "skein/train/update.h"
 #include "tests/ranks/process_ranks.h"
 
 namespace skein::ranks {
@@ -49,17 +50,16 @@ Step one_step(const std::string& family, at::ScalarType dtype, at::Device device
   sharded.initialise(5);
   const auto rows = at::arange(4).unsqueeze(1), columns = at::arange(129).unsqueeze(0);
   const auto text = (rows * 131 + columns * columns * 7 + columns * 3) % 512;
-  const auto batch = tensor::to_device({text.slice(1, 0, 128).contiguous(),
-                                        text.slice(1, 1, 129).contiguous(), at::arange(4), 4 * 128},
-                                       device);
-  sharded.begin_micro_batch(0, 1);
-  const auto loss = algorithm.loss_sum(batch, {.seed = 3, .step = 7}, sharded) / batch.num_targets;
-  torch::autograd::backward({loss});
-  sharded.end_micro_batch();
-  Step step{.loss = loss.item<double>()};
+  const tensor::Batch batch{text.slice(1, 0, 128).contiguous(), text.slice(1, 1, 129).contiguous(),
+                            at::arange(4), 4 * 128};
+  optim::AdamW optimizer(sharded.owned_ranges(), {}, sharded.memory());
+  train::Phases phases;
+  const auto [loss, norm] =
+      train::update({algorithm, sharded, optimizer, phases},
+                    {std::span(&batch, 1), batch.num_targets, {.seed = 3, .step = 7}}, {});
+  Step step{.loss = loss.item<double>(), .norm = norm.norm.item<double>()};
   for (const auto& slice : sharded.gradient_slices())
     step.gradients[slice.name] = slice.data.cpu().to(at::kDouble);
-  step.norm = sharded.gradient_norm(0).norm.item<double>();
   return step;
 }
 

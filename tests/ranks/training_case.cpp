@@ -7,7 +7,6 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 #include <fmt/format.h>
-#include <torch/csrc/autograd/autograd.h>
 
 #include <map>
 #include <sstream>
@@ -17,6 +16,7 @@
 #include "skein/model/model.h"
 #include "skein/optim/adamw.h"
 #include "skein/parallel/sharded.h"
+#include "skein/train/update.h"
 
 namespace skein::ranks {
 namespace {
@@ -113,23 +113,19 @@ std::string run_case(const TrainingCase& c, comm::Group& world) {
   sharded.initialise(5);
   optim::AdamW optimizer(sharded.owned_ranges(), {.weight_decay = 0.1}, sharded.memory());
   const int64_t num_targets = kRows * kTokens * c.micro_batches * world.size();
+  train::Phases phases;
   std::string text;
   for (int64_t step = 0; step < 3; ++step) {
-    double loss = 0;
+    std::vector<tensor::Batch> batches;
     for (int64_t k = 0; k < c.micro_batches; ++k) {
-      sharded.begin_micro_batch(k, c.micro_batches);
-      const auto batch =
-          tensor::to_device(make_batch(step, k * world.size() + world.rank()), device);
-      const auto part = algorithm.loss_sum(batch, {.seed = 3, .step = step}, sharded) / num_targets;
-      torch::autograd::backward({part});
-      sharded.end_micro_batch();
-      loss += part.item<double>();
+      batches.push_back(make_batch(step, k * world.size() + world.rank()));
     }
+    const auto [loss, norm] = train::update({algorithm, sharded, optimizer, phases},
+                                            {batches, num_targets, {.seed = 3, .step = step}},
+                                            {.learning_rate = 1e-2, .max_grad_norm = 1.0});
     text += describe("gradient", sharded.gradient_slices());
-    const auto [norm, decision, squares] = sharded.gradient_norm(1.0);
-    text += fmt::format("number {:a}\nnumber {:a}\n", world.sum(loss), norm.item<double>());
-    optimizer.step(1e-2, decision);
-    sharded.publish();
+    text += fmt::format("number {:a}\nnumber {:a}\n", world.sum(loss.item<double>()),
+                        norm.norm.item<double>());
   }
   return text + describe("parameter", sharded.slices_to_save()) +
          describe("state", sharded.slices_to_save(optimizer));

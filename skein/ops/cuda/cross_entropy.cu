@@ -63,10 +63,14 @@ __device__ void read_columns(const T* row, int64_t count, bool vectors, Visit vi
     for (int64_t i = threadIdx.x; i < count; i += kThreads) visit(row[i]);
     return;
   }
-  for (int64_t i = threadIdx.x; i < count / V::kSize; i += kThreads) {
+  const int64_t whole = count / V::kSize;
+  for (int64_t i = threadIdx.x; i < whole; i += kThreads) {
     const V v = reinterpret_cast<const V*>(row)[i];
     for (int j = 0; j < V::kSize; ++j) visit(v.values[j]);
   }
+  // The last columns of a vocabulary that is no multiple of a vector, before its padding.
+  const int64_t i = whole * V::kSize + threadIdx.x;
+  if (i < count) visit(row[i]);
 }
 
 // One block per row; the second pass finds the row in the L2 cache.
@@ -74,12 +78,12 @@ template <typename T>
 __global__ void cross_entropy(CrossEntropyCall call) {
   __shared__ Softmax shared[kThreads / 32];
   const int64_t count = call.vocabulary, target = call.targets[blockIdx.x];
-  T* row = static_cast<T*>(call.logits) + static_cast<int64_t>(blockIdx.x) * count;
-  const bool vectors = count % Vector<T>::kSize == 0;
+  T* row = static_cast<T*>(call.logits) + static_cast<int64_t>(blockIdx.x) * call.row_stride;
+  const bool vectors = call.row_stride % Vector<T>::kSize == 0;
   if (target < 0) {
     if (threadIdx.x == 0) call.log_prob[blockIdx.x] = 0;
-    if (call.scale != nullptr) {
-      for_columns(row, count, vectors, [](int64_t, T) { return narrow<T>(0); });
+    if (call.gradient) {
+      for_columns(row, call.row_stride, vectors, [](int64_t, T) { return narrow<T>(0); });
     }
     return;
   }
@@ -89,11 +93,11 @@ __global__ void cross_entropy(CrossEntropyCall call) {
   const Softmax all = merge_block(own, shared);  // its barrier also ends the reads of row[target]
   const float log_sum = all.max + logf(all.sum);
   if (threadIdx.x == 0) call.log_prob[blockIdx.x] = target_logit - log_sum;
-  if (call.scale == nullptr) return;
-  const float scale = call.scale[blockIdx.x];
-  for_columns(row, count, vectors, [&](int64_t column, T value) {
+  if (!call.gradient) return;
+  for_columns(row, call.row_stride, vectors, [&](int64_t column, T value) {
+    if (column >= count) return narrow<T>(0);
     const float probability = __expf(widen(value) - log_sum);
-    return narrow<T>(scale * ((column == target ? 1.0F : 0.0F) - probability));
+    return narrow<T>((column == target ? 1.0F : 0.0F) - probability);
   });
 }
 
