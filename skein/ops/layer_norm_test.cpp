@@ -17,10 +17,13 @@ at::Tensor by_definition(const at::Tensor& x, const LayerNorm& norm) {
   return centred / (variance + norm.epsilon).sqrt() * norm.weight + norm.bias;
 }
 
+at::Tensor leaf(at::IntArrayRef shape) {
+  return at::randn(shape, at::kDouble).set_requires_grad(true);
+}
+
 TEST(LayerNorm, EqualsItsDefinitionAndSoDoItsGradients) {
-  const auto options = at::TensorOptions().dtype(at::kDouble).requires_grad(true);
-  const auto x = at::randn({3, 5, 24}, options), delta = at::randn({3, 5, 24}, options);
-  const LayerNorm norm{at::randn({24}, options), at::randn({24}, options), 1e-5};
+  const auto x = leaf({3, 5, 24}), delta = leaf({3, 5, 24});
+  const LayerNorm norm{leaf({24}), leaf({24}), 1e-5};
   const auto mix = at::randn({3, 5, 24}, at::kDouble), also = at::randn({3, 5, 24}, at::kDouble);
   const auto gradients = [&](const at::Tensor& sum, const at::Tensor& normalised) {
     return torch::autograd::grad({(normalised * mix + sum * also).sum()},

@@ -11,10 +11,10 @@ namespace skein::ops {
 namespace {
 
 TEST(Linears, EachLayerIsItsProductAndItsBias) {
-  const auto options = at::TensorOptions().dtype(at::kDouble).requires_grad(true);
-  const auto x = at::randn({2, 3, 8}, options);
-  const auto whole = at::randn({5, 8}, options), transposed = at::randn({8, 4}, options);
-  const auto bias = at::randn({4}, options);
+  const auto leaf = [](at::IntArrayRef shape) {
+    return at::randn(shape, at::kDouble).set_requires_grad(true);
+  };
+  const auto x = leaf({2, 3, 8}), whole = leaf({5, 8}), transposed = leaf({8, 4}), bias = leaf({4});
   const auto found = linears(x, {{whole, {}}, {transposed.t(), bias}});
   const std::vector<at::Tensor> expected{x.matmul(whole.t()), x.matmul(transposed) + bias};
   ASSERT_EQ(found.size(), 2U);

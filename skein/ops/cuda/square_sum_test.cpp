@@ -27,7 +27,8 @@ TEST(CudaSquareSum, EqualsTheCpus) {
     for (const int64_t count : {8, 128, 1000, 1'000'064, 20'000'128, 77}) {
       const auto x = at::randn({count}).to(dtype);
       const double expected = square_sum(x), found = square_sum(x.to(at::kCUDA));
-      EXPECT_NEAR(found / expected, 1, 1e-13) << dtype << " " << count;
+      // The CPU adds one element after the other: 2e7 fp64 sums drift by some 1e-12.
+      EXPECT_NEAR(found / expected, 1, 5e-12) << dtype << " " << count;
     }
   }
 }
