@@ -35,11 +35,11 @@ class Gpt2 final : public Model {
  public:
   Gpt2(const plan::GptConfig& config, const BuildOptions& options);
 
-  at::Tensor forward(const Batch& batch, const StepKey& key, Units& units) const override;
   int64_t max_positions() const override { return config_.n_positions; }
   int64_t vocab_size() const override { return config_.vocab_size; }
 
  private:
+  at::Tensor hidden_states(const Batch& batch, const StepKey& key, Units& units) const override;
   at::Tensor decode_at(const at::Tensor& positions, const at::Tensor& tokens, KvCache& cache,
                        Units& units) const override;
   int head_unit() const override { return head_unit_; }
@@ -112,7 +112,7 @@ void Gpt2::add_block(int index, const BuildOptions& options) {
   conv("mlp.c_proj", inner, channels, residual, block.mlp_out);
 }
 
-at::Tensor Gpt2::forward(const Batch& batch, const StepKey& key, Units& units) const {
+at::Tensor Gpt2::hidden_states(const Batch& batch, const StepKey& key, Units& units) const {
   if (batch.tokens.size(1) > config_.n_positions) {
     throw UserError(fmt::format(
         "a row has {} tokens, but the model knows {} positions (n_positions): lower block_size",

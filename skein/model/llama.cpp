@@ -32,11 +32,11 @@ class Llama final : public Model {
  public:
   Llama(const plan::LlamaConfig& config, const BuildOptions& options);
 
-  at::Tensor forward(const Batch& batch, const StepKey& key, Units& units) const override;
   int64_t max_positions() const override { return config_.max_position_embeddings; }
   int64_t vocab_size() const override { return config_.vocab_size; }
 
  private:
+  at::Tensor hidden_states(const Batch& batch, const StepKey& key, Units& units) const override;
   at::Tensor decode_at(const at::Tensor& positions, const at::Tensor& tokens, KvCache& cache,
                        Units& units) const override;
   int head_unit() const override { return head_unit_; }
@@ -114,7 +114,7 @@ void Llama::add_block(int index, const BuildOptions& options) {
   mlp("down_proj", inner, channels, block.down);
 }
 
-at::Tensor Llama::forward(const Batch& batch, const StepKey& key, Units& units) const {
+at::Tensor Llama::hidden_states(const Batch& batch, const StepKey& key, Units& units) const {
   const Draws draws{key, batch.documents};
   const auto rope = ops::rope_table(batch.tokens.size(1), config_.head_dim, config_.rope_theta,
                                     embedding_.options());

@@ -60,6 +60,12 @@ void check_adapters(const BuildOptions& options, const tensor::ParameterTable& t
 
 }  // namespace
 
+at::Tensor Model::forward(const tensor::Batch& batch, const tensor::StepKey& key,
+                          tensor::Units& units) const {
+  const tensor::ForwardPass pass(units);
+  return hidden_states(batch, key, units);
+}
+
 at::Tensor Model::decode(const at::Tensor& tokens, KvCache& cache, tensor::Units& units) const {
   const auto num_tokens = tokens.size(1);
   SKEIN_CHECK(tokens.size(0) == cache.rows(), "one row of tokens per row of the cache");
@@ -68,6 +74,7 @@ at::Tensor Model::decode(const at::Tensor& tokens, KvCache& cache, tensor::Units
     SKEIN_CHECK(length + num_tokens <= cache.capacity(), "the cache is full");
   }
   const at::NoGradGuard no_grad;
+  const tensor::ForwardPass pass(units);
   const auto positions = cache.positions(num_tokens, tokens.device());
   const auto hidden = decode_at(positions, tokens, cache, units);
   cache.advance(num_tokens);

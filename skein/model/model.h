@@ -33,9 +33,10 @@ class Model {
   tensor::ParameterTable& table() { return table_; }
   const tensor::ParameterTable& table() const { return table_; }
 
-  // Hidden states after the final norm (B, T, C). Positions are 0 … T-1 in every row.
-  virtual at::Tensor forward(const tensor::Batch& batch, const tensor::StepKey& key,
-                             tensor::Units& units) const = 0;
+  // Hidden states after the final norm (B, T, C). Positions are 0 … T-1 in every row. Forward and
+  // decode are each one tensor::ForwardPass.
+  at::Tensor forward(const tensor::Batch& batch, const tensor::StepKey& key,
+                     tensor::Units& units) const;
 
   // Hidden states (B, T, C) of the T tokens (B, T) that follow what the cache holds, which it then
   // holds too. Equal to forward over the whole row, without dropout and without gradients.
@@ -56,6 +57,9 @@ class Model {
   at::Tensor head_logits(const at::Tensor& hidden, tensor::Units& units) const;
 
  protected:
+  // forward, inside its pass.
+  virtual at::Tensor hidden_states(const tensor::Batch& batch, const tensor::StepKey& key,
+                                   tensor::Units& units) const = 0;
   // decode, once the positions (B, T) of the tokens are known.
   virtual at::Tensor decode_at(const at::Tensor& positions, const at::Tensor& tokens,
                                KvCache& cache, tensor::Units& units) const = 0;

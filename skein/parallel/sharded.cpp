@@ -2,7 +2,11 @@
 // Copyright the skein authors.
 #include "skein/parallel/sharded.h"
 
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <exception>
 
 #include "skein/core/error.h"
 #include "skein/ops/init.h"
@@ -12,15 +16,23 @@ namespace skein::parallel {
 using tensor::Range;
 using tensor::TensorSlice;
 
+namespace {
+
+tensor::ParameterTable frozen(tensor::ParameterTable table) {
+  for (auto& parameter : table.parameters) parameter.trainable = false;
+  return table;
+}
+
+}  // namespace
+
 Sharded::Sharded(const tensor::ParameterTable& table, const ShardOptions& options,
                  comm::Group group)
-    : table_(table),
+    : table_(options.inference ? frozen(table) : table),
       options_(options),
       group_(std::move(group)),
       memory_(tensor::FlatMemory::create(options.device)),
       unit_leaves_(table.units.size()),
-      gather_(blocks(), gather_actions()),
-      reduce_(reduce_order(), reduce_actions()) {
+      schedule_(scheduled_units(), table_.turns(), schedule_actions()) {
   for (auto& layout : tensor::lay_out(table_, group_.size())) {
     const int unit = layout.unit;
     const bool trainable = layout.trainable;
@@ -38,22 +50,13 @@ Sharded::Sharded(const tensor::ParameterTable& table, const ShardOptions& option
   }
 }
 
-std::vector<int> Sharded::blocks() const {
-  std::vector<int> units;
-  for (int unit = 0; unit < static_cast<int>(table_.units.size()); ++unit) {
-    if (!table_.units[unit].root) units.push_back(unit);
+std::vector<Schedule::Unit> Sharded::scheduled_units() const {
+  std::vector<Schedule::Unit> units;
+  for (const auto& [name, root] : table_.units) units.push_back({name, root, /*trainable=*/false});
+  for (const auto& parameter : table_.parameters) {
+    if (parameter.trainable) units[parameter.unit].trainable = true;
   }
   return units;
-}
-
-// Blocks as backward leaves them, then the root units.
-std::vector<int> Sharded::reduce_order() const {
-  auto order = blocks();
-  std::ranges::reverse(order);
-  for (int unit = 0; unit < static_cast<int>(table_.units.size()); ++unit) {
-    if (table_.units[unit].root) order.push_back(unit);
-  }
-  return order;
 }
 
 template <typename Action>
@@ -63,26 +66,28 @@ void Sharded::for_segments(int unit, Action action) {
   }
 }
 
-GatherActions Sharded::gather_actions() {
-  return {.start =
-              [this](int unit) { for_segments(unit, [&](Segment& s) { s.start_gather(group_); }); },
+ScheduleActions Sharded::schedule_actions() {
+  const auto gathers = [this](int unit) {
+    return options_.stage.shards_parameters() && !is_held(unit, whole_);
+  };
+  return {.start_gather =
+              [=, this](int unit) {
+                if (!gathers(unit)) return;
+                for_segments(unit, [&](Segment& s) { s.start_gather(group_); });
+              },
           .wait = [this](int unit) { for_segments(unit, [](Segment& s) { s.wait_parameters(); }); },
-          .drop = [this](int unit) { for_segments(unit, [](Segment& s) { s.drop_gathered(); }); }};
-}
-
-ReduceActions Sharded::reduce_actions() {
-  return {.start = [this](int unit) { start_reduce(unit); },
-          .finish =
+          .drop =
+              [=, this](int unit) {
+                if (gathers(unit)) for_segments(unit, [](Segment& s) { s.drop_gathered(); });
+              },
+          .start_reduce = [this](int unit) { start_reduce(unit); },
+          .finish_reduce =
               [this](int unit) {
                 if (!reduces_now(unit)) return;
                 for_segments(unit, [](Segment& s) {
                   if (s.layout().trainable) s.finish_reduce();
                 });
               }};
-}
-
-bool Sharded::gathers(int unit) const {
-  return options_.stage.shards_parameters() && !table_.units[unit].root;
 }
 
 // Sharded gradients of blocks cannot wait for the last micro-batch: that is what stage 2 saves.
@@ -101,60 +106,82 @@ void Sharded::start_reduce(int unit) {
 
 void Sharded::begin_micro_batch(int64_t index, int64_t count) {
   SKEIN_CHECK(index >= 0 && index < count, "micro-batch out of range");
+  SKEIN_CHECK(!options_.inference, "a sharding made for inference has no micro-batches");
   micro_batch_ = index;
   num_micro_batches_ = count;
   if (index == 0) {
     for (auto& segment : segments_) segment.begin_accumulation();
+    whole_before_step_ = whole_;
   }
-  gather_roots();
-  gather_.begin();
-  reduce_.begin();
+  schedule_.begin_micro_batch();
+  gather(std::max(whole_, Whole::kRoots));
 }
 
 void Sharded::end_micro_batch() {
-  if (options_.stage.shards_parameters()) gather_.end();
-  reduce_.end();
-  if (micro_batch_ + 1 == num_micro_batches_) drop_roots();
+  schedule_.end_micro_batch();
+  if (micro_batch_ + 1 < num_micro_batches_) return;
+  let_go(whole_before_step_);
+  // The optimizer writes next: nothing that this rank did not use may still be on its way.
+  for (auto& segment : segments_) segment.wait_parameters();
 }
 
-void Sharded::begin_evaluation() { gather_roots(); }
-
-void Sharded::end_evaluation() {
-  if (options_.stage.shards_parameters()) gather_.end();
-  drop_roots();
+void Sharded::begin_forward(const tensor::PassOptions& options) {
+  SKEIN_CHECK(whole_ != Whole::kNothing,
+              "a forward pass begins outside of micro-batches: hold_roots() first");
+  schedule_.begin_forward(at::GradMode::is_enabled(), options.differentiable_inputs);
 }
 
-void Sharded::gather_roots() {
-  if (!options_.stage.shards_parameters() || root_whole_) return;
-  const auto actions = gather_actions();
-  for (int unit = 0; unit < static_cast<int>(table_.units.size()); ++unit) {
-    if (!table_.units[unit].root) continue;
-    actions.start(unit);
-    actions.wait(unit);
+bool Sharded::is_held(int unit, Whole whole) const {
+  return whole == Whole::kAll || (whole == Whole::kRoots && table_.units[unit].root);
+}
+
+// Starts all gathers; each is waited for where its unit is first used.
+void Sharded::gather(Whole whole) {
+  if (options_.stage.shards_parameters()) {
+    for (auto& segment : segments_) {
+      const int unit = segment.layout().unit;
+      if (is_held(unit, whole) && !is_held(unit, whole_)) segment.start_gather(group_);
+    }
   }
-  root_whole_ = true;
+  whole_ = whole;
 }
 
-void Sharded::drop_roots() {
-  if (!root_whole_) return;
-  for (auto& segment : segments_) {
-    if (table_.units[segment.layout().unit].root) segment.drop_gathered();
+void Sharded::let_go(Whole whole) {
+  if (options_.stage.shards_parameters()) {
+    for (auto& segment : segments_) {
+      const int unit = segment.layout().unit;
+      if (is_held(unit, whole) || !is_held(unit, whole_)) continue;
+      segment.wait_parameters();
+      segment.drop_gathered();
+    }
   }
-  root_whole_ = false;
+  whole_ = whole;
+}
+
+Sharded::Hold Sharded::hold_roots() { return {*this, Whole::kRoots}; }
+
+Sharded::Hold Sharded::hold_whole() { return {*this, Whole::kAll}; }
+
+Sharded::Hold::Hold(Sharded& sharded, Whole whole)
+    : sharded_(sharded), before_(sharded.whole_), exceptions_(std::uncaught_exceptions()) {
+  SKEIN_CHECK(sharded_.schedule_.idle(),
+              "units are held whole outside of micro-batches and passes");
+  sharded_.schedule_.drop_blocks();
+  sharded_.gather(std::max(before_, whole));
+}
+
+Sharded::Hold::~Hold() noexcept(false) {
+  if (std::uncaught_exceptions() > exceptions_) return;
+  SKEIN_CHECK(sharded_.schedule_.idle(), "a hold ends inside a micro-batch or a pass");
+  sharded_.schedule_.drop_blocks();
+  sharded_.let_go(before_);
 }
 
 void Sharded::acquire(int unit, Pass pass) {
-  if (gathers(unit)) {
-    gather_.acquire(unit, pass);
-  } else {
-    for_segments(unit, [](Segment& segment) { segment.wait_parameters(); });
-  }
-}
-
-void Sharded::release(int unit, Pass pass) {
-  if (gathers(unit)) gather_.release(unit);
-  // A block's gradient is complete after its one backward; a root unit's when backward has ended.
-  if (pass == Pass::kBackward && !table_.units[unit].root) reduce_.done(unit);
+  const bool early = pass == Pass::kForward && table_.units[unit].root && !is_held(unit, whole_);
+  SKEIN_CHECK(!early, fmt::format("unit '{}' is used outside of micro-batches: hold_roots() first",
+                                  table_.units[unit].name));
+  schedule_.acquire(unit, pass);
 }
 
 void Sharded::add_gradients(int unit, const tensor::Tensors& gradients) {
@@ -170,6 +197,7 @@ void Sharded::add_gradients(int unit, const tensor::Tensors& gradients) {
 bool Sharded::recompute(int unit) const { return options_.recompute && !table_.units[unit].root; }
 
 void Sharded::publish() {
+  SKEIN_CHECK(whole_ == Whole::kNothing, "what is held whole would keep the old weights");
   if (!options_.stage.shards_states() || options_.stage.shards_parameters()) return;
   for (auto* segment : trainable_segments()) segment->start_publish(group_);
 }

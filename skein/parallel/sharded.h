@@ -9,17 +9,24 @@
 // complete, and moves both between ranks. It knows no model.
 //
 // The life of a step, with K micro-batches:
-//   for each: begin_micro_batch(i, K); forward and backward through run(); end_micro_batch()
+//   for each: begin_micro_batch(i, K); any number of forward passes; one backward over all of
+//             them; end_micro_batch()
 //   gradient_norm(); optimizer.step(); publish()
-// Every rank makes the same calls. Gradients are sums over ranks, never means.
+// Every rank makes the same calls. Gradients are sums over ranks, never means. Inside a pass ranks
+// may use different blocks, or one several times (schedule.h).
+//
+// Without gradients: hold_roots() or hold_whole(), then forward passes. Several can live side by
+// side on one group (a policy and its reference). Where two of them train in one backward and their
+// ranks skip blocks, each needs a group of its own.
 
+#include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "skein/comm/group.h"
 #include "skein/optim/adamw.h"
-#include "skein/parallel/gather_schedule.h"
-#include "skein/parallel/reduce_schedule.h"
+#include "skein/parallel/schedule.h"
 #include "skein/parallel/segment.h"
 #include "skein/tensor/parameter_table.h"
 #include "skein/tensor/units.h"
@@ -30,6 +37,7 @@ struct ShardOptions {
   Stage stage;
   bool recompute = false;       // activation checkpointing of every block
   bool fp32_gradients = false;  // else the weights' dtype; needed when micro-batches accumulate
+  bool inference = false;       // nothing trains: no gradients, no ranges for an optimizer
   at::Device device = at::kCPU;
 };
 
@@ -43,10 +51,12 @@ class Sharded final : public tensor::Units {
   void begin_micro_batch(int64_t index, int64_t count);
   void end_micro_batch();
 
-  // Forward passes without gradients: begin once, then next_evaluation_batch() before each pass.
-  void begin_evaluation();
-  void next_evaluation_batch() { gather_.begin(); }
-  void end_evaluation();
+  // While a Hold lives, units stay whole and forward passes without gradients may run, outside of
+  // micro-batches: for an evaluation the root units, for generation all. Collective. Where all are
+  // whole, passes communicate nothing, and ranks need not run equally many.
+  class Hold;
+  [[nodiscard]] Hold hold_roots();
+  [[nodiscard]] Hold hold_whole();
 
   // The global norm of the gradients, as a float64 scalar on the device, and what the optimizer is
   // to do with them: clip by min(1, max_norm / (norm + 1e-6)) (max_norm 0: not at all), and skip
@@ -83,8 +93,11 @@ class Sharded final : public tensor::Units {
   comm::Group& group() { return group_; }
 
   // tensor::Units
+  void begin_forward(const tensor::PassOptions& options) override;
+  void end_forward() override { schedule_.end_forward(); }
+  void expect_backward(int unit) override { schedule_.expect_backward(unit); }
   void acquire(int unit, Pass pass) override;
-  void release(int unit, Pass pass) override;
+  void release(int unit, Pass pass) override { schedule_.release(unit, pass); }
   std::span<const at::Tensor> leaves(int unit) override { return unit_leaves_[unit]; }
   void add_gradients(int unit, const tensor::Tensors& gradients) override;
   bool recompute(int unit) const override;
@@ -98,16 +111,17 @@ class Sharded final : public tensor::Units {
   std::vector<const Segment*> trainable_segments() const;
   std::vector<tensor::TensorSlice> state_slices(const optim::AdamW& optimizer,
                                                 const StateSelector& want) const;
-  GatherActions gather_actions();
-  ReduceActions reduce_actions();
-  bool gathers(int unit) const;
+  std::vector<Schedule::Unit> scheduled_units() const;
+  ScheduleActions schedule_actions();
   // Does this unit's gradient travel in this micro-batch?
   bool reduces_now(int unit) const;
   void start_reduce(int unit);
-  void gather_roots();
-  void drop_roots();
-  std::vector<int> blocks() const;
-  std::vector<int> reduce_order() const;
+
+  // What stays whole between passes, at stage 3.
+  enum class Whole { kNothing, kRoots, kAll };
+  bool is_held(int unit, Whole whole) const;
+  void gather(Whole whole);
+  void let_go(Whole whole);
 
   tensor::ParameterTable table_;
   ShardOptions options_;
@@ -115,11 +129,27 @@ class Sharded final : public tensor::Units {
   std::shared_ptr<tensor::FlatMemory> memory_;
   std::vector<Segment> segments_;
   std::vector<tensor::Tensors> unit_leaves_;  // trainable, by unit
-  GatherSchedule gather_;
-  ReduceSchedule reduce_;
+  Schedule schedule_;
   int64_t micro_batch_ = 0;
   int64_t num_micro_batches_ = 1;
-  bool root_whole_ = false;
+  Whole whole_ = Whole::kNothing;
+  Whole whole_before_step_ = Whole::kNothing;
+};
+
+class [[nodiscard]] Sharded::Hold {
+ public:
+  // Waits for gathers, and may therefore throw; does nothing when an exception is on its way.
+  ~Hold() noexcept(false);
+  Hold(const Hold&) = delete;
+  Hold& operator=(const Hold&) = delete;
+
+ private:
+  friend class Sharded;
+  Hold(Sharded& sharded, Whole whole);
+
+  Sharded& sharded_;
+  Whole before_;
+  int exceptions_;  // in flight when it began
 };
 
 }  // namespace skein::parallel

@@ -3,6 +3,7 @@
 #include "skein/parallel/sharded.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/linear.h>
@@ -12,8 +13,12 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <array>
 #include <map>
 #include <mutex>
+
+#include "skein/comm/backend.h"
+#include "skein/core/error.h"
 
 namespace skein::parallel {
 namespace {
@@ -81,6 +86,7 @@ struct Net {
   }
 
   at::Tensor loss(tensor::Units& units, const at::Tensor& tokens) const {
+    const tensor::ForwardPass pass(units);
     auto x =
         units.run(0, [&](const Tensors&) { return Tensors{at::embedding(embedding, tokens)}; }, {});
     for (int i = 0; i < kBlocks; ++i) {
@@ -239,6 +245,7 @@ TEST(Sharded, PeakBytesAndBytesSentFollowTheFormulas) {
   const double block = static_cast<double>(width * width + width);
   const double adapter = static_cast<double>(4 * width + 5);
   const double blocks = 2 * block + adapter, frozen = block, trainable = root + blocks;
+  // At stage 3 the last block stays whole where forward turns into backward: one gather less.
   for (const int n : {1, 2, 3}) {
     for (const int64_t k : {int64_t{1}, int64_t{2}}) {
       const double unit = block,
@@ -250,7 +257,7 @@ TEST(Sharded, PeakBytesAndBytesSentFollowTheFormulas) {
           (16.0 * trainable + 4 * frozen) / n + 2 * 4 * (block + adapter) + 4 * root + transients};
       const double share = (n - 1.0) / n * 4;
       const double sent[] = {2 * trainable, 2 * trainable, (k + 1.0) * trainable,
-                             3 * k * blocks + 2 * root + 2 * k * frozen};
+                             3 * k * blocks + 2 * root + 2 * k * frozen - k * block};
       for (const int stage : {0, 1, 2, 3}) {
         const auto outcome =
             train({.ranks = n, .stage = stage, .micro_batches = k, .width = width, .steps = 1});
@@ -261,6 +268,208 @@ TEST(Sharded, PeakBytesAndBytesSentFollowTheFormulas) {
       }
     }
   }
+}
+
+// Carries out collectives at once, and notes when each is issued ("gather 512") and waited for
+// ("wait 512").
+class RecordingBackend final : public comm::Backend {
+ public:
+  RecordingBackend() : Backend(0, 1) {}
+
+  comm::Work all_gather(const at::Tensor& whole, const at::Tensor& shard, uint64_t) override {
+    return record("gather", whole, shard);
+  }
+  comm::Work reduce_scatter(const at::Tensor& shard, const at::Tensor& whole, uint64_t) override {
+    return record("reduce", shard, whole);
+  }
+  comm::Work all_reduce(const at::Tensor& whole, uint64_t) override {
+    return record("reduce", whole, whole);
+  }
+  comm::Work broadcast(const at::Tensor&, int, uint64_t) override { return {}; }
+  comm::Work gather_host(comm::HostBytes, uint64_t) override { return {}; }  // size one
+  void shutdown() override {}
+
+  std::vector<std::string> take() { return std::exchange(events_, {}); }
+
+ private:
+  comm::Work record(const char* what, const at::Tensor& to, const at::Tensor& from) {
+    events_.push_back(fmt::format("{} {}", what, from.numel()));
+    if (to.data_ptr() != from.data_ptr()) to.copy_(from);
+    return comm::Work(
+        [this, count = from.numel()] { events_.push_back(fmt::format("wait {}", count)); });
+  }
+  std::vector<std::string> events_;
+};
+
+// Two blocks of 128 and 256 elements between an embedding of 384 and a head of 512.
+struct Untied {
+  tensor::ParameterTable table;
+  std::array<at::Tensor, 4> weights;  // (64, n): embedding, blocks, head
+
+  Untied() {
+    const std::pair<const char*, int64_t> kUnits[] = {
+        {"embedding", 6}, {"block 0", 2}, {"block 1", 4}, {"head", 8}};
+    for (int unit = 0; unit < 4; ++unit) {
+      const auto& [name, columns] = kUnits[unit];
+      table.add_unit(name, /*root=*/unit == 0 || unit == 3);
+      table.add({.name = name,
+                 .shape = {64, columns},
+                 .dtype = at::kDouble,
+                 .unit = unit,
+                 .init = {tensor::Init::Kind::kNormal, 0.1},
+                 .slot = &weights[unit]});
+    }
+  }
+
+  at::Tensor run(
+      tensor::Units& units, int unit, const at::Tensor& x,
+      const std::function<void()>& inside = [] {}) const {
+    const auto block = [this, unit, inside](const Tensors& in) {
+      inside();
+      return Tensors{in[0] + weights[unit].sum(1)};
+    };
+    return units.run(unit, block, {x})[0];
+  }
+  // `used` is called where the embedding runs.
+  at::Tensor loss(tensor::Units& units, const std::function<void()>& used = [] {}) const {
+    auto x = at::zeros({64}, at::kDouble);
+    {
+      const tensor::ForwardPass pass(units);
+      x = run(units, 0, x, used);
+      for (const int unit : {1, 2}) x = run(units, unit, x);
+    }
+    x = run(units, 3, x);
+    return (x * x).sum();
+  }
+};
+
+TEST(Sharded, NoGatherIsWaitedForBeforeItsUse) {
+  const auto backend = std::make_shared<RecordingBackend>();
+  Untied net;
+  Sharded sharded(net.table, {.stage = {3}}, comm::Group(backend));
+  sharded.initialise(1);
+  std::vector<std::string> before;
+  sharded.begin_micro_batch(0, 1);
+  const auto loss = net.loss(sharded, [&] { before = backend->take(); });
+  EXPECT_EQ(before,
+            (std::vector<std::string>{"gather 384", "gather 512", "gather 128", "wait 384"}));
+  EXPECT_EQ(backend->take(),
+            (std::vector<std::string>{"gather 256", "wait 128", "wait 256", "wait 512"}));
+  torch::autograd::backward({loss});
+  EXPECT_EQ(backend->take(), (std::vector<std::string>{"reduce 512", "gather 128", "wait 512",
+                                                       "reduce 256", "wait 128", "wait 256",
+                                                       "reduce 128", "wait 128", "reduce 384"}));
+  sharded.end_micro_batch();
+  EXPECT_EQ(backend->take(), std::vector<std::string>{"wait 384"});
+}
+
+std::string misuse_of(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const InternalError& error) {
+    return error.what();
+  }
+  return "no InternalError";
+}
+
+// Misuse is named at every stage, also from inside autograd.
+TEST(Sharded, MisuseNamesTheUnit) {
+  for (const int stage : {0, 1, 2, 3}) {
+    const auto message = [&](const std::function<void(Sharded&, const Untied&)>& body) {
+      Untied net;
+      Sharded sharded(net.table, {.stage = {stage}}, comm::Group());
+      sharded.initialise(1);
+      return misuse_of([&] { body(sharded, net); });
+    };
+    const auto x = at::zeros({64}, at::kDouble);
+    EXPECT_NE(message([&](Sharded& sharded, const Untied& net) {
+                sharded.begin_micro_batch(0, 1);
+                const tensor::ForwardPass pass(sharded);
+                for (const int unit : {1, 2, 1}) net.run(sharded, unit, x);
+              }).find("unit 'block 0' is used after later blocks"),
+              std::string::npos);
+    EXPECT_NE(message([&](Sharded& sharded, const Untied& net) {
+                sharded.begin_micro_batch(0, 1);
+                torch::autograd::backward({net.loss(sharded)});
+                net.loss(sharded);
+              }).find("a forward pass begins after backward has begun"),
+              std::string::npos);
+    EXPECT_NE(message([&](Sharded& sharded, const Untied& net) {
+                sharded.begin_micro_batch(0, 1);
+                const auto loss = net.loss(sharded);
+                sharded.end_micro_batch();
+                torch::autograd::backward({loss});
+              }).find("unit 'head' is reached by backward"),
+              std::string::npos);
+    EXPECT_NE(message([&](Sharded& sharded, const Untied& net) {
+                const auto roots = sharded.hold_roots();
+                net.loss(sharded);
+              }).find("unit 'embedding' runs with gradients outside of a micro-batch"),
+              std::string::npos);
+    EXPECT_NE(message([&](Sharded& sharded, const Untied& net) {
+                const at::NoGradGuard no_grad;
+                net.loss(sharded);
+              }).find("hold_roots() first"),
+              std::string::npos);
+    EXPECT_NE(message([&](Sharded& sharded, const Untied&) {
+                const auto whole = sharded.hold_whole();
+                sharded.publish();
+              }).find("old weights"),
+              std::string::npos);
+  }
+}
+
+TEST(Sharded, MadeForInferenceHoldsParametersAlone) {
+  for (const int stage : {0, 1, 2, 3}) {
+    Net net(24, at::kFloat), trained(24, at::kFloat);
+    Sharded sharded(net.table, {.stage = {stage}, .inference = true}, comm::Group());
+    Sharded trainable(trained.table, {.stage = {stage}}, comm::Group());
+    sharded.initialise(7);
+    trainable.initialise(7);
+    EXPECT_TRUE(sharded.owned_ranges().empty());
+    EXPECT_TRUE(sharded.gradient_slices().empty());
+    EXPECT_LT(sharded.memory().bytes(), trainable.memory().bytes());
+    EXPECT_NE(misuse_of([&] { sharded.begin_micro_batch(0, 1); }).find("inference"),
+              std::string::npos);
+    EXPECT_FALSE(net.embedding.requires_grad());
+    EXPECT_TRUE(trained.embedding.requires_grad());  // the model's own table is as it was
+
+    const at::NoGradGuard no_grad;
+    const auto tokens = at::arange(6);
+    const auto roots = sharded.hold_roots(), others = trainable.hold_roots();
+    EXPECT_TRUE(net.loss(sharded, tokens).equal(trained.loss(trainable, tokens)));
+  }
+}
+
+// Generation: ranks run different numbers of passes over units that all stay whole.
+TEST(Sharded, WholeUnitsNeedNoCollectives) {
+  comm::run_ranks(2, [&](comm::Group& world) {
+    const at::NoGradGuard no_grad;
+    Net net(24, at::kFloat);
+    Sharded sharded(net.table, {.stage = {3}}, world);
+    sharded.initialise(7);
+    const auto kept = sharded.memory().bytes();
+    const auto loss_of = [&](int64_t first) {
+      return net.loss(sharded, at::arange(first, first + 6)).item<double>();
+    };
+    double by_turns = 0;
+    {
+      const auto roots = sharded.hold_roots();
+      by_turns = loss_of(3);
+      const auto whole = sharded.hold_whole();  // inside the other: the blocks join the roots
+      EXPECT_EQ(loss_of(3), by_turns);
+    }
+    EXPECT_EQ(sharded.memory().bytes(), kept);
+    {
+      const auto whole = sharded.hold_whole();
+      const auto sent = world.bytes_sent();
+      for (int pass = 0; pass < 2 + 3 * world.rank(); ++pass) EXPECT_EQ(loss_of(3), by_turns);
+      EXPECT_EQ(world.bytes_sent(), sent);
+    }
+    EXPECT_EQ(sharded.memory().bytes(), kept);
+    const auto roots = sharded.hold_roots();
+    EXPECT_EQ(loss_of(3), by_turns);
+  });
 }
 
 }  // namespace

@@ -38,4 +38,13 @@ int64_t ParameterTable::num_elements() const {
   return count;
 }
 
+std::vector<int> ParameterTable::turns() const {
+  if (!forward_order.empty()) return forward_order;
+  std::vector<int> blocks;
+  for (int unit = 0; unit < static_cast<int>(units.size()); ++unit) {
+    if (!units[unit].root) blocks.push_back(unit);
+  }
+  return blocks;
+}
+
 }  // namespace skein::tensor

@@ -39,20 +39,27 @@ struct Parameter {
 // A unit is what is gathered, run and reduced as one: usually a transformer block.
 struct Unit {
   std::string name;
-  // A root unit (embeddings, final norm, head) is gathered at the start of a step, stays whole
-  // until its last backward has ended, and is reduced last.
+  // A root unit (embeddings, final norm, head) is gathered at the start of a step and stays whole
+  // until its end. One behind all blocks (an untied head) is reduced before them, others last.
   bool root = false;
 };
 
 struct ParameterTable {
-  std::vector<Unit> units;  // blocks in the order of forward; root units anywhere
+  // Blocks in the order of forward. Root units that forward uses before or between blocks stand
+  // before the last block.
+  std::vector<Unit> units;
   std::vector<Parameter> parameters;
+  // Where forward comes back to a block after others, or takes them in another order: the block of
+  // each of its turns. Empty: each block once. Two uses in a row are one turn.
+  std::vector<int> forward_order;
 
   int add_unit(std::string name, bool root = false);
   void add(Parameter parameter);
 
   const Parameter* find(const std::string& name) const;
   int64_t num_elements() const;
+  // forward_order, or the blocks as they stand.
+  std::vector<int> turns() const;
 };
 
 }  // namespace skein::tensor

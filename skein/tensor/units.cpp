@@ -8,6 +8,10 @@
 #include <torch/csrc/autograd/functions/utils.h>
 
 #include <algorithm>
+#include <exception>
+#include <utility>
+
+#include "skein/core/error.h"
 
 namespace skein::tensor {
 namespace {
@@ -47,6 +51,7 @@ class UnitNode final : public autograd::Node {
 
   autograd::variable_list apply(autograd::variable_list&& output_gradients) override {
     auto& units = call_.units;
+    SKEIN_CHECK(call_.block, "backward runs twice over one forward");
     units.acquire(call_.unit, Units::Pass::kBackward);
     const auto outputs = call_.outputs.empty() ? run_block(call_, /*keep_graph=*/true)
                                                : std::exchange(call_.outputs, {});
@@ -104,6 +109,7 @@ Tensors Units::run(int unit, const Block& block, const Tensors& inputs) {
   if (!differentiable) {
     outputs = block(inputs);
   } else {
+    expect_backward(unit);
     Call call{*this, unit, block, detach_inputs(inputs), {}};
     const bool keep_graph = !recompute(unit);
     outputs = run_block(call, keep_graph);
@@ -115,6 +121,17 @@ Tensors Units::run(int unit, const Block& block, const Tensors& inputs) {
   }
   release(unit, Pass::kForward);
   return outputs;
+}
+
+ForwardPass::ForwardPass(Units& units, const PassOptions& options)
+    : units_(units), exceptions_(std::uncaught_exceptions()) {
+  if (units_.open_passes_ == 0) units_.begin_forward(options);
+  ++units_.open_passes_;
+}
+
+ForwardPass::~ForwardPass() noexcept(false) {
+  const bool last = --units_.open_passes_ == 0;
+  if (last && std::uncaught_exceptions() == exceptions_) units_.end_forward();
 }
 
 }  // namespace skein::tensor

@@ -27,6 +27,12 @@ using Tensors = std::vector<at::Tensor>;
 // Must give the same outputs when called again with equal inputs (recompute).
 using Block = std::function<Tensors(const Tensors& inputs)>;
 
+struct PassOptions {
+  // Gradients flow through the pass to what it was given, also where the first units are frozen (a
+  // projector before a frozen language model). Alike on all ranks.
+  bool differentiable_inputs = false;
+};
+
 class Units {
  public:
   enum class Pass { kForward, kBackward };
@@ -34,6 +40,11 @@ class Units {
   virtual ~Units() = default;
 
   virtual Tensors run(int unit, const Block& block, const Tensors& inputs);
+
+  // Called around each forward of a model, through ForwardPass alone. Blocks are run inside, root
+  // units anywhere. Whether gradients will be taken is grad mode at the beginning.
+  virtual void begin_forward(const PassOptions&) {}
+  virtual void end_forward() {}
 
   // Called around each use of a unit's parameters; whole and valid in between.
   virtual void acquire(int unit, Pass pass) = 0;
@@ -44,6 +55,28 @@ class Units {
   virtual void add_gradients(int unit, const Tensors& gradients) = 0;
   // Drop the inner graph after forward and run the block again in backward?
   virtual bool recompute(int unit) const = 0;
+  // A use was made in forward that backward may come back to.
+  virtual void expect_backward(int /*unit*/) {}
+
+ private:
+  friend class ForwardPass;
+  int open_passes_ = 0;
+};
+
+// One run of a model from its first unit to its last, opened by Model::forward and Model::decode.
+// Every rank opens the same passes in the same order; inside, ranks may leave out different units.
+// Inside another pass it does nothing, so a caller can open one itself to give options.
+class ForwardPass {
+ public:
+  explicit ForwardPass(Units& units, const PassOptions& options = {});
+  // Communicates, and may therefore throw; does nothing when an exception is on its way.
+  ~ForwardPass() noexcept(false);
+  ForwardPass(const ForwardPass&) = delete;
+  ForwardPass& operator=(const ForwardPass&) = delete;
+
+ private:
+  Units& units_;
+  int exceptions_;  // in flight when it began
 };
 
 // Calls blocks directly: parameters are whole, gradients are plain autograd's. For evaluation of a

@@ -49,8 +49,8 @@ Evaluation evaluate_model(const EvalOptions& options) {
   const data::Loader loader(loader_options(options, architecture), /*rank=*/0, /*size=*/1);
   const auto model =
       model::build(architecture, {.dtype = working_dtype(options.dtype, options.device)});
-  for (auto& parameter : model->table().parameters) parameter.trainable = false;
-  parallel::Sharded sharded(model->table(), {.device = options.device}, comm::Group());
+  parallel::Sharded sharded(model->table(), {.inference = true, .device = options.device},
+                            comm::Group());
   auto slices = sharded.slices_to_load();
   checkpoint::Reader(options.model).load(slices, {.tied_head = plan::has_tied_head(architecture)});
   const auto algorithm = algorithms::build(config::Stage::kPretrain, *model);

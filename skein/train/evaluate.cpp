@@ -18,14 +18,12 @@ Evaluation evaluate(const data::Loader& loader, const algorithms::Algorithm& alg
   const at::NoGradGuard no_grad;
   const auto start = std::chrono::steady_clock::now();
   auto loss = at::zeros({}, at::TensorOptions().dtype(at::kDouble).device(world.device));
-  sharded.begin_evaluation();
+  const auto roots = sharded.hold_roots();
   for (int64_t k = 0; k < loader.num_eval_batches(); ++k) {
     launch::report_progress(fmt::format("evaluation batch {}", k + 1));
-    sharded.next_evaluation_batch();
     const auto batch = tensor::to_device(loader.eval_batch(k), world.device);
     loss += algorithm.loss_sum(batch, {.training = false}, /*weight=*/1, sharded);
   }
-  sharded.end_evaluation();
   launch::report_progress("");
   const double sum = world.group.sum(loss.item<double>());
   return {
