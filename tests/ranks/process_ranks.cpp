@@ -10,17 +10,20 @@
 #include "skein/core/file.h"
 #include "skein/launch/launcher.h"
 #include "skein/launch/rank_environment.h"
+#include "tests/ranks/skip_case.h"
 
 namespace skein::ranks {
 namespace {
 
 std::string self() { return fs::read_symlink("/proc/self/exe").string(); }
 
-int launch_case(const TrainingCase& c, const std::string& folder) {
-  return launch::launch({.local_ranks = c.ranks}, {self(), "--rank", c.text(), folder});
+int launch_case(int ranks, const std::string& text, const std::string& folder) {
+  return launch::launch({.local_ranks = ranks}, {self(), "--rank", text, folder});
 }
 
-int run_rank(const TrainingCase& c, const fs::path& folder) {
+int run_rank(const std::string& text, const fs::path& folder) {
+  const bool skips = text.starts_with("skip ");
+  const auto c = skips ? TrainingCase() : TrainingCase::parse(text);
   const auto environment = launch::from_environment();
   const auto store = launch::connect_store(environment);
   const c10::DeviceGuard guard(c.cuda ? at::Device(at::kCUDA, 0) : at::Device(at::kCPU));
@@ -30,7 +33,8 @@ int run_rank(const TrainingCase& c, const fs::path& folder) {
                               .device_index = c.cuda ? 0 : -1,  // all ranks share the one GPU
                               .timeout = std::chrono::seconds(60)},
                              *store);
-  write_file_atomically(folder / std::to_string(environment.rank), run_case(c, world));
+  write_file_atomically(folder / std::to_string(environment.rank),
+                        skips ? run_skip_text(text, world) : run_case(c, world));
   world.shutdown();
   return 0;
 }
@@ -39,24 +43,29 @@ int run_rank(const TrainingCase& c, const fs::path& folder) {
 
 std::optional<int> play_role(int argc, char** argv) {
   const std::string role = argc > 3 ? argv[1] : "";
-  if (role == "--launch") return launch_case(TrainingCase::parse(argv[2]), argv[3]);
-  if (role == "--rank") return run_rank(TrainingCase::parse(argv[2]), argv[3]);
+  if (role == "--launch" && argc > 4) return launch_case(std::stoi(argv[2]), argv[3], argv[4]);
+  if (role == "--rank") return run_rank(argv[2], argv[3]);
   return std::nullopt;
 }
 
 std::vector<std::string> run_on_processes(const TrainingCase& c) {
+  return run_on_processes(c.text(), c.ranks);
+}
+
+std::vector<std::string> run_on_processes(const std::string& text, int ranks) {
   auto pattern = (fs::temp_directory_path() / "skein-ranks-XXXXXX").string();
   const fs::path folder = ::mkdtemp(pattern.data());
   const pid_t child = ::fork();
   if (child == 0) {
-    ::execl(self().c_str(), self().c_str(), "--launch", c.text().c_str(), folder.c_str(), nullptr);
+    ::execl(self().c_str(), self().c_str(), "--launch", std::to_string(ranks).c_str(), text.c_str(),
+            folder.c_str(), nullptr);
     ::_exit(127);
   }
   int status = 0;
   ::waitpid(child, &status, 0);
-  EXPECT_EQ(status, 0) << c.text();
+  EXPECT_EQ(status, 0) << text;
   std::vector<std::string> texts;
-  for (int rank = 0; status == 0 && rank < c.ranks; ++rank) {
+  for (int rank = 0; status == 0 && rank < ranks; ++rank) {
     texts.push_back(read_file(folder / std::to_string(rank)));
   }
   fs::remove_all(folder);

@@ -22,12 +22,12 @@ SCRIPT = 'ip link set lo up && "$@"; code=$?; cat /proc/net/dev > traffic; exit 
 
 def promised(sizes, stage, accumulation):
     """Elements that a rank sends, before the factor (N-1)/N."""
-    blocks, root = sizes
+    blocks, root, last = sizes
     if stage < 2:
         return 2 * (blocks + root)
     if stage == 2:
         return (accumulation + 1) * (blocks + root)
-    return 3 * accumulation * blocks + 2 * root
+    return accumulation * (3 * blocks - last) + 2 * root  # the last block is gathered once
 
 
 class Traffic(unittest.TestCase):
@@ -54,7 +54,8 @@ class Traffic(unittest.TestCase):
         tensors = read_safetensors(work / "out/model.safetensors")
         count = {name: num_elements(shape) for name, (_, shape, _) in tensors.items()}
         blocks = sum(n for name, n in count.items() if ".layers." in name)
-        return blocks, sum(count.values()) - blocks
+        first = sum(n for name, n in count.items() if ".layers.0." in name)  # as large as the last
+        return blocks, sum(count.values()) - blocks, first
 
     def check(self, ranks, accumulation):
         with Workspace(MODEL, num_blocks=100, block_size=16, logging_steps=1000) as work:
