@@ -64,12 +64,6 @@ bool is_our_temporary(std::string_view name) {
   return is_number(target == ".skein-node-token" ? rest.substr(rest.rfind('-') + 1) : rest);
 }
 
-void warn_about(const fs::path& path, const std::vector<Problem>& problems) {
-  const std::string more =
-      problems.size() > 1 ? fmt::format(" ({} more problems)", problems.size() - 1) : "";
-  log_warning("skipping {}: {}{}", path.string(), problems.front().message(), more);
-}
-
 }  // namespace
 
 std::string checkpoint_name(int64_t step) { return fmt::format("{}{}", kPrefix, step); }
@@ -90,17 +84,30 @@ std::vector<ListedCheckpoint> list_checkpoints(const fs::path& output) {
   return found;
 }
 
+std::vector<Problem> verify(const ListedCheckpoint& listed, Manifest* manifest, Share share) {
+  Manifest accepted;
+  auto problems = verify(listed.path, &accepted, share);
+  if (problems.empty() && accepted.step != static_cast<uint64_t>(listed.step)) {
+    problems.push_back({std::string(kManifestName), "",
+                        fmt::format("it is the manifest of step {}", accepted.step)});
+  }
+  if (manifest != nullptr) *manifest = std::move(accepted);
+  return problems;
+}
+
+void warn_skipped(const fs::path& checkpoint, const std::vector<Problem>& problems) {
+  const std::string more =
+      problems.size() > 1 ? fmt::format(" ({} more problems)", problems.size() - 1) : "";
+  log_warning("skipping {}: {}{}", checkpoint.string(), problems.front().message(), more);
+}
+
 std::optional<FoundCheckpoint> find_latest(const fs::path& output, int64_t at_most) {
   for (const auto& listed : list_checkpoints(output)) {
     if (listed.step > at_most) continue;
     FoundCheckpoint found{.path = listed.path};
-    auto problems = verify(listed.path, &found.manifest);
-    if (problems.empty() && found.manifest.step != static_cast<uint64_t>(listed.step)) {
-      problems.push_back({std::string(kManifestName), "",
-                          fmt::format("it is the manifest of step {}", found.manifest.step)});
-    }
+    const auto problems = verify(listed, &found.manifest);
     if (problems.empty()) return found;
-    warn_about(listed.path, problems);
+    warn_skipped(listed.path, problems);
   }
   return std::nullopt;
 }

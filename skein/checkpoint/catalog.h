@@ -30,8 +30,13 @@ std::string checkpoint_name(int64_t step);
 // The folders checkpoint-STEP, newest first, whole or not. An absent folder holds none.
 std::vector<ListedCheckpoint> list_checkpoints(const fs::path& output);
 
+// verify(), and that it is the checkpoint of the step that its name says.
+std::vector<Problem> verify(const ListedCheckpoint& listed, Manifest* manifest = nullptr,
+                            Share share = {});
+void warn_skipped(const fs::path& checkpoint, const std::vector<Problem>& problems);
+
 // The newest up to step `at_most` that verifies; a warning for each newer one that does not. Reads
-// every byte of what it looks at: one rank asks, the others are told. `latest` is not looked at.
+// every byte of what it looks at, alone. `latest` is not looked at.
 std::optional<FoundCheckpoint> find_latest(const fs::path& output,
                                            int64_t at_most = std::numeric_limits<int64_t>::max());
 

@@ -47,6 +47,12 @@ class FlipTest : public TemporaryFolder {
     const auto problems = verify(newest_);
     ASSERT_EQ(problems.size(), 1U);
     EXPECT_EQ(problems[0].file, path.filename());
+    // Ranks that verify together find it too: a wrong size or manifest all of them, a wrong byte
+    // one.
+    size_t num_found = 0;
+    for (int rank = 0; rank < 3; ++rank) num_found += verify(newest_, nullptr, {rank, 3}).size();
+    const bool seen_by_all = problems[0].text.find("are not those that were") == std::string::npos;
+    EXPECT_EQ(num_found, seen_by_all ? 3U : 1U) << problems[0].text;
     EXPECT_NE(problems[0].tensor.find(tensor), std::string::npos) << problems[0].tensor;
     warnings_.clear();
     const auto found = find_latest(folder_);

@@ -68,8 +68,14 @@ RunConditions current_conditions(uint64_t size, uint64_t stage, uint64_t threads
 std::string manifest_text(Manifest manifest);
 Manifest parse_manifest(std::string_view text, std::string_view file);
 
-// Reads every byte of the checkpoint. Empty when it is whole. `manifest`, when given, receives the
-// accepted manifest.
-std::vector<Problem> verify(const fs::path& folder, Manifest* manifest = nullptr);
+// Ranks that verify a checkpoint together: each digests its share of the bytes.
+struct Share {
+  int rank = 0;
+  int size = 1;
+};
+
+// Reads every byte of this share; names and sizes are looked at by all. Empty when it is whole.
+// `manifest`, when given, receives the accepted manifest.
+std::vector<Problem> verify(const fs::path& folder, Manifest* manifest = nullptr, Share share = {});
 
 }  // namespace skein::checkpoint

@@ -63,27 +63,22 @@ Differences compare(const ModelFiles& files, std::span<const TensorSlice> slices
                     const LoadOptions& options) {
   Differences found;
   std::unordered_set<const PlacedTensor*> used;
-  const auto want = [&](const std::string& name) {
+  const auto want = [&](const std::string& name, const auto& shape) {
     const auto* stored = find_tensor(files, name, options.foreign);
     if (stored == nullptr) {
       found.missing.push_back(name);
-    } else {
-      used.insert(stored->tensor);
+      return;
     }
-    return stored;
-  };
-  for (const auto& name : options.names) want(name);
-  for (const auto& slice : slices) {
-    const auto* stored = want(slice.name);
-    if (stored == nullptr ||
-        std::equal(slice.shape.begin(), slice.shape.end(), stored->tensor->shape.begin(),
+    used.insert(stored->tensor);
+    if (std::equal(shape.begin(), shape.end(), stored->tensor->shape.begin(),
                    stored->tensor->shape.end(), std::equal_to<uint64_t>())) {
-      continue;
+      return;
     }
-    found.wrong_shape.push_back(fmt::format("{} is {}, not {}", slice.name,
-                                            shape_text(stored->tensor->shape),
-                                            shape_text(slice.shape)));
-  }
+    found.wrong_shape.push_back(fmt::format("{} is {}, not {}", name,
+                                            shape_text(stored->tensor->shape), shape_text(shape)));
+  };
+  for (const auto& tensor : options.tensors) want(tensor.name, tensor.shape);
+  for (const auto& slice : slices) want(slice.name, slice.shape);
   for (const auto& [name, stored] : files.tensors) {
     if (!used.contains(stored.tensor) && !may_be_passed_over(name, options)) {
       found.unexpected.push_back(name);
@@ -143,10 +138,10 @@ void Reader::load(std::span<TensorSlice> slices, const LoadOptions& options) con
 }
 
 void read_checkpoint(const fs::path& folder, const CheckpointSlices& wanted) {
-  Reader(folder, "model").load(wanted.model, {.names = wanted.model_names, .foreign = false});
-  if (wanted.optimizer.empty() && wanted.optimizer_names.empty()) return;
+  Reader(folder, "model").load(wanted.model, {.tensors = wanted.model_tensors, .foreign = false});
+  if (wanted.optimizer.empty() && wanted.optimizer_tensors.empty()) return;
   Reader(folder, "optimizer")
-      .load(wanted.optimizer, {.names = wanted.optimizer_names, .foreign = false});
+      .load(wanted.optimizer, {.tensors = wanted.optimizer_tensors, .foreign = false});
 }
 
 }  // namespace skein::checkpoint

@@ -17,8 +17,10 @@
 namespace skein::checkpoint {
 
 struct LoadOptions {
-  // Names of all tensors of the model, when the slices of this rank do not name them all.
-  std::vector<std::string> names;
+  // All tensors of the model, when the slices of this rank do not name them all: so every rank
+  // finds what is missing or of another shape, not only the one whose slice it is. Types may
+  // differ.
+  std::vector<TensorEntry> tensors;
   // The head shares the embedding's weights: lm_head.weight may be in the files and is not read.
   bool tied_head = false;
   // Weights of others: base prefixes (transformer., model.) may be added or absent, and GPT-2's
@@ -42,13 +44,13 @@ class Reader {
   ModelFiles files_;
 };
 
-// Fills slices of both file sets of a checkpoint. `model_names` and `optimizer_names` are the whole
-// lists (see LoadOptions::names).
+// Fills slices of both file sets of a checkpoint. `model_tensors` and `optimizer_tensors` are the
+// whole lists (see LoadOptions::tensors).
 struct CheckpointSlices {
   std::span<tensor::TensorSlice> model;
   std::span<tensor::TensorSlice> optimizer;
-  std::vector<std::string> model_names;
-  std::vector<std::string> optimizer_names;
+  std::vector<TensorEntry> model_tensors;
+  std::vector<TensorEntry> optimizer_tensors;
 };
 void read_checkpoint(const fs::path& folder, const CheckpointSlices& wanted);
 

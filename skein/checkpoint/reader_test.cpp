@@ -74,9 +74,15 @@ TEST_F(ReaderTest, DifferencesComeInOneMessage) {
 
 TEST_F(ReaderTest, RankThatOwnsPartOfTheTensorsNamesThemAll) {
   write_model({{"a", at::kFloat}, {"b", at::kFloat}});
+  const auto entry = [](const char* name) { return TensorEntry{name, Dtype::kF32, {2, 2}}; };
   EXPECT_NE(why_refused({slice("a", 0, 4)}), "accepted");
-  EXPECT_EQ(why_refused({slice("a", 0, 4)}, {.names = {"a", "b"}}), "accepted");
-  EXPECT_NE(why_refused({slice("a", 0, 4)}, {.names = {"a", "b", "c"}}), "accepted");
+  EXPECT_EQ(why_refused({slice("a", 0, 4)}, {.tensors = {entry("a"), entry("b")}}), "accepted");
+  EXPECT_NE(why_refused({slice("a", 0, 4)}, {.tensors = {entry("a"), entry("b"), entry("c")}}),
+            "accepted");
+  // Also when the slice of the tensor that differs is another rank's.
+  const auto text =
+      why_refused({slice("a", 0, 4)}, {.tensors = {entry("a"), {"b", Dtype::kF32, {4}}}});
+  EXPECT_NE(text.find("b is [2, 2], not [4]"), std::string::npos) << text;
 }
 
 TEST_F(ReaderTest, BasePrefixMayBeThereOrNot) {

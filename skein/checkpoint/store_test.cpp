@@ -99,12 +99,6 @@ Contents contents_of(int rank, int size, int64_t step) {
                     {"trainer_state.json", fmt::format("{{\"step\": {}}}", step)}}};
 }
 
-std::vector<std::string> names(const std::vector<Whole>& tensors) {
-  std::vector<std::string> list;
-  for (const auto& tensor : tensors) list.push_back(tensor.name);
-  return list;
-}
-
 class StoreTest : public TemporaryFolder {
  protected:
   // Runs `body` as every rank, each with a store of its own.
@@ -140,7 +134,7 @@ class StoreTest : public TemporaryFolder {
       auto model = empty(kModelTensors, rank, size);
       auto optimizer = empty(kOptimizerTensors, rank, size);
       read_checkpoint(folder_ / checkpoint_name(step),
-                      {model, optimizer, names(kModelTensors), names(kOptimizerTensors)});
+                      {model, optimizer, entries(kModelTensors), entries(kOptimizerTensors)});
       const auto wanted = contents_of(rank, size, step);
       for (size_t i = 0; i < model.size(); ++i) {
         EXPECT_TRUE(at::equal(model[i].data, wanted.model_slices[i].data)) << model[i].name;

@@ -15,6 +15,7 @@
 #include "skein/data/prepare.h"
 #include "skein/data/source_files.h"
 #include "skein/data/token_file.h"
+#include "skein/optim/states.h"
 #include "skein/plan/disk_space.h"
 #include "skein/text/text_encoder.h"
 
@@ -153,8 +154,9 @@ std::optional<StepsOutlook> count_steps(const config::RunConfig& config,
 
 DiskOutlook count_disk(const config::RunConfig& config, const plan::Shapes& shapes, DType dtype,
                        const std::optional<StepsOutlook>& steps) {
-  const auto bytes = plan::checkpoint_bytes(shapes, dtype, config.checkpoint.save_only_model);
-  DiskOutlook disk{.model_bytes = bytes.model, .optimizer_bytes = bytes.optimizer};
+  const auto bytes = plan::checkpoint_bytes(shapes, config.optimizer, dtype);
+  const auto optimizer = config.checkpoint.save_only_model ? 0 : bytes.optimizer;
+  DiskOutlook disk{.model_bytes = bytes.model, .optimizer_bytes = optimizer};
   if (steps && steps->save_every > 0) {
     disk.checkpoints = (steps->total + steps->save_every - 1) / steps->save_every;
     disk.checkpoints =
@@ -222,13 +224,15 @@ void measure_model(const config::RunConfig& config, DType dtype, Outlook& outloo
   const auto architecture = plan::read_hf_config(config.model.model_name_or_path);
   const auto dimensions = plan::dimensions_of(architecture);
   outlook.shapes = plan::shapes_of(architecture);
-  plan::MemoryQuestion question{.ranks = outlook.batches.ranks,
-                                .weight_bytes = bytes_of(dtype),
-                                .gradient_bytes = outlook.gradient_bytes,
-                                .accumulates = outlook.batches.accumulation > 1,
-                                .rows = outlook.batches.per_device,
-                                .tokens = config.data.block_size,
-                                .recompute = config.model.gradient_checkpointing};
+  plan::MemoryQuestion question{
+      .ranks = outlook.batches.ranks,
+      .weight_bytes = bytes_of(dtype),
+      .gradient_bytes = outlook.gradient_bytes,
+      .state_bytes = optim::state_bytes(config.optimizer, bytes_of(dtype)),
+      .accumulates = outlook.batches.accumulation > 1,
+      .rows = outlook.batches.per_device,
+      .tokens = config.data.block_size,
+      .recompute = config.model.gradient_checkpointing};
   for (question.stage = 0; question.stage <= 3; ++question.stage) {
     outlook.flat.push_back(plan::flat_bytes(outlook.shapes, question));
   }

@@ -17,6 +17,8 @@
 namespace skein {
 namespace {
 
+thread_local uint64_t read_here = 0;  // bytes
+
 File open_file(const fs::path& path, int flags, const char* purpose) {
   const int descriptor = file_system().open(path, flags);
   if (descriptor < 0) throw_errno(fmt::format("cannot open {} {}", path.string(), purpose));
@@ -69,6 +71,8 @@ uint64_t File::size() const {
   return static_cast<uint64_t>(info.st_size);
 }
 
+uint64_t bytes_read_by_this_thread() { return read_here; }
+
 void File::read_at(uint64_t offset, std::span<std::byte> out) const {
   while (!out.empty()) {
     const ssize_t count = ::pread(descriptor_, out.data(), out.size(), static_cast<off_t>(offset));
@@ -80,6 +84,7 @@ void File::read_at(uint64_t offset, std::span<std::byte> out) const {
     }
     out = out.subspan(static_cast<size_t>(count));
     offset += static_cast<uint64_t>(count);
+    read_here += static_cast<uint64_t>(count);
   }
 }
 

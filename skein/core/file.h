@@ -47,6 +47,9 @@ class File {
   int descriptor_ = -1;
 };
 
+// Through File::read_at(); for tests, in which a rank is a thread.
+uint64_t bytes_read_by_this_thread();
+
 // Throws IoError when the file is larger than `limit`: no caller reads what it cannot hold.
 std::string read_file(const fs::path& path, uint64_t limit = uint64_t{1} << 30);
 // Temporary sibling, fsync, rename, fsync of the folder: readers see the old file or the new one.

@@ -54,9 +54,11 @@ TEST(MemoryEstimate, FlatBytesAreThoseOfTheLayout) {
         shard += segment.shard_size;
       }
       for (const int stage : {0, 1, 2, 3}) {
-        const auto bytes = plan::flat_bytes(
-            plan::shapes_of(config),
-            {.stage = stage, .ranks = ranks, .weight_bytes = 2, .gradient_bytes = 4});
+        const auto bytes = plan::flat_bytes(plan::shapes_of(config), {.stage = stage,
+                                                                      .ranks = ranks,
+                                                                      .weight_bytes = 2,
+                                                                      .gradient_bytes = 4,
+                                                                      .state_bytes = 12});
         EXPECT_EQ(bytes.weights, 2 * (stage < 3 ? whole : shard));
         EXPECT_EQ(bytes.gradients, 4 * (stage < 2 ? whole : shard));
         EXPECT_EQ(bytes.states, 12 * (stage < 1 ? whole : shard));

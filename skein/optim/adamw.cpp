@@ -10,6 +10,7 @@
 
 #include "skein/ops/adamw_kernel.h"
 #include "skein/ops/fused.h"
+#include "skein/optim/states.h"
 
 namespace skein::optim {
 namespace {
@@ -19,21 +20,25 @@ constexpr int64_t kChunk = int64_t{1} << 24;
 
 bool is_16_bit(const at::Tensor& tensor) { return tensor.element_size() == 2; }
 
+at::Tensor& member(AdamState& state, std::string_view name) {
+  if (name == "master") return state.master;
+  return name == "exp_avg" ? state.exp_avg : state.exp_avg_sq;
+}
+
 }  // namespace
 
 AdamW::AdamW(std::vector<OwnedRange> ranges, const config::OptimizerConfig& options,
              tensor::FlatMemory& memory)
     : ranges_(std::move(ranges)), options_(options) {
   for (const auto& range : ranges_) {
-    const int64_t count = range.parameters.numel();
-    const auto dtype = is_16_bit(range.parameters) ? at::kFloat : range.parameters.scalar_type();
     AdamState state{.master = range.parameters};
-    if (is_16_bit(range.parameters)) {
-      masters_.push_back(memory.allocate(count, dtype));
-      state.master = masters_.back().tensor();
+    auto& named = named_states_.emplace_back();
+    for (const auto& [name, bytes] : state_tensors(options_, range.parameters.element_size())) {
+      const auto dtype = bytes == 8 ? at::kDouble : at::kFloat;
+      buffers_.push_back(memory.allocate(range.parameters.numel(), dtype));
+      member(state, name) = buffers_.back().tensor();
+      named.push_back({name, buffers_.back().tensor()});
     }
-    state.exp_avg = moments_.emplace_back(memory.allocate(count, dtype)).tensor();
-    state.exp_avg_sq = moments_.emplace_back(memory.allocate(count, dtype)).tensor();
     states_.push_back(std::move(state));
   }
   num_updates_ = at::zeros({}, at::TensorOptions().dtype(at::kFloat).device(memory.device()));
@@ -41,8 +46,9 @@ AdamW::AdamW(std::vector<OwnedRange> ranges, const config::OptimizerConfig& opti
 }
 
 void AdamW::refresh_masters() {
-  if (!has_master()) return;
-  for (size_t i = 0; i < ranges_.size(); ++i) states_[i].master.copy_(ranges_[i].parameters);
+  for (size_t i = 0; i < ranges_.size(); ++i) {
+    if (is_16_bit(ranges_[i].parameters)) states_[i].master.copy_(ranges_[i].parameters);
+  }
 }
 
 void AdamW::step(double learning_rate, const Decision& decision) {

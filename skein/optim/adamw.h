@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "skein/config/run_config.h"
@@ -31,6 +32,13 @@ struct AdamState {
   at::Tensor exp_avg_sq;
 };
 
+// What an optimizer keeps of one range, one element per element: optim::state_tensors(), allocated.
+struct NamedState {
+  std::string name;
+  at::Tensor data;
+};
+using RangeStates = std::vector<NamedState>;
+
 class AdamW {
  public:
   AdamW(std::vector<OwnedRange> ranges, const config::OptimizerConfig& options,
@@ -43,9 +51,9 @@ class AdamW {
   };
   void step(double learning_rate, const Decision& decision);
 
-  // One per range.
-  const std::vector<AdamState>& states() const { return states_; }
-  bool has_master() const { return !masters_.empty(); }
+  const config::OptimizerConfig& options() const { return options_; }
+  // One list per range.
+  const std::vector<RangeStates>& states() const { return named_states_; }
   // Call when the weights were set from outside.
   void refresh_masters();
 
@@ -61,8 +69,9 @@ class AdamW {
 
   std::vector<OwnedRange> ranges_;
   config::OptimizerConfig options_;
-  std::vector<tensor::FlatBuffer> masters_, moments_;
+  std::vector<tensor::FlatBuffer> buffers_;
   std::vector<AdamState> states_;
+  std::vector<RangeStates> named_states_;
   at::Tensor num_updates_;  // float32 scalar on the device
 };
 

@@ -11,6 +11,8 @@
 
 #include <cmath>
 
+#include "skein/optim/states.h"
+
 namespace skein::optim {
 namespace {
 
@@ -96,8 +98,29 @@ TEST(AdamW, SixteenBitWeightsHaveAnFp32Master) {
   AdamW adamw({{weights, gradients, 0}}, kOptions, *memory);
   for (int i = 0; i < 10; ++i) adamw.step(1e-4, decision());
   // Ten steps of 1e-4 are below bf16's resolution at 1, and must not be lost.
-  EXPECT_NEAR(adamw.states()[0].master[0].item<float>(), 1 - 1e-3, 1e-5);
+  ASSERT_EQ(adamw.states()[0][0].name, "master");
+  EXPECT_NEAR(adamw.states()[0][0].data[0].item<float>(), 1 - 1e-3, 1e-5);
   EXPECT_EQ(memory->bytes(), 128 * 12);
+}
+
+// What plans count and checkpoints list is what is there.
+TEST(AdamW, StatesAreThoseOfTheList) {
+  for (const auto dtype : {at::kBFloat16, at::kFloat, at::kDouble}) {
+    const auto memory = tensor::FlatMemory::create(at::kCPU);
+    const auto weights = at::ones({256}, dtype), gradients = at::ones({256}, dtype);
+    const AdamW adamw({{weights, gradients, 0}, {weights, gradients, 0}}, kOptions, *memory);
+    const auto list = state_tensors(kOptions, weights.element_size());
+    ASSERT_EQ(adamw.states().size(), 2U);
+    for (const auto& states : adamw.states()) {
+      ASSERT_EQ(states.size(), list.size());
+      for (size_t i = 0; i < list.size(); ++i) {
+        EXPECT_EQ(states[i].name, list[i].name);
+        EXPECT_EQ(states[i].data.element_size(), list[i].bytes);
+        EXPECT_EQ(states[i].data.numel(), 256);
+      }
+    }
+    EXPECT_EQ(memory->bytes(), 2 * 256 * state_bytes(kOptions, weights.element_size()));
+  }
 }
 
 }  // namespace

@@ -231,7 +231,7 @@ std::vector<TensorSlice> Sharded::slices_to_save() {
   return slices;
 }
 
-std::vector<TensorSlice> Sharded::slices_to_load() {
+std::vector<TensorSlice> Sharded::kept_slices() {
   std::vector<TensorSlice> slices;
   for (auto& segment : segments_) {
     segment.wait_parameters();
@@ -241,29 +241,44 @@ std::vector<TensorSlice> Sharded::slices_to_load() {
   return slices;
 }
 
-std::vector<TensorSlice> Sharded::state_slices(const optim::AdamW& optimizer,
+std::vector<TensorSlice> Sharded::state_slices(const States& states,
                                                const StateSelector& want) const {
   std::vector<TensorSlice> slices;
   const auto segments = trainable_segments();
   for (size_t i = 0; i < segments.size(); ++i) {
-    const auto& state = optimizer.states()[i];
-    const auto cut = [&](const at::Tensor& data, const char* suffix) {
+    for (const auto& [name, data] : states[i]) {
       cut_slices(segments[i]->layout(), {data, segments[i]->owned_range()}, want(*segments[i]),
-                 suffix, slices);
-    };
-    if (optimizer.has_master()) cut(state.master, ".master");
-    cut(state.exp_avg, ".exp_avg");
-    cut(state.exp_avg_sq, ".exp_avg_sq");
+                 "." + name, slices);
+    }
   }
   return slices;
 }
 
-std::vector<TensorSlice> Sharded::slices_to_save(const optim::AdamW& optimizer) const {
-  return state_slices(optimizer, [](const Segment& segment) { return segment.own_shard(); });
+std::vector<TensorSlice> Sharded::slices_to_save(const States& states) const {
+  return state_slices(states, [](const Segment& segment) { return segment.own_shard(); });
 }
 
-std::vector<TensorSlice> Sharded::slices_to_load(const optim::AdamW& optimizer) const {
-  return state_slices(optimizer, [](const Segment& segment) { return segment.owned_range(); });
+std::vector<TensorSlice> Sharded::kept_slices(const States& states) const {
+  return state_slices(states, [](const Segment& segment) { return segment.owned_range(); });
+}
+
+void Sharded::gather_loaded() {
+  if (options_.stage.shards_parameters()) return;
+  for (auto& segment : segments_) segment.start_publish(group_);
+  for (auto& segment : segments_) segment.wait_parameters();
+}
+
+void Sharded::gather_loaded(const States& states) {
+  if (options_.stage.shards_states()) return;
+  std::vector<comm::Work> gathers;
+  const auto segments = trainable_segments();
+  for (size_t i = 0; i < segments.size(); ++i) {
+    const Range own = segments[i]->own_shard();
+    for (const auto& [name, data] : states[i]) {
+      gathers.push_back(group_.all_gather(data, data.narrow(0, own.begin, own.size())));
+    }
+  }
+  for (auto& gather : gathers) gather.wait();
 }
 
 std::vector<TensorSlice> Sharded::gradient_slices() const {
@@ -276,7 +291,7 @@ std::vector<TensorSlice> Sharded::gradient_slices() const {
 }
 
 void Sharded::initialise(uint64_t seed) {
-  for (const auto& slice : slices_to_load()) {
+  for (const auto& slice : kept_slices()) {
     const auto* parameter = table_.find(slice.name);
     ops::initialise(slice.data, slice.begin, parameter->init, ops::init_key(seed, slice.name));
   }

@@ -76,12 +76,18 @@ class Sharded final : public tensor::Units {
   // What an optimizer is built over: one range per trainable segment.
   std::vector<optim::OwnedRange> owned_ranges() const;
 
-  // What this rank writes into a checkpoint (its shard, at every stage) …
+  // What this rank writes into a checkpoint and reads from one: its shard, at every stage. The
+  // states are those of the optimizer that was built over owned_ranges().
+  using States = std::vector<optim::RangeStates>;
   std::vector<tensor::TensorSlice> slices_to_save();
-  std::vector<tensor::TensorSlice> slices_to_save(const optim::AdamW& optimizer) const;
-  // … and all that it keeps in memory and must read from one.
-  std::vector<tensor::TensorSlice> slices_to_load();
-  std::vector<tensor::TensorSlice> slices_to_load(const optim::AdamW& optimizer) const;
+  std::vector<tensor::TensorSlice> slices_to_save(const States& states) const;
+  // All that it keeps in memory.
+  std::vector<tensor::TensorSlice> kept_slices();
+  std::vector<tensor::TensorSlice> kept_slices(const States& states) const;
+  // Every rank has filled its slices_to_save(): brings the other shards of what is kept whole.
+  // Collective.
+  void gather_loaded();
+  void gather_loaded(const States& states);
 
   // This rank's part of the summed gradient, after the last end_micro_batch().
   std::vector<tensor::TensorSlice> gradient_slices() const;
@@ -109,7 +115,7 @@ class Sharded final : public tensor::Units {
   void for_segments(int unit, Action action);
   std::vector<Segment*> trainable_segments();
   std::vector<const Segment*> trainable_segments() const;
-  std::vector<tensor::TensorSlice> state_slices(const optim::AdamW& optimizer,
+  std::vector<tensor::TensorSlice> state_slices(const States& states,
                                                 const StateSelector& want) const;
   std::vector<Schedule::Unit> scheduled_units() const;
   ScheduleActions schedule_actions();

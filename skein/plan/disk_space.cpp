@@ -13,6 +13,7 @@
 #include "skein/config/output_folder.h"
 #include "skein/core/amounts.h"
 #include "skein/core/error.h"
+#include "skein/optim/states.h"
 #include "skein/plan/hf_config.h"
 
 namespace skein::plan {
@@ -69,22 +70,25 @@ fs::path existing(const fs::path& folder) {
 
 }  // namespace
 
-CheckpointBytes checkpoint_bytes(const Shapes& shapes, DType dtype, bool save_only_model) {
+CheckpointBytes checkpoint_bytes(const Shapes& shapes, const config::OptimizerConfig& optimizer,
+                                 DType dtype) {
   using checkpoint::Dtype;
   const auto stored = dtype == DType::kBFloat16  ? Dtype::kBF16
                       : dtype == DType::kFloat64 ? Dtype::kF64
                                                  : Dtype::kF32;
-  const auto state = dtype == DType::kFloat64 ? Dtype::kF64 : Dtype::kF32;
+  const auto kept =
+      optim::state_tensors(optimizer, static_cast<int64_t>(checkpoint::dtype_bytes(stored)));
   std::vector<checkpoint::TensorEntry> weights, states;
   for (const auto& parameter : shapes.parameters) {
     const std::vector<uint64_t> shape(parameter.shape.begin(), parameter.shape.end());
     weights.push_back({parameter.name, stored, shape});
-    if (dtype == DType::kBFloat16) states.push_back({parameter.name + ".master", state, shape});
-    states.push_back({parameter.name + ".exp_avg", state, shape});
-    states.push_back({parameter.name + ".exp_avg_sq", state, shape});
+    for (const auto& [name, bytes] : kept) {
+      states.push_back(
+          {parameter.name + "." + name, bytes == 8 ? Dtype::kF64 : Dtype::kF32, shape});
+    }
   }
   return {.model = planned_bytes("model", weights),
-          .optimizer = save_only_model ? 0 : planned_bytes("optimizer", states)};
+          .optimizer = planned_bytes("optimizer", states)};
 }
 
 std::optional<uint64_t> free_space(const fs::path& folder) {
@@ -103,7 +107,8 @@ void check_disk(const config::RunConfig& config) {
   // With master weights bfloat16 takes more than float32: do not refuse what may fit.
   const auto dtype = config.model.dtype == DType::kAuto ? DType::kFloat32 : config.model.dtype;
   const bool saves = checkpoint.save_strategy != config::SaveStrategy::kNo;
-  const auto needed = checkpoint_bytes(shapes, dtype, checkpoint.save_only_model || !saves);
+  auto needed = checkpoint_bytes(shapes, config.optimizer, dtype);
+  if (checkpoint.save_only_model || !saves) needed.optimizer = 0;
   const auto available = *free + removed_at_start(checkpoint, output);
   if (needed.sum() <= available) return;
   throw IoError(fmt::format(

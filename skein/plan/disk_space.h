@@ -19,7 +19,8 @@ struct CheckpointBytes {
   uint64_t sum() const { return model + optimizer; }
 };
 // Of one checkpoint, to the byte but for its small text files. `dtype` is not auto.
-CheckpointBytes checkpoint_bytes(const Shapes& shapes, config::DType dtype, bool save_only_model);
+CheckpointBytes checkpoint_bytes(const Shapes& shapes, const config::OptimizerConfig& optimizer,
+                                 config::DType dtype);
 
 // What the file system of `folder`, which need not exist, has left for this user.
 std::optional<uint64_t> free_space(const fs::path& folder);

@@ -77,10 +77,6 @@ class Transients {
 
 }  // namespace
 
-int64_t state_bytes_per_element(int64_t weight_bytes) {
-  return weight_bytes == 2 ? 12 : 2 * weight_bytes;
-}
-
 FlatBytes flat_bytes(const Shapes& shapes, const MemoryQuestion& question) {
   const auto sizes = unit_sizes(shapes, question.ranks);
   const int64_t whole = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
@@ -88,8 +84,7 @@ FlatBytes flat_bytes(const Shapes& shapes, const MemoryQuestion& question) {
   FlatBytes bytes;
   bytes.weights = (question.stage >= 3 ? shard : whole) * question.weight_bytes;
   bytes.gradients = (question.stage >= 2 ? shard : whole) * question.gradient_bytes;
-  bytes.states =
-      (question.stage >= 1 ? shard : whole) * state_bytes_per_element(question.weight_bytes);
+  bytes.states = (question.stage >= 1 ? shard : whole) * question.state_bytes;
   if (question.stage >= 2) bytes.transient = Transients(shapes, sizes, question).peak();
   return bytes;
 }

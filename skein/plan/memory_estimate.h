@@ -19,6 +19,7 @@ struct MemoryQuestion {
   int64_t ranks = 1;
   int64_t weight_bytes = 4;    // per element: 2, 4 or 8
   int64_t gradient_bytes = 4;  // per element
+  int64_t state_bytes = 8;     // per element: optim::state_bytes()
   bool accumulates = false;    // more than one micro-batch per update
   int64_t rows = 1;            // of a micro-batch
   int64_t tokens = 1;          // of a row
@@ -28,7 +29,7 @@ struct MemoryQuestion {
 struct FlatBytes {
   int64_t weights = 0;
   int64_t gradients = 0;
-  int64_t states = 0;  // moments, and the master where weights have 16 bits
+  int64_t states = 0;  // of the optimizer
   // Stages 2 and 3, while backward runs: two units' gradients and the root units'. Stage 3 also:
   // two gathered units and the root units whole.
   int64_t transient = 0;
@@ -43,8 +44,5 @@ struct Activations {
   std::string formula;  // with the numbers put in
 };
 Activations activation_bytes(const Dimensions& dimensions, const MemoryQuestion& question);
-
-// Moments, and the master where weights have 16 bits.
-int64_t state_bytes_per_element(int64_t weight_bytes);
 
 }  // namespace skein::plan

@@ -51,7 +51,7 @@ Evaluation evaluate_model(const EvalOptions& options) {
       model::build(architecture, {.dtype = working_dtype(options.dtype, options.device)});
   parallel::Sharded sharded(model->table(), {.inference = true, .device = options.device},
                             comm::Group());
-  auto slices = sharded.slices_to_load();
+  auto slices = sharded.kept_slices();
   checkpoint::Reader(options.model).load(slices, {.tied_head = plan::has_tied_head(architecture)});
   const auto algorithm = algorithms::build(config::Stage::kPretrain, *model);
   MemoryStore store;

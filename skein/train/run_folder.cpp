@@ -45,12 +45,45 @@ fs::path named_checkpoint(const fs::path& named) {
   return fs::canonical(path);
 }
 
-void require_whole(const fs::path& checkpoint) {
-  std::string problems;
-  for (const auto& problem : checkpoint::verify(checkpoint)) problems += "\n  " + problem.message();
-  if (problems.empty()) return;
-  throw UserError(fmt::format("resume_from_checkpoint: {} is not a whole checkpoint:{}",
-                              checkpoint.string(), problems));
+checkpoint::Share share_of(const World& world) {
+  return {.rank = world.output_rank(), .size = world.output_size()};
+}
+
+// The lowest rank that has found problems; none: the checkpoint is whole. It speaks for all, since
+// most of what is wrong with a checkpoint is seen by every rank.
+std::optional<int> first_with_problems(const std::vector<checkpoint::Problem>& problems,
+                                       World& world) {
+  std::vector<int64_t> found(static_cast<size_t>(world.group.size()));
+  found[static_cast<size_t>(world.group.rank())] = static_cast<int64_t>(problems.size());
+  found = world.group.sum(found);
+  const auto first = std::ranges::find_if(found, [](int64_t count) { return count > 0; });
+  if (first == found.end()) return std::nullopt;
+  return static_cast<int>(first - found.begin());
+}
+
+void require_whole(const fs::path& checkpoint, World& world) {
+  const auto problems = checkpoint::verify(checkpoint, nullptr, share_of(world));
+  if (first_with_problems(problems, world) == world.group.rank()) {
+    std::string text;
+    for (const auto& problem : problems) text += "\n  " + problem.message();
+    throw UserError(fmt::format("resume_from_checkpoint: {} is not a whole checkpoint:{}",
+                                checkpoint.string(), text));
+  }
+  world.group.barrier();  // the others end with the rank that has spoken
+}
+
+bool is_whole(const checkpoint::ListedCheckpoint& listed, World& world) {
+  const auto problems = checkpoint::verify(listed, nullptr, share_of(world));
+  const auto first = first_with_problems(problems, world);
+  if (first == world.group.rank()) checkpoint::warn_skipped(listed.path, problems);
+  return !first;
+}
+
+int64_t newest_step(const fs::path& output, int64_t at_most) {
+  for (const auto& listed : checkpoint::list_checkpoints(output)) {
+    if (listed.step <= at_most) return listed.step;
+  }
+  return -1;
 }
 
 // Over the ranks that lead a folder: one, or one per node.
@@ -87,14 +120,15 @@ void claim_folder(const fs::path& output, const config::Resolved& resolved, Worl
 
 std::optional<fs::path> newest_checkpoint(const fs::path& output, World& world, int64_t at_most) {
   while (true) {
-    int64_t step = -1;
-    if (world.leads_output()) {
-      if (const auto found = checkpoint::find_latest(output, at_most))
-        step = static_cast<int64_t>(found->manifest.step);
-    }
+    const int64_t step = world.leads_output() ? newest_step(output, at_most) : -1;
     const auto [lowest, highest] = extent_over_leaders(step, world);
     if (lowest < 0) return std::nullopt;
-    if (lowest == highest) return output / checkpoint::checkpoint_name(lowest);
+    if (lowest == highest) {
+      const auto path = output / checkpoint::checkpoint_name(lowest);
+      if (is_whole({lowest, path}, world)) return path;
+      at_most = lowest - 1;
+      continue;
+    }
     if (step > lowest) {
       log_info("the newest checkpoint here is of step {}, but another node's of step {}", step,
                lowest);
@@ -121,8 +155,7 @@ std::optional<fs::path> checkpoint_to_continue(const config::CheckpointConfig& o
                     "another output_dir, or leave one of the two out",
                     path.string()));
   }
-  if (world.leads_output()) require_whole(path);
-  world.group.barrier();
+  require_whole(path, world);
   return path;
 }
 

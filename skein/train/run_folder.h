@@ -23,8 +23,8 @@ void open_folder(const fs::path& output, World& world);
 // (fresh) and writes config.yaml.
 void claim_folder(const fs::path& output, const config::Resolved& resolved, World& world);
 
-// Collective: the newest checkpoint that verifies, as the first rank found it, of a step up to
-// `at_most`.
+// Collective: the newest checkpoint of a step up to `at_most` that verifies. The ranks that share a
+// folder digest a part of the bytes each, and what one of them finds all of them skip.
 std::optional<fs::path> newest_checkpoint(const fs::path& output, World& world,
                                           int64_t at_most = std::numeric_limits<int64_t>::max());
 // Collective: what resume_from_checkpoint and fresh mean for this folder; none: start from the

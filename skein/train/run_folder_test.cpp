@@ -24,16 +24,23 @@ class RunFolderTest : public testing::Test {
 
   fs::path folder_of(int node) const { return folder_ / fmt::format("node-{}", node); }
 
+  // Every tensor is one range of the manifest.
   void save(int node, int64_t step) {
     make_directories(folder_of(node));
     checkpoint::CheckpointStore store({.output = folder_of(node), .token = "t"}, store_);
-    store.save(step, {.model = {{"w", checkpoint::Dtype::kF32, {2}}},
-                      .optimizer = {},
-                      .model_slices = {{"w", {2}, at::kFloat, 0, 2, at::zeros({2})}},
-                      .optimizer_slices = {},
-                      .texts = {}});
+    checkpoint::Contents contents;
+    for (int i = 0; i < kTensors; ++i) {
+      const auto name = fmt::format("w{:02}", i);
+      contents.model.push_back({name, checkpoint::Dtype::kF32, {kElements}});
+      contents.model_slices.push_back(
+          {name, {kElements}, at::kFloat, 0, kElements, at::zeros({kElements})});
+    }
+    store.save(step, contents);
     EXPECT_TRUE(store.finish());
   }
+
+  static constexpr int kTensors = 16;
+  static constexpr int64_t kElements = 1000;
 
   // What all ranks agree on; each must name its own node's folder.
   std::optional<std::string> newest(bool own_output) {
@@ -47,7 +54,9 @@ class RunFolderTest : public testing::Test {
                   .stop_requested = [] { return false; },
                   .local_size = 2,
                   .own_output = own_output};
+      const auto before = bytes_read_by_this_thread();
       auto path = newest_checkpoint(folder_of(node), world);
+      bytes_read_[static_cast<size_t>(group.rank())] = bytes_read_by_this_thread() - before;
       EXPECT_TRUE(!path || path->parent_path() == folder_of(node));
       found[static_cast<size_t>(group.rank())] = std::move(path);
     });
@@ -59,12 +68,42 @@ class RunFolderTest : public testing::Test {
 
   fs::path folder_;
   MemoryStore store_;
+  std::vector<uint64_t> bytes_read_ = std::vector<uint64_t>(4);  // by rank, in the last newest()
 };
 
-TEST_F(RunFolderTest, OneFolderIsReadByOneRank) {
+TEST_F(RunFolderTest, EveryRankReadsItsShare) {
   EXPECT_EQ(newest(false), std::nullopt);
   for (const int step : {1, 4}) save(0, step);
   EXPECT_EQ(newest(false), "checkpoint-4");
+  const auto manifest = fs::file_size(folder_of(0) / "checkpoint-4/manifest.json");
+  const auto bytes = fs::file_size(folder_of(0) / "checkpoint-4/model.safetensors");
+  uint64_t sum = 0;
+  for (const auto read : bytes_read_) {
+    sum += read - manifest;
+    EXPECT_LE(read - manifest, bytes / 4 + kElements * 4);
+  }
+  EXPECT_EQ(sum, bytes);
+}
+
+// Whichever rank reads the byte that has changed.
+TEST_F(RunFolderTest, DamageThatOneRankFindsIsDamageForAll) {
+  for (const bool own_output : {false, true}) {
+    for (const int step : {1, 4}) {
+      for (const int node : {0, 1}) save(node, step);
+    }
+    const auto path = folder_of(own_output ? 1 : 0) / "checkpoint-4/model.safetensors";
+    const auto whole = read_file(path);
+    for (size_t i = 0; i < kTensors; ++i) {
+      auto broken = whole;
+      broken[whole.size() - 1 - i * kElements * 4] ^= 1;
+      write_file_atomically(path, broken);
+      EXPECT_EQ(newest(own_output), "checkpoint-1") << i;
+    }
+    write_file_atomically(path, whole);
+    EXPECT_EQ(newest(own_output), "checkpoint-4");
+    write_file_atomically(path, whole.substr(1));
+    EXPECT_EQ(newest(own_output), "checkpoint-1");
+  }
 }
 
 TEST_F(RunFolderTest, NodesGoOnFromTheNewestThatAllHave) {

@@ -11,6 +11,7 @@
 
 #include "skein/checkpoint/reader.h"
 #include "skein/core/error.h"
+#include "skein/optim/states.h"
 #include "skein/train/run_plan.h"
 
 namespace skein::train {
@@ -31,13 +32,6 @@ constexpr const char* kTokenizerFiles[] = {"tokenizer.json",
 TensorEntry entry(const std::string& name, at::ScalarType dtype,
                   const std::vector<int64_t>& shape) {
   return {name, checkpoint::dtype_of(dtype), {shape.begin(), shape.end()}};
-}
-
-std::vector<std::string> names_of(const std::vector<TensorEntry>& entries) {
-  std::vector<std::string> names;
-  names.reserve(entries.size());
-  for (const auto& entry : entries) names.push_back(entry.name);
-  return names;
 }
 
 // The rank's share of slices that every rank of `size` has.
@@ -96,8 +90,9 @@ void RunState::load_weights(const fs::path& folder) {
   const checkpoint::Reader reader(folder);
   const bool tied =
       std::visit([](const auto& a) { return a.tie_word_embeddings; }, architecture_.architecture);
-  auto slices = sharded_.slices_to_load();
-  reader.load(slices, {.names = names_of(model_entries()), .tied_head = tied});
+  auto slices = sharded_.slices_to_save();
+  reader.load(slices, {.tensors = model_entries(), .tied_head = tied});
+  sharded_.gather_loaded();
   optimizer_.refresh_masters();
 }
 
@@ -113,10 +108,10 @@ std::vector<TensorEntry> RunState::optimizer_entries() const {
   std::vector<TensorEntry> entries;
   for (const auto& parameter : model_.table().parameters) {
     if (!parameter.trainable) continue;
-    const auto dtype = parameter.dtype == at::kDouble ? at::kDouble : at::kFloat;
-    for (const char* suffix : {".master", ".exp_avg", ".exp_avg_sq"}) {
-      if (suffix == std::string_view(".master") && !optimizer_.has_master()) continue;
-      entries.push_back(entry(parameter.name + suffix, dtype, parameter.shape));
+    const auto weight_bytes = static_cast<int64_t>(c10::elementSize(parameter.dtype));
+    for (const auto& [name, bytes] : optim::state_tensors(optimizer_.options(), weight_bytes)) {
+      entries.push_back(entry(parameter.name + "." + name, bytes == 8 ? at::kDouble : at::kFloat,
+                              parameter.shape));
     }
   }
   return entries;
@@ -128,14 +123,13 @@ checkpoint::Contents RunState::contents(int64_t step, bool with_optimizer) {
                                 .model_slices = {},
                                 .optimizer_slices = {},
                                 .texts = carried_};
-  contents.model_slices = share_
-                              ? share_of(sharded_.slices_to_load(), share_->first, share_->second)
-                              : sharded_.slices_to_save();
+  contents.model_slices = share_ ? share_of(sharded_.kept_slices(), share_->first, share_->second)
+                                 : sharded_.slices_to_save();
   if (with_optimizer) {
     contents.optimizer = optimizer_entries();
     contents.optimizer_slices =
-        share_ ? share_of(sharded_.slices_to_load(optimizer_), share_->first, share_->second)
-               : sharded_.slices_to_save(optimizer_);
+        share_ ? share_of(sharded_.kept_slices(optimizer_.states()), share_->first, share_->second)
+               : sharded_.slices_to_save(optimizer_.states());
   }
   const auto dtype = model_.table().parameters.front().dtype;
   contents.texts["config.json"] = plan::hf_config_json(architecture_, dtype_word(dtype));
@@ -239,19 +233,21 @@ int64_t RunState::restore(const fs::path& checkpoint) {
 void RunState::restore_log() { metrics_.restore(saved_history_, saved_tokens_seen_); }
 
 void RunState::restore_weights(const fs::path& checkpoint) {
-  auto slices = sharded_.slices_to_load();
-  checkpoint::Reader(checkpoint)
-      .load(slices, {.names = names_of(model_entries()), .foreign = false});
+  auto slices = sharded_.slices_to_save();
+  checkpoint::Reader(checkpoint).load(slices, {.tensors = model_entries(), .foreign = false});
+  sharded_.gather_loaded();
   optimizer_.refresh_masters();
 }
 
 void RunState::restore_tensors(const fs::path& checkpoint) {
-  auto model = sharded_.slices_to_load();
-  auto optimizer = sharded_.slices_to_load(optimizer_);
+  auto model = sharded_.slices_to_save();
+  auto optimizer = sharded_.slices_to_save(optimizer_.states());
   checkpoint::read_checkpoint(checkpoint, {.model = model,
                                            .optimizer = optimizer,
-                                           .model_names = names_of(model_entries()),
-                                           .optimizer_names = names_of(optimizer_entries())});
+                                           .model_tensors = model_entries(),
+                                           .optimizer_tensors = optimizer_entries()});
+  sharded_.gather_loaded();
+  sharded_.gather_loaded(optimizer_.states());
   const auto state = ordered_json::parse(read_file(checkpoint / kStateFile));
   const auto& ours = state.at("stateful_callbacks").at("skein");
   optimizer_.set_num_updates(ours.at("num_updates").get<int64_t>());

@@ -49,7 +49,8 @@ class RunState {
   // nothing is sharded.
   void save_whole_as(int rank, int size);
 
-  // First weights: keyed by the seed, or from a model folder.
+  // First weights: keyed by the seed, or from a model folder. Whatever is read, here and below, a
+  // rank reads its shard of; the rest comes from the other ranks: collective.
   void initialise(uint64_t seed);
   void load_weights(const fs::path& folder);
 

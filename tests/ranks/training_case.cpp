@@ -128,7 +128,7 @@ std::string run_case(const TrainingCase& c, comm::Group& world) {
                         norm.norm.item<double>());
   }
   return text + describe("parameter", sharded.slices_to_save()) +
-         describe("state", sharded.slices_to_save(optimizer));
+         describe("state", sharded.slices_to_save(optimizer.states()));
 }
 
 std::vector<std::string> run_on_threads(const TrainingCase& c) {

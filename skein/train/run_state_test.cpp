@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/train/run_state.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/equal.h>
+#include <c10/core/GradMode.h>
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <mutex>
+
+#include "skein/checkpoint/catalog.h"
+#include "skein/checkpoint/reader.h"
+#include "skein/checkpoint/store.h"
+#include "skein/core/hash.h"
+#include "skein/core/temporary_folder.h"
+
+namespace skein::train {
+namespace {
+
+constexpr const char* kModel =
+    R"({"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "vocab_size": 512,
+        "n_positions": 64, "n_embd": 64, "n_layer": 2, "n_head": 4,
+        "attn_pdrop": 0})";
+
+// What a run is made of, as far as its state is concerned.
+struct Parts {
+  Parts(int stage, at::ScalarType dtype, comm::Group group)
+      : architecture(plan::parse_hf_config(kModel, "config.json")),
+        model(model::build(architecture, {.dtype = dtype})),
+        sharded(model->table(), {.stage = {stage}}, std::move(group)),
+        optimizer(sharded.owned_ranges(), {}, sharded.memory()),
+        metrics({}),
+        state(architecture, *model, sharded, optimizer, metrics) {
+    state.set_identity(
+        {.data_digest = "d", .global_batch = 8, .total_steps = 9, .steps_per_epoch = 3});
+  }
+
+  std::vector<tensor::TensorSlice> all_kept() {
+    auto slices = sharded.kept_slices();
+    for (auto& slice : sharded.kept_slices(optimizer.states())) slices.push_back(slice);
+    return slices;
+  }
+
+  plan::HfConfig architecture;
+  std::unique_ptr<model::Model> model;
+  parallel::Sharded sharded;
+  optim::AdamW optimizer;
+  MetricLog metrics;
+  RunState state;
+};
+
+// Unlike those of any other tensor, and alike for every split.
+at::Tensor values(const tensor::TensorSlice& slice) {
+  const auto key = static_cast<double>(hash64(slice.name) % 1000);
+  return (at::arange(slice.begin, slice.end, at::kDouble) * 3 + key).to(slice.dtype);
+}
+
+class RunStateTest : public testing::Test {
+ protected:
+  RunStateTest() { folder_ = make_temporary_folder("state"); }
+  ~RunStateTest() override { fs::remove_all(folder_); }
+
+  void save(int stage, int ranks, at::ScalarType dtype) {
+    MemoryStore store;
+    comm::run_ranks(ranks, [&](comm::Group& group) {
+      const c10::NoGradGuard no_grad;
+      Parts run(stage, dtype, group);
+      for (auto& slice : run.all_kept()) slice.data.copy_(values(slice));
+      run.optimizer.set_num_updates(7);
+      checkpoint::CheckpointStore saver(
+          {.output = folder_, .rank = group.rank(), .size = group.size(), .token = "t"}, store);
+      saver.save(7, run.state.contents(7));
+      EXPECT_TRUE(saver.finish());
+    });
+  }
+
+  // Loads on every rank, compares all that is in memory, and returns the most bytes that a rank
+  // has read.
+  uint64_t load(int stage, int ranks, at::ScalarType dtype, bool weights_alone = false) {
+    uint64_t most = 0;
+    std::mutex mutex;
+    comm::run_ranks(ranks, [&](comm::Group& group) {
+      const c10::NoGradGuard no_grad;
+      Parts run(stage, dtype, group);
+      const auto before = bytes_read_by_this_thread();
+      if (weights_alone) {
+        run.state.load_weights(folder_ / "checkpoint-7");
+      } else {
+        EXPECT_EQ(run.state.restore(folder_ / "checkpoint-7"), 7);
+        EXPECT_EQ(run.optimizer.num_updates(), 7);
+      }
+      const auto read = bytes_read_by_this_thread() - before;
+      for (const auto& slice : weights_alone ? run.sharded.kept_slices() : run.all_kept()) {
+        EXPECT_TRUE(at::equal(slice.data, values(slice)))
+            << slice.name << " at stage " << stage << ", rank " << group.rank();
+      }
+      const std::lock_guard lock(mutex);
+      most = std::max(most, read);
+    });
+    return most;
+  }
+
+  uint64_t data_bytes(const char* stem) {
+    const checkpoint::Reader reader(folder_ / "checkpoint-7", stem);
+    uint64_t sum = 0;
+    for (const auto& [name, stored] : reader.files().tensors) {
+      sum += stored.tensor->end - stored.tensor->begin;
+    }
+    return sum;
+  }
+
+  fs::path folder_;
+};
+
+TEST_F(RunStateTest, AnyStageAndSizeLoadsAnyOther) {
+  for (const auto dtype : {at::kBFloat16, at::kFloat}) {
+    for (const int saved : {0, 1, 3}) {
+      save(saved, 1 + saved, dtype);
+      for (const int ranks : {1, 2, 3}) {
+        for (const int stage : {0, 1, 2, 3}) load(stage, ranks, dtype);
+      }
+    }
+  }
+}
+
+// At every stage: what a rank keeps beyond its shard comes from the other ranks.
+TEST_F(RunStateTest, EachRankReadsItsShare) {
+  for (const auto dtype : {at::kBFloat16, at::kFloat}) {
+    save(0, 2, dtype);
+    for (const bool weights_alone : {true, false}) {
+      const auto bytes = data_bytes("model") + (weights_alone ? 0 : data_bytes("optimizer"));
+      const auto headers = load(0, 1, dtype, weights_alone) - bytes;
+      EXPECT_LT(headers, 32'000U);
+      for (const int ranks : {2, 4}) {
+        for (const int stage : {0, 1, 2, 3}) {
+          const auto share = load(stage, ranks, dtype, weights_alone) - headers;
+          const auto even = bytes / static_cast<uint64_t>(ranks);
+          EXPECT_GE(share, even);
+          EXPECT_LE(static_cast<double>(share), 1.03 * static_cast<double>(even))
+              << "stage " << stage << ", " << ranks << " ranks";
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace skein::train
