@@ -3,7 +3,8 @@
 # Copyright the skein authors.
 """CPU figures of skein, each beside its peer or its limit, one JSON row per case.
 
-  benchmarks/cpu.py scaling      2 ranks x 1 thread against 1 rank x 1 thread, compute-bound
+  benchmarks/cpu.py scaling      2 ranks x 1 thread against two runs of 1 rank x 1 thread side by side, and against twice
+                                 one such run alone; compute-bound
   benchmarks/cpu.py start        exec to first step of a 2-rank run, beside torchrun and transformers
   benchmarks/cpu.py checkpoint   the stall of a save beside the step time
 
@@ -16,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -57,13 +59,26 @@ def rate(records):
     return statistics.median(r["tokens_per_second"] for r in records[2:])
 
 
-def scaling(work):
+def scaling(work, rounds=3):
+    """Two runs side by side share what two ranks share (memory, caches, clocks), and nothing holds them together: what
+    they reach is the most that two ranks can. The kinds take turns, so that a machine that slows down slows all."""
     model(work / "model", hidden=384, layers=4)
     keys = {"block_size": 256, "per_device_train_batch_size": 16, "max_steps": 12, "logging_steps": 1}
-    one, _ = train(work, "one", 1, **keys)
-    two, _ = train(work, "two", 2, **keys)
-    return {"case": "scaling", "tokens_per_second_1x1": rate(one), "tokens_per_second_2x1": rate(two),
-            "efficiency": rate(two) / rate(one) / 2}
+
+    def measure(name, ranks):
+        return rate(train(work, name, ranks, **keys)[0])
+
+    alone, together, ranks = [], [], []
+    for i in range(rounds):
+        alone.append(measure(f"alone{i}", 1))
+        with ThreadPoolExecutor(2) as pool:
+            together.append(sum(pool.map(lambda side: measure(f"{side}{i}", 1), ("left", "right"))))
+        ranks.append(measure(f"ranks{i}", 2))
+    return {"case": "scaling", "tokens_per_second_1x1": statistics.median(alone),
+            "tokens_per_second_1x1_twice": statistics.median(together),
+            "tokens_per_second_2x1": statistics.median(ranks),
+            "of_two_side_by_side": statistics.median(r / t for r, t in zip(ranks, together)),
+            "efficiency": statistics.median(r / o / 2 for r, o in zip(ranks, alone))}
 
 
 def start(work):

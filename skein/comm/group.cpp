@@ -79,8 +79,15 @@ const char* name_of(at::ScalarType type) {
   }
 }
 
+struct Elements {
+  at::ScalarType type;
+  int64_t count;
+};
+
+Elements elements_of(const at::Tensor& tensor) { return {tensor.scalar_type(), tensor.numel()}; }
+
 // Writes the call to the rank's board.
-uint64_t begin_call(std::string_view operation, at::ScalarType type, int64_t count,
+uint64_t begin_call(const char* group, std::string_view operation, const Elements& elements,
                     const Group::Site& site) {
   if (!launch::has_board()) return 0;
   const std::string_view path = site.file_name();
@@ -88,7 +95,8 @@ uint64_t begin_call(std::string_view operation, at::ScalarType type, int64_t cou
   const auto end =
       fmt::format_to_n(text.data(), text.size(), "{}:{}", path.substr(path.rfind('/') + 1),
                        site.line());  // npos + 1 is 0
-  return launch::begin_call("world", operation, name_of(type), static_cast<uint64_t>(count),
+  return launch::begin_call(group, operation, name_of(elements.type),
+                            static_cast<uint64_t>(elements.count),
                             {text.data(), std::min(end.size, text.size())});
 }
 
@@ -125,6 +133,15 @@ class StagingBackend final : public Backend {
     return inner_->gather_host(std::move(all), call);
   }
 
+  Work compose(const Call& call, std::vector<at::Tensor> tensors,
+               std::function<void()> steps) override {
+    return inner_->compose(call, std::move(tensors), std::move(steps));
+  }
+
+  std::shared_ptr<Backend> split(const std::vector<int>& members) override {
+    return stage_cuda(inner_->split(members));
+  }
+
   void shutdown() override { inner_->shutdown(); }
 
  private:
@@ -151,15 +168,30 @@ class StagingBackend final : public Backend {
 };
 
 std::shared_ptr<Backend> make_backend(const GroupOptions& options, Store& store) {
-  if (options.backend == "nccl") return make_nccl(options, store);
+  if (options.backend == "nccl") {
+    auto nccl = make_nccl(options, store);
+    return options.sums_by_node.value_or(options.size > 1) ? sum_by_node(std::move(nccl), options)
+                                                           : nccl;
+  }
   if (options.backend == "gloo") {
-    return options.size == 1 ? make_single() : stage_cuda(make_gloo(options, store));
+    if (options.size == 1) return make_single();
+    auto gloo = make_gloo(options, store);
+    if (options.sums_by_node.value_or(false)) gloo = sum_by_node(std::move(gloo), options);
+    return stage_cuda(std::move(gloo));
   }
   throw UserError(
       fmt::format("unknown backend '{}' for the ranks' group: use gloo or nccl", options.backend));
 }
 
 }  // namespace
+
+Meeting Meeting::split(const std::vector<int>& members, int nth) const {
+  Meeting part = *this;
+  part.options.rank = static_cast<int>(std::ranges::find(members, options.rank) - members.begin());
+  part.options.size = static_cast<int>(members.size());
+  part.prefix = fmt::format("{}split{}.{}/", prefix, nth, members.front());
+  return part;
+}
 
 std::shared_ptr<Backend> stage_cuda(std::shared_ptr<Backend> inner) {
   return std::make_shared<StagingBackend>(std::move(inner));
@@ -182,7 +214,7 @@ Work Group::all_gather(const at::Tensor& whole, const at::Tensor& shard, Site si
   check_pair(whole, shard, *backend_, "all_gather");
   if (whole.numel() == 0) return {};
   backend_->count_sent(static_cast<int64_t>(shard.nbytes()) * (size() - 1));
-  const uint64_t call = begin_call("all_gather", whole.scalar_type(), whole.numel(), site);
+  const uint64_t call = begin_call(name(), "all_gather", elements_of(whole), site);
   auto work = backend_->all_gather(alias_of(whole), alias_of(shard), call);
   work.device_ = whole.device();
   return work;
@@ -192,7 +224,7 @@ Work Group::reduce_scatter(const at::Tensor& shard, const at::Tensor& whole, Sit
   check_pair(whole, shard, *backend_, "reduce_scatter");
   if (whole.numel() == 0) return {};
   backend_->count_sent(static_cast<int64_t>(shard.nbytes()) * (size() - 1));
-  const uint64_t call = begin_call("reduce_scatter", whole.scalar_type(), whole.numel(), site);
+  const uint64_t call = begin_call(name(), "reduce_scatter", elements_of(whole), site);
   auto work = backend_->reduce_scatter(alias_of(shard), alias_of(whole), call);
   work.device_ = whole.device();
   return work;
@@ -204,7 +236,7 @@ Work Group::all_reduce(const at::Tensor& whole, Site site) {
                           size()));
   if (whole.numel() == 0) return {};
   backend_->count_sent(2 * (static_cast<int64_t>(whole.nbytes()) / size()) * (size() - 1));
-  const uint64_t call = begin_call("all_reduce", whole.scalar_type(), whole.numel(), site);
+  const uint64_t call = begin_call(name(), "all_reduce", elements_of(whole), site);
   auto work = backend_->all_reduce(alias_of(whole), call);
   work.device_ = whole.device();
   return work;
@@ -214,8 +246,8 @@ Work Group::broadcast(const at::Tensor& tensor, int root, Site site) {
   SKEIN_CHECK(root >= 0 && root < size(), fmt::format("no rank {} among {}", root, size()));
   if (tensor.numel() == 0) return {};
   if (rank() == root) backend_->count_sent(static_cast<int64_t>(tensor.nbytes()) * (size() - 1));
-  const uint64_t call = begin_call(fmt::format("broadcast from rank {}", root),
-                                   tensor.scalar_type(), tensor.numel(), site);
+  const uint64_t call =
+      begin_call(name(), fmt::format("broadcast from rank {}", root), elements_of(tensor), site);
   auto work = backend_->broadcast(alias_of(tensor), root, call);
   work.device_ = tensor.device();
   return work;
@@ -245,7 +277,7 @@ HostSum<T> Group::start(const std::vector<T>& values, const char* operation, con
   if (values.empty()) return sum;
   std::memcpy(sum.all_->data() + part * static_cast<size_t>(rank()), values.data(), part);
   const uint64_t call =
-      begin_call(operation, c10::CppTypeToScalarType<T>::value, std::ssize(values), site);
+      begin_call(name(), operation, {c10::CppTypeToScalarType<T>::value, std::ssize(values)}, site);
   sum.work_ = backend_->gather_host(sum.all_, call);
   return sum;
 }
@@ -269,6 +301,19 @@ std::vector<double> Group::sum(const std::vector<double>& values, Site site) {
 
 void Group::barrier(Site site) { start(std::vector<int64_t>{0}, "barrier", site).take(); }
 
+Group Group::split(int64_t colour, Site site) {
+  std::vector<int64_t> colours(size());
+  colours[rank()] = colour;
+  colours = sum(colours, site);
+  std::vector<int> members;
+  for (int peer = 0; peer < size(); ++peer) {
+    if (colours[peer] == colour) members.push_back(peer);
+  }
+  Group part(backend_->split(members));
+  part.is_part_ = true;
+  return part;
+}
+
 void Group::finish(Work& work) {
   work.wait();
   if (work.device_.is_cpu()) return;
@@ -278,7 +323,7 @@ void Group::finish(Work& work) {
 int64_t Group::bytes_sent() const { return backend_->bytes_sent(); }
 
 void Group::shutdown() {
-  launch::enter_phase(launch::Phase::kEnding);
+  if (!is_part_) launch::enter_phase(launch::Phase::kEnding);
   backend_->shutdown();
 }
 

@@ -9,7 +9,8 @@
 // memory; collectives take aliases of it, so no version counter of a parameter ever moves.
 //
 // Sums are formed in rank order, 16-bit values in fp32 and rounded once: on CPU the result does not
-// depend on how a buffer is cut into shards. (NCCL sums fp32 in an order of its own.)
+// depend on how a buffer is cut into shards. (NCCL sums fp32 in an order of its own. Between nodes
+// 16-bit values over NCCL are summed in two such steps: GroupOptions::sums_by_node.)
 //
 // A failure or a missed deadline is a CommError that names rank, operation and bytes. After one,
 // nothing is repaired in the process: report and end with exit code 3.
@@ -24,6 +25,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <source_location>
 #include <string>
 #include <vector>
@@ -71,6 +73,14 @@ struct GroupOptions {
   std::string backend = "gloo";       // gloo or nccl
   std::string address = "127.0.0.1";  // Gloo binds here
   int device_index = -1;              // CUDA device, -1: CPU
+  // This rank's place on its node. The ranks of a node follow each other; else nodes are not used.
+  int local_rank = 0;
+  int local_size = 1;
+  // Are sums formed inside each node first, then across nodes? Fewer bytes travel between nodes,
+  // and last bits differ from those of one node. Not given: for 16-bit values over NCCL alone,
+  // where there are several nodes, of several ranks each. (NCCL sums other types along the nodes
+  // itself.)
+  std::optional<bool> sums_by_node;
   // Per collective and for joining, then CommError. Where a launcher watches the boards, it is the
   // one that judges who is late (launch/diagnosis.h): give a time far beyond its limits here.
   std::chrono::milliseconds timeout{1'800'000};
@@ -104,6 +114,10 @@ class Group {
   // The same without waiting.
   HostSum<int64_t> start_sum(const std::vector<int64_t>& values, Site site = Site::current());
 
+  // The ranks that give the same colour, in the order of their ranks. Collective. Launchers compare
+  // the calls of all ranks (launch/diagnosis.h): issue the same on each part.
+  Group split(int64_t colour, Site site = Site::current());
+
   // Blocks the host until the collective has ended (CUDA included).
   void finish(Work& work);
 
@@ -118,10 +132,12 @@ class Group {
   void shutdown();
 
  private:
+  const char* name() const { return is_part_ ? "split" : "world"; }  // on the board
   template <typename T>
   HostSum<T> start(const std::vector<T>& values, const char* operation, const Site& site);
 
   std::shared_ptr<Backend> backend_;
+  bool is_part_ = false;  // made by split()
 };
 
 // Joins the other ranks through the store, which must outlive the group. Collective.
@@ -130,8 +146,9 @@ Group connect(const GroupOptions& options, Store& store);
 // Runs `body` once per rank on threads of this process. For tests: a distributed mistake shows up
 // in a second on a laptop. Rethrows the first failure that is not a CommError, else the first: a
 // rank that throws or returns early makes the others fail, and its own reason is the one to read.
-// Unlike Gloo, it also reports ranks whose collectives differ.
+// Unlike Gloo, it also reports ranks whose collectives differ. With a local_size, sums are formed
+// by nodes of so many ranks.
 void run_ranks(int size, const std::function<void(Group&)>& body,
-               std::chrono::milliseconds timeout = std::chrono::minutes(5));
+               std::chrono::milliseconds timeout = std::chrono::minutes(5), int local_size = 0);
 
 }  // namespace skein::comm

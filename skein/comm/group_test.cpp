@@ -35,10 +35,12 @@ struct Setting {
   std::string carrier;  // threads, gloo or nccl
   int size;
   at::DeviceType device = at::kCPU;
+  int local_size = 0;  // sums by nodes of so many ranks
 };
 
 std::string name_of(const Setting& setting) {
-  return fmt::format("{}_{}{}", setting.carrier, setting.size,
+  return fmt::format("{}_{}{}{}", setting.carrier, setting.size,
+                     setting.local_size == 0 ? "" : fmt::format("_by_{}", setting.local_size),
                      setting.device == at::kCPU ? "" : "_cuda");
 }
 
@@ -47,23 +49,29 @@ void PrintTo(const Setting& setting, std::ostream* out) { *out << name_of(settin
 std::vector<Setting> settings() {
   std::vector<Setting> all{{"threads", 1}, {"threads", 2}, {"threads", 3},
                            {"gloo", 1},    {"gloo", 2},    {"gloo", 3}};
+  for (const int local_size : {1, 2, 3, 6}) all.push_back({"threads", 6, at::kCPU, local_size});
+  for (const int local_size : {2, 4}) all.push_back({"gloo", 4, at::kCPU, local_size});
   const char* cuda = std::getenv("SKEIN_TEST_CUDA");
   if (cuda != nullptr && std::string(cuda) == "1") {
     all.insert(all.end(), {{"threads", 2, at::kCUDA},
                            {"gloo", 1, at::kCUDA},
                            {"gloo", 2, at::kCUDA},
-                           {"nccl", 1, at::kCUDA}});
+                           {"gloo", 4, at::kCUDA, 2},
+                           {"nccl", 1, at::kCUDA},
+                           {"nccl", 1, at::kCUDA, 1}});
   }
   return all;
 }
 
 // Connects the ranks over one store, as processes would be.
 void run_connected(GroupOptions options, const std::function<void(Group&)>& body) {
+  const int local_size = options.local_size;
   MemoryStore store;
   std::exception_ptr failure;
   std::mutex mutex;
   std::vector<std::jthread> threads;
   for (options.rank = 0; options.rank < options.size; ++options.rank) {
+    options.local_rank = options.rank % local_size;
     threads.emplace_back([&, options] {
       try {
         auto group = connect(options, store);
@@ -80,10 +88,14 @@ void run_connected(GroupOptions options, const std::function<void(Group&)>& body
 }
 
 void run(const Setting& setting, const std::function<void(Group&)>& body) {
-  if (setting.carrier == "threads") return run_ranks(setting.size, body, std::chrono::minutes(1));
+  if (setting.carrier == "threads") {
+    return run_ranks(setting.size, body, std::chrono::minutes(1), setting.local_size);
+  }
   run_connected({.size = setting.size,
                  .backend = setting.carrier,
                  .device_index = setting.device == at::kCPU ? -1 : 0,
+                 .local_size = std::max(setting.local_size, 1),
+                 .sums_by_node = setting.local_size > 0,
                  .timeout = std::chrono::minutes(1)},
                 body);
 }
@@ -101,13 +113,26 @@ at::Tensor values_of(const Setting& setting, int rank, at::ScalarType type, int6
 
 bool is_short(at::ScalarType type) { return type == at::kBFloat16 || type == at::kHalf; }
 
-at::Tensor expected_sum(const Setting& setting, at::ScalarType type, int64_t count, int seed = 0) {
+at::Tensor ordered(const std::vector<at::Tensor>& parts) {
+  const auto type = parts.front().scalar_type();
   const auto wide = is_short(type) ? at::kFloat : type;
-  auto total = values_of(setting, 0, type, count, seed).to(wide);
-  for (int rank = 1; rank < setting.size; ++rank) {
-    total = total + values_of(setting, rank, type, count, seed).to(wide);
-  }
+  auto total = parts.front().to(wide);
+  for (size_t i = 1; i < parts.size(); ++i) total = total + parts[i].to(wide);
   return total.to(type);
+}
+
+// Inside each node, then over the nodes.
+at::Tensor expected_sum(const Setting& setting, at::ScalarType type, int64_t count, int seed = 0) {
+  const int local_size = setting.local_size > 0 ? setting.local_size : setting.size;
+  std::vector<at::Tensor> nodes;
+  for (int first = 0; first < setting.size; first += local_size) {
+    std::vector<at::Tensor> parts;
+    for (int rank = first; rank < first + local_size; ++rank) {
+      parts.push_back(values_of(setting, rank, type, count, seed));
+    }
+    nodes.push_back(ordered(parts));
+  }
+  return ordered(nodes);
 }
 
 class GroupTest : public testing::TestWithParam<Setting> {
@@ -186,8 +211,8 @@ TEST_P(GroupTest, SumsOnTheHost) {
     group.barrier();
     EXPECT_EQ(group.sum(int64_t{group.rank() + 1}), size * (size + 1) / 2);
     // (1e16 + 1) - 1e16 is 0 in rank order and 1 in another.
-    const std::vector<double> parts{1e16, 1.0, -1e16};
-    const std::vector<double> expected{1e16, 1e16, 0.0};
+    const std::vector<double> parts{1e16, 1.0, -1e16, 0.0, 0.0, 0.0};
+    const std::vector<double> expected{1e16, 1e16, 0.0, 0.0, 0.0, 0.0};
     EXPECT_EQ(group.sum(parts[group.rank()]), expected[size - 1]);
     EXPECT_EQ(group.sum(std::vector<int64_t>{1, group.rank()}),
               (std::vector<int64_t>{size, size * (size - 1) / 2}));
@@ -286,6 +311,49 @@ TEST_P(GroupTest, FinishLeavesNothingPending) {
 INSTANTIATE_TEST_SUITE_P(Carriers, GroupTest, testing::ValuesIn(settings()),
                          [](const auto& info) { return name_of(info.param); });
 
+// Two roundings of 16-bit values, and nothing else, lie between the sum and the true one.
+TEST_P(GroupTest, ShortSumsAreNearTheTrueOnes) {
+  run(GetParam(), [&](Group& group) {
+    const auto& setting = GetParam();
+    const int64_t count = kShard * group.size();
+    const auto whole = values_of(setting, group.rank(), at::kBFloat16, count);
+    group.all_reduce(whole).wait();
+    auto truth = at::zeros({count}, options_of(setting, at::kDouble));
+    auto size = at::zeros({count}, options_of(setting, at::kDouble));
+    for (int rank = 0; rank < group.size(); ++rank) {
+      const auto value = values_of(setting, rank, at::kBFloat16, count).to(at::kDouble);
+      truth += value;
+      size += value.abs();
+    }
+    constexpr double kRounding = 1.0 / 256;  // of a bfloat16, at most
+    const auto off = (whole.to(at::kDouble) - truth).abs();
+    EXPECT_TRUE((off <= 2 * kRounding * size).all().item<bool>());
+  });
+}
+
+TEST_P(GroupTest, PartsActAlone) {
+  run(GetParam(), [&](Group& group) {
+    for (const int width : {2, 3}) {
+      auto neighbours = group.split(group.rank() / width);
+      EXPECT_EQ(neighbours.rank(), group.rank() % width);
+      const int first = group.rank() - neighbours.rank();
+      EXPECT_EQ(neighbours.size(), std::min(width, group.size() - first));
+      const auto mine = at::full({1}, group.rank(), options_of(GetParam(), at::kLong));
+      const auto all = at::zeros({neighbours.size()}, mine.options());
+      neighbours.all_gather(all, mine).wait();
+      EXPECT_TRUE(at::equal(all, at::arange(neighbours.size(), all.options()) + first));
+      EXPECT_EQ(neighbours.sum(int64_t{1}), neighbours.size());
+      neighbours.shutdown();
+    }
+    auto apart = group.split(group.rank() % 2);
+    int64_t expected = 0;
+    for (int rank = group.rank() % 2; rank < group.size(); rank += 2) expected += rank;
+    EXPECT_EQ(apart.sum(int64_t{group.rank()}), expected);
+    apart.shutdown();
+    group.barrier();
+  });
+}
+
 // 256 + 1 is 256 in bfloat16, so a sum rounded at every step would stay there.
 TEST(Group, ShortSumsAreRoundedOnce) {
   for (const std::string carrier : {"threads", "gloo"}) {
@@ -296,6 +364,37 @@ TEST(Group, ShortSumsAreRoundedOnce) {
       EXPECT_EQ(whole[0].item<float>(), 258.0F);
     });
   }
+}
+
+// Rank 0 has 256 and the others 1. In bfloat16 256 + 1 is 256, 256 + 2 is 258 and 256 + 3 is 260.
+float sum_of_256_and_ones(const GroupOptions& options, int first_node) {
+  float sum = 0;
+  MemoryStore store;
+  std::vector<std::jthread> threads;
+  for (int rank = 0; rank < options.size; ++rank) {
+    threads.emplace_back([&, rank] {
+      auto own = options;
+      own.rank = rank;
+      own.local_rank = rank < first_node ? rank : rank - first_node;
+      own.local_size = rank < first_node ? first_node : options.size - first_node;
+      auto group = connect(own, store);
+      const auto whole =
+          at::full({options.size}, rank == 0 ? 256 : 1, at::TensorOptions(at::kBFloat16));
+      group.all_reduce(whole).wait();
+      if (rank == 0) sum = whole[0].item<float>();
+      group.shutdown();
+    });
+  }
+  threads.clear();
+  return sum;
+}
+
+TEST(Group, NodesThatAreNotAlikeAreNotUsed) {
+  const auto minute = std::chrono::minutes(1);
+  EXPECT_EQ(sum_of_256_and_ones({.size = 4, .sums_by_node = true, .timeout = minute}, 2), 258.0F)
+      << "(256 + 1) + (1 + 1)";
+  EXPECT_EQ(sum_of_256_and_ones({.size = 4, .timeout = minute}, 2), 260.0F);
+  EXPECT_EQ(sum_of_256_and_ones({.size = 3, .sums_by_node = true, .timeout = minute}, 2), 258.0F);
 }
 
 TEST(Group, AloneNeedsNoOneElse) {
@@ -373,6 +472,21 @@ TEST(RunRanks, DifferentCallsAreReported) {
   });
   EXPECT_NE(message.find("all_reduce of 16 bytes"), std::string::npos) << message;
   EXPECT_NE(message.find("broadcast from rank 1 of 16 bytes"), std::string::npos) << message;
+}
+
+TEST(RunRanks, DifferentSumsByNodeAreReported) {
+  const auto message = message_of<CommError>([] {
+    run_ranks(
+        4,
+        [](Group& group) {
+          const auto whole = at::zeros({8});
+          const auto shard = at::zeros({2});
+          (group.rank() == 3 ? group.reduce_scatter(shard, whole) : group.all_reduce(whole)).wait();
+        },
+        std::chrono::minutes(1), /*local_size=*/2);
+  });
+  EXPECT_NE(message.find("all_reduce of 32 bytes"), std::string::npos) << message;
+  EXPECT_NE(message.find("reduce_scatter of 32 bytes"), std::string::npos) << message;
 }
 
 // The late rank waits for the store's word, so that it is alive while the other gives up.

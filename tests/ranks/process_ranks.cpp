@@ -7,6 +7,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "skein/core/file.h"
 #include "skein/launch/launcher.h"
 #include "skein/launch/rank_environment.h"
@@ -31,6 +33,9 @@ int run_rank(const std::string& text, const fs::path& folder) {
                               .size = environment.size,
                               .backend = c.backend,
                               .device_index = c.cuda ? 0 : -1,  // all ranks share the one GPU
+                              .local_rank = environment.rank % std::max(c.local_size, 1),
+                              .local_size = std::max(c.local_size, 1),
+                              .sums_by_node = c.local_size > 0,
                               .timeout = std::chrono::seconds(60)},
                              *store);
   write_file_atomically(folder / std::to_string(environment.rank),

@@ -72,6 +72,20 @@ TEST(Sharding, SplitsOverRanksAndMicroBatchesAgree) {
   }
 }
 
+TEST(Sharding, StagesAreBitEqualWhenSumsGoByNode) {
+  for (const std::string name : {"llama", "gpt2_lora"}) {
+    const auto at_stage = [&](int stage) {
+      return TrainingCase{.model = name, .stage = stage, .ranks = 4, .local_size = 2};
+    };
+    const auto expected = run_on_threads(at_stage(0));
+    for (const int stage : {1, 2, 3}) EXPECT_EQ(run_on_threads(at_stage(stage)), expected) << stage;
+    for (const int stage : {0, 3}) EXPECT_EQ(run_on_processes(at_stage(stage)), expected) << stage;
+    const TrainingCase flat{.model = name, .ranks = 4};
+    EXPECT_NE(run_on_threads(flat), expected) << "another order of sums";
+    expect_close(flat, at_stage(0), 1e-5);
+  }
+}
+
 // Gloo's sums are formed in rank order too, so that processes repeat the threads bit for bit.
 TEST(Sharding, ProcessesAreBitEqualToThreads) {
   std::vector<TrainingCase> cases;

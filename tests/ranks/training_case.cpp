@@ -83,14 +83,14 @@ std::string describe(const char* what, const std::vector<tensor::TensorSlice>& s
 }  // namespace
 
 std::string TrainingCase::text() const {
-  return fmt::format("{} {} {} {} {} {} {} {}", model, stage, micro_batches, int{recompute},
-                     int{float64}, ranks, int{cuda}, backend);
+  return fmt::format("{} {} {} {} {} {} {} {} {}", model, stage, micro_batches, int{recompute},
+                     int{float64}, ranks, int{cuda}, backend, local_size);
 }
 
 TrainingCase TrainingCase::parse(const std::string& text) {
   TrainingCase c;
   std::istringstream(text) >> c.model >> c.stage >> c.micro_batches >> c.recompute >> c.float64 >>
-      c.ranks >> c.cuda >> c.backend;
+      c.ranks >> c.cuda >> c.backend >> c.local_size;
   return c;
 }
 
@@ -133,7 +133,9 @@ std::string run_case(const TrainingCase& c, comm::Group& world) {
 
 std::vector<std::string> run_on_threads(const TrainingCase& c) {
   std::vector<std::string> texts(c.ranks);
-  comm::run_ranks(c.ranks, [&](comm::Group& world) { texts[world.rank()] = run_case(c, world); });
+  comm::run_ranks(
+      c.ranks, [&](comm::Group& world) { texts[world.rank()] = run_case(c, world); },
+      std::chrono::minutes(5), c.local_size);
   return texts;
 }
 

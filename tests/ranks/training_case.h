@@ -22,6 +22,7 @@ struct TrainingCase {
   int ranks = 1;
   bool cuda = false;  // all ranks on the first GPU
   std::string backend = "gloo";
+  int local_size = 0;  // sums by nodes of so many ranks
 
   std::string text() const;  // words that parse() reads back
   static TrainingCase parse(const std::string& text);

@@ -34,12 +34,6 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-struct Call {
-  const char* operation;
-  size_t bytes;
-  uint64_t number;  // on the rank's board
-};
-
 // What broke the group. After it the ranks' calls may no longer match, on either line.
 class Failure {
  public:
@@ -132,12 +126,16 @@ void scatter(Line::Gloo& gloo, const at::Tensor& shard, const at::Tensor& whole)
   ordered_sum(shard.scalar_type(), shard.data_ptr(), pieces, shard.numel());
 }
 
+std::shared_ptr<Backend> connect_gloo(const Meeting& meeting);
+
 class GlooBackend final : public Backend {
  public:
   // `tensors` is null where another backend carries them.
-  GlooBackend(const GroupOptions& options, std::unique_ptr<Line> tensors,
-              std::unique_ptr<Line> host)
-      : Backend(options.rank, options.size), tensors_(std::move(tensors)), host_(std::move(host)) {}
+  GlooBackend(Meeting meeting, std::unique_ptr<Line> tensors, std::unique_ptr<Line> host)
+      : Backend(meeting.options.rank, meeting.options.size),
+        meeting_(std::move(meeting)),
+        tensors_(std::move(tensors)),
+        host_(std::move(host)) {}
 
   Work all_gather(const at::Tensor& whole, const at::Tensor& shard, uint64_t call) override {
     return tensors().carry({"all_gather", whole.nbytes(), call},
@@ -174,6 +172,15 @@ class GlooBackend final : public Backend {
     });
   }
 
+  Work compose(const Call& call, std::vector<at::Tensor>, std::function<void()> steps) override {
+    return tensors().carry(call, [steps = std::move(steps)](Line::Gloo&) { steps(); });
+  }
+
+  std::shared_ptr<Backend> split(const std::vector<int>& members) override {
+    const auto part = meeting_.split(members, splits_++);
+    return members.size() == 1 ? make_single() : connect_gloo(part);
+  }
+
   void shutdown() override {
     if (tensors_) tensors_->shutdown();
     host_->shutdown();
@@ -185,6 +192,8 @@ class GlooBackend final : public Backend {
     return *tensors_;
   }
 
+  Meeting meeting_;
+  int splits_ = 0;
   std::unique_ptr<Line> tensors_, host_;
 };
 
@@ -195,16 +204,16 @@ void switch_off_recorder() {
   std::call_once(once, [] { setenv("TORCH_FR_BUFFER_SIZE", "0", 1); });
 }
 
-c10::intrusive_ptr<Line::Gloo> join(const GroupOptions& options, Store& store,
-                                    const std::string& line) {
+c10::intrusive_ptr<Line::Gloo> join(const Meeting& meeting, const char* line) {
+  const auto& options = meeting.options;
   const auto start = Clock::now();
   try {
     switch_off_recorder();
     auto gloo_options = Line::Gloo::Options::create(options.timeout);
     gloo_options->threads = 1;  // a line carries one collective at a time
     gloo_options->devices.push_back(Line::Gloo::createDeviceForHostname(options.address));
-    auto adapter = c10::make_intrusive<StoreAdapter>(store, group_prefix(store, line, options.size),
-                                                     options.timeout);
+    auto adapter =
+        c10::make_intrusive<StoreAdapter>(*meeting.store, meeting.prefix + line, options.timeout);
     return c10::make_intrusive<Line::Gloo>(adapter, options.rank, options.size, gloo_options);
   } catch (const std::exception& error) {
     throw CommError(fmt::format("rank {} of {} could not join the others on {} after {:.1f} s: {}",
@@ -213,19 +222,22 @@ c10::intrusive_ptr<Line::Gloo> join(const GroupOptions& options, Store& store,
   }
 }
 
+std::shared_ptr<Backend> connect_gloo(const Meeting& meeting) {
+  const auto failure = std::make_shared<Failure>();
+  auto tensors = std::make_unique<Line>(join(meeting, "tensors/"), failure);
+  auto host = std::make_unique<Line>(join(meeting, "host/"), failure);
+  return std::make_shared<GlooBackend>(meeting, std::move(tensors), std::move(host));
+}
+
 }  // namespace
 
 std::shared_ptr<Backend> make_gloo(const GroupOptions& options, Store& store) {
-  const auto failure = std::make_shared<Failure>();
-  auto tensors = std::make_unique<Line>(join(options, store, "gloo"), failure);
-  auto host = std::make_unique<Line>(join(options, store, "gloo-host"), failure);
-  return std::make_shared<GlooBackend>(options, std::move(tensors), std::move(host));
+  return connect_gloo({options, &store, group_prefix(store, "gloo", options.size)});
 }
 
-std::shared_ptr<Backend> make_gloo_for_host(const GroupOptions& options, Store& store) {
-  auto host =
-      std::make_unique<Line>(join(options, store, "gloo-host"), std::make_shared<Failure>());
-  return std::make_shared<GlooBackend>(options, nullptr, std::move(host));
+std::shared_ptr<Backend> make_gloo_for_host(const Meeting& meeting) {
+  auto host = std::make_unique<Line>(join(meeting, "host/"), std::make_shared<Failure>());
+  return std::make_shared<GlooBackend>(meeting, nullptr, std::move(host));
 }
 
 }  // namespace skein::comm

@@ -20,6 +20,7 @@
 #include <utility>
 
 #include "skein/comm/backend.h"
+#include "skein/comm/carrier.h"
 #include "skein/comm/ordered_sum.h"
 #include "skein/core/error.h"
 #include "skein/launch/board.h"
@@ -40,6 +41,11 @@ class SingleBackend final : public Backend {
   Work all_reduce(const at::Tensor&, uint64_t call) override { return done(call); }
   Work broadcast(const at::Tensor&, int, uint64_t call) override { return done(call); }
   Work gather_host(HostBytes, uint64_t call) override { return done(call); }
+  Work compose(const Call& call, std::vector<at::Tensor>, std::function<void()> steps) override {
+    steps();
+    return done(call.number);
+  }
+  std::shared_ptr<Backend> split(const std::vector<int>&) override { return make_single(); }
   void shutdown() override {}
 
  private:
@@ -60,11 +66,23 @@ struct Slot {
   Bytes bytes;
 };
 
+// Ranks that act together: all, or those of one part of a split.
+struct Circle {
+  std::string name;
+  std::vector<int> members;  // by their rank among all
+
+  int size() const { return static_cast<int>(members.size()); }
+};
+
 struct Mailbox {
-  std::string call;  // what the first rank to arrive asked for
+  std::shared_ptr<const Circle> circle;
+  int64_t number = 0;
+  std::string call = {};  // what the first rank to arrive asked for
   int first_rank = 0;
   int arrived = 0;
-  std::vector<Slot> slots;  // read-only, without the lock, once all are full
+  std::vector<Slot> slots = {};  // read-only, without the lock, once all are full
+
+  bool is_full() const { return arrived == circle->size(); }
 };
 
 // What the ranks of one run_ranks() share.
@@ -72,16 +90,16 @@ class Hall {
  public:
   Hall(int size, std::chrono::milliseconds timeout) : endings_(size), timeout_(timeout) {}
 
-  int size() const { return static_cast<int>(endings_.size()); }
-
-  std::shared_ptr<Mailbox> deposit(int rank, int64_t number, const std::string& call, Bytes bytes) {
+  // Ranks count in the circle.
+  std::shared_ptr<Mailbox> deposit(const std::shared_ptr<const Circle>& circle, int rank,
+                                   int64_t number, const std::string& call, Bytes bytes) {
     const std::lock_guard lock(mutex_);
-    auto& box = boxes_[number];
+    const auto key = std::pair(circle->name, number);
+    auto& box = boxes_[key];
     if (!box) {
       box = std::make_shared<Mailbox>();
-      box->call = call;
-      box->first_rank = rank;
-      box->slots.resize(endings_.size());
+      *box = {.circle = circle, .number = number, .call = call, .first_rank = rank};
+      box->slots.resize(circle->members.size());
     }
     if (box->call != call) {
       throw CommError(fmt::format("collective {}: rank {} calls {}, but rank {} calls {}", number,
@@ -89,24 +107,25 @@ class Hall {
     }
     box->slots[rank] = {.full = true, .bytes = std::move(bytes)};
     auto result = box;
+    ++box->arrived;
     // Every rank holds the full box by its own pointer.
-    if (++box->arrived == size()) {
-      boxes_.erase(number);
+    if (result->is_full()) {
+      boxes_.erase(key);
       changed_.notify_all();
     }
     return result;
   }
 
-  void wait_until_full(int rank, int64_t number, const Mailbox& box) {
+  void wait_until_full(int rank, const Mailbox& box) {
     std::unique_lock lock(mutex_);
-    const auto full_or_lost = [&] { return box.arrived == size() || lost_rank(box) >= 0; };
+    const auto full_or_lost = [&] { return box.is_full() || lost_rank(box) >= 0; };
     const bool in_time = changed_.wait_for(lock, timeout_, full_or_lost);
-    if (box.arrived == size()) return;
-    const auto call =
-        fmt::format("{} (collective {}) on rank {} of {}", box.call, number, rank, size());
+    if (box.is_full()) return;
+    const auto call = fmt::format("{} (collective {}) on rank {} of {}", box.call, box.number, rank,
+                                  box.circle->size());
     if (in_time) {
       const int lost = lost_rank(box);
-      throw CommError(fmt::format("{} cannot end: rank {} {}", call, lost, endings_[lost]));
+      throw CommError(fmt::format("{} cannot end: rank {} {}", call, lost, ending_of(box, lost)));
     }
     throw CommError(fmt::format("{} timed out after {:.1f} s: waiting for rank {}", call,
                                 static_cast<double>(timeout_.count()) / 1e3, first_missing(box)));
@@ -120,10 +139,14 @@ class Hall {
   }
 
  private:
+  const std::string& ending_of(const Mailbox& box, int rank) const {
+    return endings_[box.circle->members[rank]];
+  }
+
   // A rank that has ended without filling its slot, or -1.
   int lost_rank(const Mailbox& box) const {
-    for (int rank = 0; rank < size(); ++rank) {
-      if (!box.slots[rank].full && !endings_[rank].empty()) return rank;
+    for (int rank = 0; rank < box.circle->size(); ++rank) {
+      if (!box.slots[rank].full && !ending_of(box, rank).empty()) return rank;
     }
     return -1;
   }
@@ -132,18 +155,20 @@ class Hall {
     return std::ranges::find(box.slots, false, &Slot::full) - box.slots.begin();
   }
 
+  using Key = std::pair<std::string, int64_t>;  // circle and number
+
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::map<int64_t, std::shared_ptr<Mailbox>> boxes_;  // those some rank has yet to reach
-  std::vector<std::string> endings_;                   // how a rank ended; empty while it runs
+  std::map<Key, std::shared_ptr<Mailbox>> boxes_;  // those some rank has yet to reach
+  std::vector<std::string> endings_;               // how a rank ended; empty while it runs
   std::chrono::milliseconds timeout_;
 };
 
 // A board is a process's, so ranks that are threads have none.
 class ThreadBackend final : public Backend {
  public:
-  ThreadBackend(int rank, std::shared_ptr<Hall> hall)
-      : Backend(rank, hall->size()), hall_(std::move(hall)) {}
+  ThreadBackend(int rank, std::shared_ptr<const Circle> circle, std::shared_ptr<Hall> hall)
+      : Backend(rank, circle->size()), circle_(std::move(circle)), hall_(std::move(hall)) {}
 
   Work all_gather(const at::Tensor& whole, const at::Tensor& shard, uint64_t) override {
     return exchange("all_gather", whole, shard, [whole](const Mailbox& box) {
@@ -177,7 +202,23 @@ class ThreadBackend final : public Backend {
                     [all](const Mailbox& box) { copy_slots(box, all->data()); });
   }
 
-  void shutdown() override {}
+  // Its turn among the rank's calls is told to the others; the parts are put down by a thread, as a
+  // step waits for the one before.
+  Work compose(const Call& call, std::vector<at::Tensor>, std::function<void()> steps) override {
+    wait_for(fmt::format("{} of {} bytes", call.operation, call.bytes), {}, [](const Mailbox&) {});
+    if (!carrier_) carrier_ = std::make_unique<Carrier>();
+    return Work([future = carrier_->enqueue(std::move(steps))] { future.get(); });
+  }
+
+  std::shared_ptr<Backend> split(const std::vector<int>& members) override {
+    auto part = std::make_shared<Circle>();
+    part->name = fmt::format("{}/{}.{}", circle_->name, splits_++, members.front());
+    for (const int member : members) part->members.push_back(circle_->members[member]);
+    const auto place = std::ranges::find(members, rank()) - members.begin();
+    return std::make_shared<ThreadBackend>(static_cast<int>(place), std::move(part), hall_);
+  }
+
+  void shutdown() override { carrier_.reset(); }
 
  private:
   // `measure` is the tensor that names the call's size; `sent` is what this rank contributes.
@@ -196,13 +237,11 @@ class ThreadBackend final : public Backend {
 
   // Puts the rank's part down; the work reads all of them.
   Work wait_for(const std::string& call, Bytes bytes, std::function<void(const Mailbox&)> read) {
-    const int64_t number = next_++;
-    auto box = hall_->deposit(rank(), number, call, std::move(bytes));
-    return Work(
-        [hall = hall_, rank = rank(), number, box = std::move(box), read = std::move(read)] {
-          hall->wait_until_full(rank, number, *box);
-          read(*box);
-        });
+    auto box = hall_->deposit(circle_, rank(), next_++, call, std::move(bytes));
+    return Work([hall = hall_, rank = rank(), box = std::move(box), read = std::move(read)] {
+      hall->wait_until_full(rank, *box);
+      read(*box);
+    });
   }
 
   static void copy_slots(const Mailbox& box, std::byte* out) {
@@ -215,8 +254,11 @@ class ThreadBackend final : public Backend {
     ordered_sum(out.scalar_type(), out.data_ptr(), pieces, out.numel());
   }
 
+  std::shared_ptr<const Circle> circle_;
   std::shared_ptr<Hall> hall_;
   int64_t next_ = 0;
+  int splits_ = 0;
+  std::unique_ptr<Carrier> carrier_;  // made when it is needed; last: its tasks use the others
 };
 
 // The first failure that is not a CommError, else the first.
@@ -238,11 +280,12 @@ class Failures {
   std::exception_ptr cause_, comm_error_;
 };
 
-void run_rank(int rank, Hall& hall, Group group, const std::function<void(Group&)>& body,
-              Failures& failures) {
+using Body = std::function<void(int rank)>;
+
+void run_rank(int rank, Hall& hall, const Body& body, Failures& failures) {
   std::string how = "has returned";
   try {
-    body(group);
+    body(rank);
   } catch (const CommError& error) {
     failures.add(std::current_exception(), true);
     how = fmt::format("has failed: {}", error.what());
@@ -260,16 +303,32 @@ void run_rank(int rank, Hall& hall, Group group, const std::function<void(Group&
 
 std::shared_ptr<Backend> make_single() { return std::make_shared<SingleBackend>(); }
 
-void run_ranks(int size, const std::function<void(Group&)>& body,
-               std::chrono::milliseconds timeout) {
+void run_ranks(int size, const std::function<void(Group&)>& body, std::chrono::milliseconds timeout,
+               int local_size) {
   SKEIN_CHECK(size >= 1, fmt::format("run_ranks over {} ranks", size));
   const auto hall = std::make_shared<Hall>(size, timeout);
+  const auto world = std::make_shared<Circle>();
+  world->name = "world";
+  for (int rank = 0; rank < size; ++rank) world->members.push_back(rank);
+  std::vector<std::shared_ptr<Backend>> backends;
+  for (int rank = 0; rank < size; ++rank) {
+    backends.push_back(std::make_shared<ThreadBackend>(rank, world, hall));
+  }
+  const auto run_body = [&](int rank) {
+    auto backend = backends[rank];
+    if (local_size > 0) {
+      backend = sum_by_node(
+          std::move(backend),
+          {.local_rank = rank % local_size, .local_size = local_size, .sums_by_node = true});
+    }
+    Group group(stage_cuda(std::move(backend)));
+    body(group);
+  };
   Failures failures;
   {
     std::vector<std::jthread> threads;
     for (int rank = 0; rank < size; ++rank) {
-      auto group = Group(stage_cuda(std::make_shared<ThreadBackend>(rank, hall)));
-      threads.emplace_back([=, &body, &failures] { run_rank(rank, *hall, group, body, failures); });
+      threads.emplace_back([&, rank] { run_rank(rank, *hall, run_body, failures); });
     }
   }
   failures.rethrow();

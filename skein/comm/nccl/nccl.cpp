@@ -5,7 +5,9 @@
 //
 // All steps of a collective run on one side stream, in program order; waiting makes the current
 // stream run after them. NCCL's own sums round 16-bit values at every hop, so those travel as an
-// all-to-all, the same bytes, and are summed here in fp32. The order of the other sums is NCCL's.
+// all-to-all, the same bytes, and are summed here in fp32; between nodes that would be L times the
+// bytes for L ranks a node, so that sums go by node there (node_sums.cpp). The order of the other
+// sums is NCCL's. Run at size 1, read for N.
 #include <ATen/cuda/CUDAEvent.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/sum.h>
@@ -89,24 +91,27 @@ class CallWatch {
 
 class NcclBackend final : public Backend {
  public:
-  NcclBackend(const GroupOptions& options, c10::intrusive_ptr<c10d::ProcessGroupNCCL> nccl,
+  NcclBackend(Meeting meeting, c10::intrusive_ptr<c10d::ProcessGroupNCCL> nccl,
               std::shared_ptr<Backend> host)
-      : Backend(options.rank, options.size),
+      : Backend(meeting.options.rank, meeting.options.size),
         nccl_(std::move(nccl)),
         host_(std::move(host)),
-        side_(c10::cuda::getStreamFromPool(/*isHighPriority=*/true,
-                                           static_cast<c10::DeviceIndex>(options.device_index))) {}
+        side_(c10::cuda::getStreamFromPool(
+            /*isHighPriority=*/true, static_cast<c10::DeviceIndex>(meeting.options.device_index))),
+        meeting_(std::move(meeting)) {}
 
   Work all_gather(const at::Tensor& whole, const at::Tensor& shard, uint64_t call) override {
-    return issue({"all_gather", call}, {whole, shard}, [&] { gather(whole, shard); });
+    return issue({"all_gather", whole.nbytes(), call}, {whole, shard},
+                 [&] { gather(whole, shard); });
   }
 
   Work reduce_scatter(const at::Tensor& shard, const at::Tensor& whole, uint64_t call) override {
-    return issue({"reduce_scatter", call}, {whole, shard}, [&] { scatter(shard, whole); });
+    return issue({"reduce_scatter", whole.nbytes(), call}, {whole, shard},
+                 [&] { scatter(shard, whole); });
   }
 
   Work all_reduce(const at::Tensor& whole, uint64_t call) override {
-    return issue({"all_reduce", call}, {whole}, [&] {
+    return issue({"all_reduce", whole.nbytes(), call}, {whole}, [&] {
       const auto shard = whole.narrow(0, rank() * (whole.numel() / size()), whole.numel() / size());
       scatter(shard, whole);
       gather(whole, shard);
@@ -114,7 +119,7 @@ class NcclBackend final : public Backend {
   }
 
   Work broadcast(const at::Tensor& tensor, int root, uint64_t call) override {
-    return issue({"broadcast", call}, {tensor}, [&] {
+    return issue({"broadcast", tensor.nbytes(), call}, {tensor}, [&] {
       std::vector<at::Tensor> tensors{tensor};
       c10d::BroadcastOptions options;
       options.rootRank = root;
@@ -126,6 +131,18 @@ class NcclBackend final : public Backend {
   Work gather_host(HostBytes all, uint64_t call) override {
     return host_->gather_host(std::move(all), call);
   }
+
+  // The side stream is current while `steps` runs: the streams of other groups begin behind it, and
+  // it goes on behind those that are waited for. So the kernels of all groups have one order on the
+  // device, the same on every rank, and never wait for each other's peers.
+  Work compose(const Call& call, std::vector<at::Tensor> tensors,
+               std::function<void()> steps) override {
+    return issue(call, std::move(tensors), steps);
+  }
+
+  std::shared_ptr<Backend> split(const std::vector<int>& members) override;
+
+  bool knows_nodes(at::ScalarType type) const override { return !is_short_float(type); }
 
   void shutdown() override {
     calls_.stop();
@@ -162,11 +179,6 @@ class NcclBackend final : public Backend {
     at::sum_out(shard, received.view({size(), shard.numel()}), at::IntArrayRef{0});
   }
 
-  struct Call {
-    const char* operation;
-    uint64_t number;  // on the rank's board
-  };
-
   // On the side stream. A captured event never passes: what is captured has not begun.
   void watch(uint64_t call, std::shared_ptr<const CallWatch::Event> done) {
     if (call == 0) return;
@@ -195,8 +207,7 @@ class NcclBackend final : public Backend {
       });
     } catch (const std::exception& error) {
       throw CommError(fmt::format("{} of {} bytes on rank {} of {} could not be issued: {}",
-                                  call.operation, tensors.front().nbytes(), rank(), size(),
-                                  reason_of(error)));
+                                  call.operation, call.bytes, rank(), size(), reason_of(error)));
     }
   }
 
@@ -204,6 +215,8 @@ class NcclBackend final : public Backend {
   std::shared_ptr<Backend> host_;
   c10::cuda::CUDAStream side_;
   CallWatch calls_;
+  Meeting meeting_;
+  int splits_ = 0;
 };
 
 // Defaults that the user's environment overrides.
@@ -216,6 +229,32 @@ void set_nccl_environment() {
   setenv("TORCH_NCCL_ENABLE_MONITORING", "0", 0);
 }
 
+std::shared_ptr<Backend> connect_nccl(const Meeting& meeting) {
+  const auto& options = meeting.options;
+  auto host = options.size == 1 ? make_single() : make_gloo_for_host(meeting);
+  try {
+    const at::Device device(at::kCUDA, static_cast<c10::DeviceIndex>(options.device_index));
+    const c10::cuda::CUDAGuard guard(device);
+    auto nccl_options = c10d::ProcessGroupNCCL::Options::create(/*is_high_priority_stream=*/true);
+    nccl_options->timeout = options.timeout;
+    auto adapter = c10::make_intrusive<StoreAdapter>(*meeting.store, meeting.prefix + "tensors/",
+                                                     options.timeout);
+    auto nccl = c10::make_intrusive<c10d::ProcessGroupNCCL>(adapter, options.rank, options.size,
+                                                            nccl_options);
+    nccl->setBoundDeviceId(device);
+    nccl->eagerConnectSingleDevice(device);
+    return std::make_shared<NcclBackend>(meeting, std::move(nccl), std::move(host));
+  } catch (const std::exception& error) {
+    throw CommError(fmt::format("rank {} of {} could not join the others over NCCL on cuda:{}: {}",
+                                options.rank, options.size, options.device_index,
+                                reason_of(error)));
+  }
+}
+
+std::shared_ptr<Backend> NcclBackend::split(const std::vector<int>& members) {
+  return connect_nccl(meeting_.split(members, splits_++));
+}
+
 }  // namespace
 
 std::shared_ptr<Backend> make_nccl(const GroupOptions& options, Store& store) {
@@ -223,24 +262,7 @@ std::shared_ptr<Backend> make_nccl(const GroupOptions& options, Store& store) {
     throw UserError("the nccl backend needs a GPU for every rank: use the gloo backend on CPU");
   }
   set_nccl_environment();
-  auto host = options.size == 1 ? make_single() : make_gloo_for_host(options, store);
-  try {
-    const at::Device device(at::kCUDA, static_cast<c10::DeviceIndex>(options.device_index));
-    const c10::cuda::CUDAGuard guard(device);
-    auto nccl_options = c10d::ProcessGroupNCCL::Options::create(/*is_high_priority_stream=*/true);
-    nccl_options->timeout = options.timeout;
-    auto adapter = c10::make_intrusive<StoreAdapter>(
-        store, group_prefix(store, "nccl", options.size), options.timeout);
-    auto nccl = c10::make_intrusive<c10d::ProcessGroupNCCL>(adapter, options.rank, options.size,
-                                                            nccl_options);
-    nccl->setBoundDeviceId(device);
-    nccl->eagerConnectSingleDevice(device);
-    return std::make_shared<NcclBackend>(options, std::move(nccl), std::move(host));
-  } catch (const std::exception& error) {
-    throw CommError(fmt::format("rank {} of {} could not join the others over NCCL on cuda:{}: {}",
-                                options.rank, options.size, options.device_index,
-                                reason_of(error)));
-  }
+  return connect_nccl({options, &store, group_prefix(store, "nccl", options.size)});
 }
 
 }  // namespace skein::comm
