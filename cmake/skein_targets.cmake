@@ -1,4 +1,5 @@
-# One library per folder: folder = namespace = target.
+# One library per folder: folder = namespace = target. A sub-folder, `launch/plan`, is a target of its own (skein_launch_plan)
+# in its folder's namespace, and its tests join the folder's program.
 #
 #   skein_library(comm
 #     SOURCES group.cpp          # compiled into the folder's archive
@@ -9,9 +10,11 @@
 #     TORCH)                     # links LibTorch
 function(skein_library name)
   cmake_parse_arguments(A "TORCH" "" "SOURCES;FORMAT_SOURCES;TESTS;FORMAT_TESTS;DEPENDS;FORMAT_DEPENDS" ${ARGN})
+  skein_target(target ${name})
+  string(REGEX REPLACE "/.*" "" program ${name})
   if(A_FORMAT_SOURCES)
-    skein_add_library(skein_${name}_format SOURCES ${A_FORMAT_SOURCES} DEPENDS ${A_FORMAT_DEPENDS})
-    skein_add_test(${name}_format SOURCES ${A_FORMAT_TESTS})
+    skein_add_library(${target}_format SOURCES ${A_FORMAT_SOURCES} DEPENDS ${A_FORMAT_DEPENDS})
+    skein_add_test(${program}_format SOURCES ${A_FORMAT_TESTS} DEPENDS ${name}_format)
     list(APPEND A_DEPENDS ${name}_format)
   endif()
   if(A_TORCH AND NOT SKEIN_TORCH)
@@ -21,10 +24,10 @@ function(skein_library name)
     if(A_TORCH)
       list(APPEND A_DEPENDS skein::torch)
     endif()
-    skein_add_library(skein_${name} SOURCES ${A_SOURCES} DEPENDS ${A_DEPENDS})
-    skein_add_test(${name} SOURCES ${A_TESTS})
+    skein_add_library(${target} SOURCES ${A_SOURCES} DEPENDS ${A_DEPENDS})
+    skein_add_test(${program} SOURCES ${A_TESTS} DEPENDS ${name})
     if(A_TORCH AND A_TESTS)
-      set_target_properties(${name}_test PROPERTIES BUILD_RPATH "${SKEIN_TORCH_RPATH}")
+      set_target_properties(${program}_test PROPERTIES BUILD_RPATH "${SKEIN_TORCH_RPATH}")
     endif()
   endif()
 endfunction()
@@ -36,29 +39,40 @@ function(skein_add_library target)
   skein_link(${target} PUBLIC ${A_DEPENDS})
 endfunction()
 
-# `core` means our folder, `skein::yaml` an outside library.
+# The target of a folder: skein_core, skein_launch_plan.
+function(skein_target variable folder)
+  string(REPLACE "/" "_" name ${folder})
+  set(${variable} skein_${name} PARENT_SCOPE)
+endfunction()
+
+# `core` and `launch/plan` mean our folders, `skein::yaml` an outside library.
 function(skein_link target visibility)
   foreach(dependency ${ARGN})
     if(dependency MATCHES "::")
       target_link_libraries(${target} ${visibility} ${dependency})
     else()
-      target_link_libraries(${target} ${visibility} skein_${dependency})
+      skein_target(folder ${dependency})
+      target_link_libraries(${target} ${visibility} ${folder})
     endif()
   endforeach()
 endfunction()
 
 # Test files are batched into unity sources: a LibTorch header costs seconds per file.
 function(skein_add_test name)
-  cmake_parse_arguments(A "" "" "SOURCES" ${ARGN})
+  cmake_parse_arguments(A "" "" "SOURCES;DEPENDS" ${ARGN})
   if(NOT A_SOURCES)
     return()
   endif()
-  add_executable(${name}_test ${A_SOURCES})
-  set_target_properties(${name}_test PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 4
-    RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests"
-    BUILD_RPATH_USE_ORIGIN ON SKIP_BUILD_RPATH OFF)
-  target_link_libraries(${name}_test PRIVATE skein_${name} GTest::gtest GTest::gtest_main)
-  add_test(NAME ${name} COMMAND ${name}_test)
+  if(NOT TARGET ${name}_test)
+    add_executable(${name}_test)
+    set_target_properties(${name}_test PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 4
+      RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests"
+      BUILD_RPATH_USE_ORIGIN ON SKIP_BUILD_RPATH OFF)
+    target_link_libraries(${name}_test PRIVATE GTest::gtest GTest::gtest_main)
+    add_test(NAME ${name} COMMAND ${name}_test)
+  endif()
+  target_sources(${name}_test PRIVATE ${A_SOURCES})
+  skein_link(${name}_test PRIVATE ${A_DEPENDS})
 endfunction()
 
 function(skein_program name)

@@ -1,50 +1,81 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # Copyright the skein authors.
-"""Checks that includes only go down (tools/layers.txt) and that torch stays out of torch-free code.
+"""Checks that includes only go down (tools/layers.txt), that torch stays out of torch-free code, and
+that no folder is too full to find anything in.
 
+A file belongs to its folder, `core`, or its sub-folder, `launch/plan`, with all that lies deeper.
 Torch-free are the folders that layers.txt names, the `<folder>_format` targets (FORMAT_SOURCES and
-FORMAT_TESTS of a skein/*/CMakeLists.txt), all `.cu` files, and every skein header these reach.
+FORMAT_TESTS of a CMakeLists.txt in skein), all `.cu` files, and every skein header these reach.
 """
 import re
 import sys
+from collections import Counter
 from pathlib import Path
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.M)
 TORCH = ("torch/", "ATen/", "c10/")
+MOST_SOURCES = 60
 FORMAT_FILES = re.compile(r"\bFORMAT_(?:SOURCES|TESTS)\b([^)A-Z]*)")
 
 
 def main(root):
-    allowed, torch_free_folders = read_layers(root / "tools/layers.txt")
+    layers = read_layers(root / "tools/layers.txt")
+    torch_free_folders = layers.pop("torch_free", [])
     files = sorted(p for p in (root / "skein").rglob("*") if p.suffix in (".h", ".cpp", ".cu", ".cuh"))
     includes = {str(p.relative_to(root)): INCLUDE.findall(p.read_text()) for p in files}
-    errors = [error for file in includes for error in check_layers(file, includes[file], allowed)]
+    errors = [*check_order(layers), *check_sizes(includes)]
+    errors += [error for file in includes for error in check_includes(file, includes[file], layers)]
     for file in includes:
-        if file.split("/")[1] in torch_free_folders or file.endswith((".cu", ".cuh")):
+        if matches(folder_of(file), torch_free_folders) or file.endswith((".cu", ".cuh")):
             errors += check_torch_free(file, includes)
-    for listing in sorted((root / "skein").glob("*/CMakeLists.txt")):
+    for listing in sorted((root / "skein").rglob("CMakeLists.txt")):
         for names in FORMAT_FILES.findall(re.sub(r"#.*", "", listing.read_text())):
             for name in names.split():
-                errors += check_torch_free(f"skein/{listing.parent.name}/{name}", includes)
+                errors += check_torch_free(str((listing.parent / name).relative_to(root)), includes)
     return sorted(set(errors))
 
 
 def read_layers(path):
-    rows = re.findall(r"^(\w+):(.*)$", path.read_text(), re.M)
-    allowed = {folder: set(others.split()) for folder, others in rows}
-    return allowed, allowed.pop("torch_free", set())
+    """folder → the names on its line, in the file's order."""
+    return {folder: names.split() for folder, names in re.findall(r"^([\w/]+):(.*)$", path.read_text(), re.M)}
 
 
-def check_layers(file, included, allowed):
-    folder = file.split("/")[1]
-    if folder not in allowed:
+def folder_of(file):
+    """skein/core/error.h: core; skein/comm/gloo/shim/a.h: comm/gloo."""
+    return "/".join(file.split("/")[1:-1][:2])
+
+
+def matches(folder, names):
+    return any(name in (folder, "*") or folder.startswith(name + "/") for name in names)
+
+
+def check_order(layers):
+    """A line names folders above it alone, so that no two can include each other."""
+    above = []
+    for folder, names in layers.items():
+        for name in names:
+            if name != "*" and not any(matches(other, [name]) for other in above):
+                yield f"tools/layers.txt: '{folder}' names '{name}', which has no line above it"
+        above.append(folder)
+
+
+def check_sizes(includes):
+    counts = Counter(file.rsplit("/", 1)[0] for file in includes)
+    for folder, count in counts.items():
+        if count > MOST_SOURCES:
+            yield f"{folder}: {count} sources, the limit is {MOST_SOURCES}: split it by the questions it answers"
+
+
+def check_includes(file, included, layers):
+    folder = folder_of(file)
+    if folder not in layers:
         yield f"{file}: folder '{folder}' has no line in tools/layers.txt"
         return
     for target in included:
-        parts = target.split("/")
-        if parts[0] == "skein" and parts[1] != folder and not allowed[folder] & {parts[1], "*"}:
-            yield f"{file} includes {target}: '{folder}' may not include '{parts[1]}' (tools/layers.txt)"
+        other = folder_of(target)
+        if target.startswith("skein/") and other != folder and not matches(other, layers[folder]):
+            yield f"{file} includes {target}: '{folder}' may not include '{other}' (tools/layers.txt)"
 
 
 def check_torch_free(start, includes):

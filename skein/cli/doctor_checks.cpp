@@ -21,11 +21,11 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "skein/control/socket.h"
 #include "skein/core/amounts.h"
 #include "skein/core/error.h"
-#include "skein/launch/detect.h"
-#include "skein/launch/interface.h"
-#include "skein/launch/socket.h"
+#include "skein/launch/plan/detect.h"
+#include "skein/launch/plan/interface.h"
 
 namespace skein::cli {
 namespace {
@@ -131,7 +131,7 @@ Finding check_shared_memory(const launch::Hardware& hardware) {
 Finding check_port() {
   const auto name = fmt::format("port {}", kUsualPort);
   try {
-    launch::listen_on("0.0.0.0", kUsualPort);
+    control::listen_on("0.0.0.0", kUsualPort);
     return ok(name, "free");
   } catch (const std::exception&) {
     return warning(name, "taken by another program",

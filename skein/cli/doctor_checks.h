@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "skein/launch/hardware.h"
-#include "skein/launch/variables.h"
+#include "skein/launch/plan/hardware.h"
+#include "skein/launch/plan/variables.h"
 
 namespace skein::cli {
 

@@ -19,9 +19,9 @@
 #include "skein/cli/words.h"
 #include "skein/core/error.h"
 #include "skein/core/file.h"
-#include "skein/launch/child.h"
-#include "skein/launch/launcher.h"
-#include "skein/launch/variables.h"
+#include "skein/launch/plan/variables.h"
+#include "skein/launch/process/child.h"
+#include "skein/launch/ranks/launcher.h"
 
 namespace skein::cli {
 namespace {

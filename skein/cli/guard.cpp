@@ -7,10 +7,10 @@
 
 #include <exception>
 
+#include "skein/board/board.h"
 #include "skein/core/error.h"
 #include "skein/core/log.h"
-#include "skein/launch/board.h"
-#include "skein/launch/failure_report.h"
+#include "skein/launch/watch/failure_report.h"
 
 namespace skein::cli {
 namespace {
@@ -56,7 +56,7 @@ int run_guarded(const std::function<int()>& body, const GuardHooks& hooks) try {
 } catch (...) {
   const auto failure = describe(std::current_exception());
   // Whoever started this process shows it in the report.
-  launch::report_failure(failure.message);
+  board::report_failure(failure.message);
   launch::write_error_file(failure.message);
   if (ask(hooks.may_speak)) log_line(failure.level, failure.message);
   if (hooks.on_failure) hooks.on_failure(failure.code, failure.message);

@@ -7,7 +7,7 @@
 #include <chrono>
 
 #include "skein/config/load.h"
-#include "skein/launch/diagnosis.h"
+#include "skein/launch/watch/diagnosis.h"
 
 namespace skein::cli {
 

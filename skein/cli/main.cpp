@@ -22,7 +22,7 @@
 #include "skein/cli/worker_program.h"
 #include "skein/config/suggest.h"
 #include "skein/core/error.h"
-#include "skein/launch/remote_start.h"
+#include "skein/launch/remote/remote_start.h"
 
 namespace skein::cli {
 namespace {

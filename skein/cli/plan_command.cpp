@@ -12,7 +12,7 @@
 #include "skein/cli/plan_outlook.h"
 #include "skein/cli/words.h"
 #include "skein/core/amounts.h"
-#include "skein/launch/detect.h"
+#include "skein/launch/plan/detect.h"
 
 namespace skein::cli {
 namespace {

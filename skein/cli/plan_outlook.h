@@ -12,8 +12,8 @@
 
 #include "skein/config/batch_plan.h"
 #include "skein/config/load.h"
-#include "skein/launch/hardware.h"
-#include "skein/launch/launch_plan.h"
+#include "skein/launch/plan/hardware.h"
+#include "skein/launch/plan/launch_plan.h"
 #include "skein/plan/memory_estimate.h"
 #include "skein/plan/shapes.h"
 

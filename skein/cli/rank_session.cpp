@@ -7,6 +7,7 @@
 #include <random>
 #include <vector>
 
+#include "skein/board/board.h"
 #include "skein/cli/limits.h"
 #include "skein/comm/foreign_store.h"
 #include "skein/config/output_folder.h"
@@ -14,8 +15,7 @@
 #include "skein/core/file.h"
 #include "skein/core/host.h"
 #include "skein/data/prepare.h"
-#include "skein/launch/board.h"
-#include "skein/launch/node_identity.h"
+#include "skein/launch/watch/node_identity.h"
 
 namespace skein::cli {
 namespace {
@@ -43,7 +43,7 @@ std::string failures_key(const launch::RankEnvironment& rank) {
 
 // One rank of each machine works, the others wait for its result.
 std::string prepare_data(config::RunConfig config, bool may_overwrite) {
-  const launch::HostWork work("preparing data");
+  const board::HostWork work("preparing data");
   config.data.overwrite_cache = config.data.overwrite_cache && may_overwrite;
   const auto data = data::prepare_run(config);
   return data.eval ? data.train.digest + data.eval->digest : data.train.digest;
@@ -53,8 +53,8 @@ std::string prepare_data(config::RunConfig config, bool may_overwrite) {
 
 RankSession::RankSession(launch::RankEnvironment environment, std::chrono::seconds join_timeout)
     : environment_(std::move(environment)) {
-  if (environment_.board >= 0) launch::attach_board(environment_.board);
-  launch::enter_phase(launch::Phase::kJoining);
+  if (environment_.board >= 0) board::attach_board(environment_.board);
+  board::enter_phase(board::Phase::kJoining);
   store_ = open_store(environment_, join_timeout);
 }
 
@@ -71,14 +71,14 @@ GuardHooks RankSession::hooks() {
 }
 
 void RankSession::begin(const config::Resolved& resolved) {
-  launch::enter_phase(launch::Phase::kLoading);
+  board::enter_phase(board::Phase::kLoading);
   if (!is_foreign()) return;
   const auto& rank = environment_;
   const auto& config = resolved.config;
   const auto output = config::output_folder(config.checkpoint);
   make_directories(output / "logs");
-  launch::attach_board_file(output / "logs" / fmt::format("board-{}", rank.rank), rank.rank);
-  launch::enter_phase(launch::Phase::kLoading);
+  board::attach_board_file(output / "logs" / fmt::format("board-{}", rank.rank), rank.rank);
+  board::enter_phase(board::Phase::kLoading);
   const bool one_cpu_machine = on_one_machine(rank) && rank.device == config::Device::kCpu;
   watch_ = std::make_unique<launch::ForeignWatch>(
       *store_, launch::ForeignWatchOptions{
@@ -133,7 +133,7 @@ void RankSession::compare_machines(const config::Resolved& resolved, const std::
 }
 
 void RankSession::leave() {
-  launch::enter_phase(launch::Phase::kEnding);
+  board::enter_phase(board::Phase::kEnding);
   if (watch_) watch_->leave();
 }
 

@@ -13,9 +13,9 @@
 #include "skein/cli/guard.h"
 #include "skein/config/load.h"
 #include "skein/core/store.h"
-#include "skein/launch/foreign_watch.h"
-#include "skein/launch/lease.h"
-#include "skein/launch/rank_environment.h"
+#include "skein/launch/foreign/foreign_watch.h"
+#include "skein/launch/ranks/lease.h"
+#include "skein/launch/ranks/rank_environment.h"
 
 namespace skein::cli {
 

@@ -21,11 +21,11 @@
 #include "skein/core/error.h"
 #include "skein/core/log.h"
 #include "skein/data/prepare.h"
-#include "skein/launch/detect.h"
-#include "skein/launch/interface.h"
-#include "skein/launch/launcher.h"
-#include "skein/launch/rank_environment.h"
-#include "skein/launch/remote_start.h"
+#include "skein/launch/plan/detect.h"
+#include "skein/launch/plan/interface.h"
+#include "skein/launch/ranks/launcher.h"
+#include "skein/launch/ranks/rank_environment.h"
+#include "skein/launch/remote/remote_start.h"
 #include "skein/plan/disk_space.h"
 
 namespace skein::cli {

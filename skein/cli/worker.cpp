@@ -30,9 +30,9 @@
 #include "skein/config/load.h"
 #include "skein/core/error.h"
 #include "skein/core/log.h"
-#include "skein/launch/rank_environment.h"
-#include "skein/launch/stop_request.h"
-#include "skein/launch/variables.h"
+#include "skein/launch/plan/variables.h"
+#include "skein/launch/process/stop_request.h"
+#include "skein/launch/ranks/rank_environment.h"
 #include "skein/train/offline.h"
 
 namespace skein::cli {
@@ -52,8 +52,8 @@ void make_deterministic() {
   at::globalContext().setDeterministicFillUninitializedMemory(false);
 }
 
-// Deadlines are the watchers' business, who know all ranks (launch/diagnosis.h); the group's own is
-// for the case that nobody watches.
+// Deadlines are the watchers' business, who know all ranks (launch/watch/diagnosis.h); the group's
+// own is for the case that nobody watches.
 comm::GroupOptions group_options(const launch::RankEnvironment& environment,
                                  const config::ParallelConfig& parallel, bool cuda) {
   const auto backend = parallel.ddp_backend != "auto" ? parallel.ddp_backend

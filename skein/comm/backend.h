@@ -8,7 +8,7 @@
 // dimension, not empty, with version counters of their own, holding on to the caller's memory. A
 // backend may keep them until its work has been waited for, and nothing longer.
 //
-// `call` is the collective's number on the rank's board (launch/board.h; 0: not there). The backend
+// `call` is the collective's number on the rank's board (board/board.h; 0: not there). The backend
 // ends it there when the collective has ended, and leaves it when it has failed.
 
 #include <cstddef>

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "skein/comm/c10d_error.h"
+#include "skein/control/socket.h"
 #include "skein/core/error.h"
-#include "skein/launch/socket.h"
 
 namespace skein::comm {
 namespace {
@@ -32,7 +32,7 @@ std::string interface_for(const ForeignStoreOptions& options) {
 // c10d's own server would listen on every interface, and says little about a port that is taken.
 int listen_for_ranks(const ForeignStoreOptions& options) {
   try {
-    return launch::listen_on(interface_for(options), options.port).release();
+    return control::listen_on(interface_for(options), options.port).release();
   } catch (const UserError& error) {
     throw UserError(
         fmt::format("rank 0 cannot serve the ranks' store: {}; give the launcher another master "

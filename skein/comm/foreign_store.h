@@ -32,7 +32,7 @@ class ForeignStore : public Store {
 
 // Each call takes a connection of its own: a get that waits holds up no other thread. Throws
 // UserError when the port is taken, CommError when the store cannot be reached in time. A server
-// that is stopped (not dead) can block every call but get(): see launch/foreign_watch.h.
+// that is stopped (not dead) can block every call but get(): see launch/foreign/foreign_watch.h.
 std::unique_ptr<ForeignStore> join_foreign_store(const ForeignStoreOptions& options);
 
 }  // namespace skein::comm

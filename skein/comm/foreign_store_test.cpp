@@ -6,8 +6,8 @@
 
 #include <future>
 
+#include "skein/control/socket.h"
 #include "skein/core/error.h"
-#include "skein/launch/socket.h"
 
 namespace skein::comm {
 namespace {
@@ -72,9 +72,9 @@ TEST(ForeignStore, AWaitEndsAtItsDeadlineAndTheStoreStaysUsable) {
 }
 
 TEST(ForeignStore, ATakenPortIsNamedWithWhatToType) {
-  const auto other = launch::listen_on("127.0.0.1", 0);
+  const auto other = control::listen_on("127.0.0.1", 0);
   auto options = served();
-  options.port = launch::local_port(other);
+  options.port = control::local_port(other);
   try {
     join_foreign_store(options);
     FAIL() << "two servers on one port";
@@ -85,7 +85,7 @@ TEST(ForeignStore, ATakenPortIsNamedWithWhatToType) {
 }
 
 TEST(ForeignStore, AnAbsentServerIsACommError) {
-  const int port = launch::local_port(launch::listen_on("127.0.0.1", 0));
+  const int port = control::local_port(control::listen_on("127.0.0.1", 0));
   EXPECT_THROW(
       join_foreign_store({.host = "127.0.0.1", .port = port, .timeout = milliseconds(200)}),
       CommError);

@@ -15,9 +15,9 @@
 #include <string_view>
 #include <utility>
 
+#include "skein/board/board.h"
 #include "skein/comm/backend.h"
 #include "skein/core/error.h"
-#include "skein/launch/board.h"
 
 namespace skein::comm {
 namespace {
@@ -89,15 +89,15 @@ Elements elements_of(const at::Tensor& tensor) { return {tensor.scalar_type(), t
 // Writes the call to the rank's board.
 uint64_t begin_call(const char* group, std::string_view operation, const Elements& elements,
                     const Group::Site& site) {
-  if (!launch::has_board()) return 0;
+  if (!board::has_board()) return 0;
   const std::string_view path = site.file_name();
   std::array<char, 128> text;
   const auto end =
       fmt::format_to_n(text.data(), text.size(), "{}:{}", path.substr(path.rfind('/') + 1),
                        site.line());  // npos + 1 is 0
-  return launch::begin_call(group, operation, name_of(elements.type),
-                            static_cast<uint64_t>(elements.count),
-                            {text.data(), std::min(end.size, text.size())});
+  return board::begin_call(group, operation, name_of(elements.type),
+                           static_cast<uint64_t>(elements.count),
+                           {text.data(), std::min(end.size, text.size())});
 }
 
 class StagingBackend final : public Backend {
@@ -323,16 +323,16 @@ void Group::finish(Work& work) {
 int64_t Group::bytes_sent() const { return backend_->bytes_sent(); }
 
 void Group::shutdown() {
-  if (!is_part_) launch::enter_phase(launch::Phase::kEnding);
+  if (!is_part_) board::enter_phase(board::Phase::kEnding);
   backend_->shutdown();
 }
 
 Group connect(const GroupOptions& options, Store& store) {
   SKEIN_CHECK(options.rank >= 0 && options.rank < options.size,
               fmt::format("rank {} of {}", options.rank, options.size));
-  launch::enter_phase(launch::Phase::kJoining);
+  board::enter_phase(board::Phase::kJoining);
   Group group(make_backend(options, store));
-  launch::enter_phase(launch::Phase::kLoading);
+  board::enter_phase(board::Phase::kLoading);
   return group;
 }
 

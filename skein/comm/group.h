@@ -15,7 +15,7 @@
 // A failure or a missed deadline is a CommError that names rank, operation and bytes. After one,
 // nothing is repaired in the process: report and end with exit code 3.
 //
-// Every collective is written to the rank's board before it begins (launch/board.h), with the place
+// Every collective is written to the rank's board before it begins (board/board.h), with the place
 // in the code that asked for it: `site` is not to be given.
 
 #include <ATen/core/Tensor.h>
@@ -82,7 +82,7 @@ struct GroupOptions {
   // itself.)
   std::optional<bool> sums_by_node;
   // Per collective and for joining, then CommError. Where a launcher watches the boards, it is the
-  // one that judges who is late (launch/diagnosis.h): give a time far beyond its limits here.
+  // one that judges who is late (launch/watch/diagnosis.h): give a time far beyond its limits here.
   std::chrono::milliseconds timeout{1'800'000};
 };
 

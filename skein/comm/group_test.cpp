@@ -24,9 +24,9 @@
 #include <string>
 #include <thread>
 
+#include "skein/board/board.h"
 #include "skein/comm/c10d_error.h"
 #include "skein/core/error.h"
-#include "skein/launch/board.h"
 
 namespace skein::comm {
 namespace {
@@ -570,8 +570,8 @@ TEST(Gloo, MessagesNameNoSourceFiles) {
 
 // Run in a process of its own: a board stays attached for good. The two ranks share it.
 void write_calls_to_board() {
-  const launch::Board board(0);
-  launch::attach_board(board.descriptor());
+  const board::Board board(0);
+  board::attach_board(board.descriptor());
   run_connected({.size = 2, .timeout = std::chrono::minutes(1)}, [](Group& group) {
     const auto whole = at::zeros({4}, at::TensorOptions(at::kBFloat16));
     if (group.rank() == 0) group.all_reduce(whole).wait();
@@ -588,7 +588,7 @@ void write_calls_to_board() {
     fmt::print(stderr, "{}/{} {} {} {}\n", call.operation, call.count, call.dtype,
                call.site.substr(0, call.site.find(':')), call.done ? "done" : "open");
   }
-  fmt::print(stderr, "phase {}\n", launch::name_of(view.phase));
+  fmt::print(stderr, "phase {}\n", board::name_of(view.phase));
   std::_Exit(0);
 }
 
@@ -605,8 +605,8 @@ TEST(GroupDeathTest, EveryCollectiveIsOnTheBoard) {
 
 // Streams wait for NCCL's works, the host does not: a watcher sees their end.
 void write_nccl_calls_to_board() {
-  const launch::Board board(0);
-  launch::attach_board(board.descriptor());
+  const board::Board board(0);
+  board::attach_board(board.descriptor());
   size_t open = 1;
   run_connected({.backend = "nccl", .device_index = 0}, [&](Group& group) {
     const auto whole = at::zeros({1 << 20}, at::TensorOptions(at::kFloat).device(at::kCUDA, 0));
@@ -614,7 +614,7 @@ void write_nccl_calls_to_board() {
     for (int i = 0; i < 100 && open > 0; ++i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(100));
       const auto calls = board.read(256).calls;
-      open = static_cast<size_t>(std::ranges::count(calls, false, &launch::Call::done));
+      open = static_cast<size_t>(std::ranges::count(calls, false, &board::Call::done));
     }
   });
   fmt::print(stderr, "{} issued, {} open\n", board.read().issued, open);
@@ -630,8 +630,8 @@ TEST(GroupDeathTest, NcclCallsEndOnTheBoard) {
 
 // Rank 1 leaves without the all_reduce: it is what rank 0 ends in.
 void fail_a_call_on_board() {
-  const launch::Board board(0);
-  launch::attach_board(board.descriptor());
+  const board::Board board(0);
+  board::attach_board(board.descriptor());
   run_connected({.size = 2, .timeout = std::chrono::minutes(1)}, [](Group& group) {
     if (group.rank() == 1) return;
     message_of<CommError>([&] { group.all_reduce(at::zeros({4})).wait(); });

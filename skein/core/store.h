@@ -4,7 +4,7 @@
 
 // The control plane's key-value store, as its users see it.
 //
-// launch/ serves one over authenticated sockets; MemoryStore serves ranks that are threads.
+// control/ serves one over authenticated sockets; MemoryStore serves ranks that are threads.
 // Values are small (a frame is at most 1 MiB). All calls are thread-safe and bounded by a deadline.
 
 #include <chrono>

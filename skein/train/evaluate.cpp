@@ -9,7 +9,7 @@
 
 #include <chrono>
 
-#include "skein/launch/board.h"
+#include "skein/board/board.h"
 
 namespace skein::train {
 
@@ -20,11 +20,11 @@ Evaluation evaluate(const data::Loader& loader, const algorithms::Algorithm& alg
   auto loss = at::zeros({}, at::TensorOptions().dtype(at::kDouble).device(world.device));
   const auto roots = sharded.hold_roots();
   for (int64_t k = 0; k < loader.num_eval_batches(); ++k) {
-    launch::report_progress(fmt::format("evaluation batch {}", k + 1));
+    board::report_progress(fmt::format("evaluation batch {}", k + 1));
     const auto batch = tensor::to_device(loader.eval_batch(k), world.device);
     loss += algorithm.loss_sum(batch, {.training = false}, /*weight=*/1, sharded);
   }
-  launch::report_progress("");
+  board::report_progress("");
   const double sum = world.group.sum(loss.item<double>());
   return {
       .loss = sum / static_cast<double>(loader.num_eval_targets()),

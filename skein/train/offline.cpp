@@ -5,9 +5,9 @@
 
 #include "skein/train/offline.h"
 
+#include "skein/board/board.h"
 #include "skein/core/error.h"
 #include "skein/core/log.h"
-#include "skein/launch/board.h"
 #include "skein/ops/device.h"
 #include "skein/plan/schedule.h"
 #include "skein/train/evaluate.h"
@@ -33,7 +33,7 @@ void evaluate_and_log(Session& run, int64_t step, double epoch, bool is_saved) {
 void save(Session& run, int64_t step) {
   run.metrics.phases().enter(Phase::kSave);
   settle_best(run);
-  const launch::HostWork work("saving");
+  const board::HostWork work("saving");
   run.store.save(step, run.state.contents(step, !run.config.checkpoint.save_only_model));
 }
 
@@ -77,7 +77,7 @@ Outcome run_offline(const config::Resolved& resolved, const config::BatchPlan& b
         plan::learning_rate(run.config.schedule, run.peak_rate, step, plan.total_steps);
     const tensor::StepKey key{static_cast<uint64_t>(run.config.seed), step};
     const auto data = run.loader.batches(step);
-    launch::set_board_step(step, data.samples);
+    board::set_board_step(step, data.samples);
 
     stop.ask(world.stop_requested());
     const auto [loss, norm] = update(trainer, {data.micro_batches, data.num_targets, key},
@@ -111,7 +111,7 @@ Outcome run_offline(const config::Resolved& resolved, const config::BatchPlan& b
   stop.finish();
   judge(run, guard, step);
   phases.enter(Phase::kSave);
-  const launch::HostWork work("saving");
+  const board::HostWork work("saving");
   if (!run.store.finish()) {
     throw IoError("the last checkpoint could not be saved; see the warning above");
   }

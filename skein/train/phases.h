@@ -12,7 +12,7 @@
 #include <chrono>
 #include <utility>
 
-#include "skein/launch/board.h"
+#include "skein/board/board.h"
 
 namespace skein::train {
 
@@ -21,11 +21,11 @@ inline constexpr size_t kNumPhases = 7;
 inline constexpr std::array<const char*, kNumPhases> kPhaseNames = {
     "data", "forward", "backward", "optimizer", "evaluate", "save", "other"};
 
-inline launch::Phase on_board(Phase phase) {
-  constexpr std::array<launch::Phase, kNumPhases> kOnBoard = {
-      launch::Phase::kData,      launch::Phase::kForward,  launch::Phase::kBackward,
-      launch::Phase::kOptimizer, launch::Phase::kEvaluate, launch::Phase::kSave,
-      launch::Phase::kOther};
+inline board::Phase on_board(Phase phase) {
+  constexpr std::array<board::Phase, kNumPhases> kOnBoard = {
+      board::Phase::kData,      board::Phase::kForward,  board::Phase::kBackward,
+      board::Phase::kOptimizer, board::Phase::kEvaluate, board::Phase::kSave,
+      board::Phase::kOther};
   return kOnBoard[static_cast<size_t>(phase)];
 }
 
@@ -37,7 +37,7 @@ class Phases {
     seconds_[static_cast<size_t>(current_)] += std::chrono::duration<double>(now - since_).count();
     current_ = phase;
     since_ = now;
-    launch::enter_phase(on_board(phase));
+    board::enter_phase(on_board(phase));
   }
   // Seconds by phase since the last call.
   std::array<double, kNumPhases> take() {

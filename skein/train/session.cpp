@@ -8,11 +8,11 @@
 #include <fstream>
 #include <variant>
 
+#include "skein/board/board.h"
 #include "skein/core/error.h"
 #include "skein/core/hash.h"
 #include "skein/core/host.h"
 #include "skein/core/log.h"
-#include "skein/launch/board.h"
 #include "skein/ops/device.h"
 #include "skein/plan/flops.h"
 #include "skein/plan/schedule.h"
@@ -216,7 +216,7 @@ Session::Session(const config::Resolved& given, const config::BatchPlan& plan_of
 
 int64_t begin(Session& run) {
   const auto& config = run.config;
-  const launch::HostWork work("loading the weights");
+  const board::HostWork work("loading the weights");
   const auto checkpoint = checkpoint_to_continue(config.checkpoint, run.output, run.world);
   int64_t step = 0;
   if (checkpoint) {
@@ -248,7 +248,7 @@ int64_t begin(Session& run) {
 }
 
 void roll_back(Session& run, int64_t step) {
-  const launch::HostWork work("going back to a checkpoint");
+  const board::HostWork work("going back to a checkpoint");
   run.store.finish();
   const auto newest = newest_checkpoint(run.output, run.world, step);
   if (!newest) {
@@ -258,7 +258,7 @@ void roll_back(Session& run, int64_t step) {
 }
 
 void settle_best(Session& run) {
-  const launch::HostWork work("finishing a save");
+  const board::HostWork work("finishing a save");
   const bool failed = !run.store.finish();
   if (run.world.group.sum(int64_t{failed}) > 0) run.state.drop_evaluation(run.store.last_step());
 }
@@ -271,7 +271,7 @@ void take_best(Session& run) {
                 best.string());
     return;
   }
-  const launch::HostWork work("loading the best model");
+  const board::HostWork work("loading the best model");
   log_info("the best evaluation was at step {}: taking {}", *run.state.best_step(), best.string());
   run.state.restore_weights(best);
 }

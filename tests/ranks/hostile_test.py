@@ -230,7 +230,7 @@ def run_secret(launcher):
 
 
 class Peer:
-    """Speaks the store's protocol (skein/launch/handshake.h, frame.h) by hand."""
+    """Speaks the store's protocol (skein/control/handshake.h, frame.h) by hand."""
 
     def __init__(self, port):
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=60)

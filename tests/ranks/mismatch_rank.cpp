@@ -9,11 +9,11 @@
 #include <csignal>
 #include <thread>
 
+#include "skein/board/board.h"
 #include "skein/comm/group.h"
 #include "skein/core/error.h"
 #include "skein/core/log.h"
-#include "skein/launch/board.h"
-#include "skein/launch/rank_environment.h"
+#include "skein/launch/ranks/rank_environment.h"
 
 namespace skein::ranks {
 namespace {
@@ -33,8 +33,8 @@ void sleep_for_good() {
 
 void make_good_steps(comm::Group& group, int64_t first, int64_t count) {
   for (int64_t step = first; step < first + count; ++step) {
-    launch::set_board_step(step, std::vector<int64_t>{2 * step, 2 * step + 1});
-    launch::enter_phase(launch::Phase::kBackward);
+    board::set_board_step(step, std::vector<int64_t>{2 * step, 2 * step + 1});
+    board::enter_phase(board::Phase::kBackward);
     group.all_reduce(at::zeros({int64_t{4} * group.size()})).wait();
     group.sum(int64_t{1});
   }
@@ -57,7 +57,7 @@ void misbehave(comm::Group& group, const std::string& scenario, const fs::path& 
 void run(const std::string& scenario, const fs::path& folder) {
   const auto environment = launch::from_environment();
   set_log_rank(environment.rank);
-  launch::attach_board(environment.board);
+  board::attach_board(environment.board);
   const auto store = launch::connect_store(environment);
   const bool bad = environment.rank == 1;
   if (bad && scenario == "never-joins") {
@@ -93,7 +93,7 @@ int run_bad_rank(const std::string& scenario, const fs::path& folder) {
   try {
     run(scenario, folder);
   } catch (const CommError& error) {
-    launch::report_failure(error.what());
+    board::report_failure(error.what());
     log_error("{}", error.what());
     ::_exit(static_cast<int>(ExitCode::kComm));  // the group's destructor could wait for its peers
   }

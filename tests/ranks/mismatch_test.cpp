@@ -17,7 +17,7 @@
 #include <optional>
 
 #include "skein/core/temporary_folder.h"
-#include "skein/launch/launcher.h"
+#include "skein/launch/ranks/launcher.h"
 #include "tests/ranks/mismatch_rank.h"
 
 namespace skein::ranks {

@@ -13,8 +13,8 @@
 
 #include <map>
 
+#include "skein/board/board.h"
 #include "skein/core/log.h"
-#include "skein/launch/board.h"
 #include "skein/model/model.h"
 #include "skein/parallel/sharded.h"
 
@@ -37,7 +37,7 @@ class NotingUnits final : public tensor::Units {
     return sharded_.run(
         unit,
         [this, unit, block](const tensor::Tensors& in) {
-          issued_before.try_emplace(unit, launch::own_board()->issued);
+          issued_before.try_emplace(unit, board::own_board()->issued);
           return block(in);
         },
         inputs);
@@ -59,8 +59,8 @@ class NotingUnits final : public tensor::Units {
 };
 
 TEST(Order, OfAStepAtStage3) {
-  const launch::Board board(/*rank=*/0);
-  launch::attach_board(board.descriptor());
+  const board::Board board(/*rank=*/0);
+  board::attach_board(board.descriptor());
   const auto model = model::build(plan::parse_hf_config(kModel, "llama"), {});
   const auto& units = model->table().units;  // embedding, three blocks, head
   parallel::Sharded sharded(model->table(), {.stage = {3}}, comm::Group());
@@ -69,7 +69,7 @@ TEST(Order, OfAStepAtStage3) {
   const tensor::Batch batch{text.slice(1, 0, 8).contiguous(), text.slice(1, 1, 9).contiguous(),
                             at::arange(2), 16};
 
-  const auto before = launch::own_board()->issued;
+  const auto before = board::own_board()->issued;
   NotingUnits noting(sharded);
   sharded.begin_micro_batch(0, 1);
   const auto hidden = model->forward(batch, {.seed = 3}, noting);
@@ -88,7 +88,7 @@ TEST(Order, OfAStepAtStage3) {
   for (const int unit : {0, 1, 4}) names[size_of(unit)] = unit == 1 ? "block" : units[unit].name;
   ASSERT_EQ(names.size(), 3U);
   std::vector<std::string> order;
-  for (const auto& call : launch::own_board(256)->calls) {
+  for (const auto& call : board::own_board(256)->calls) {
     if (call.sequence <= before) continue;
     order.push_back(fmt::format("{} {}", call.operation, names[call.count]));
   }

@@ -10,8 +10,8 @@
 #include <algorithm>
 
 #include "skein/core/file.h"
-#include "skein/launch/launcher.h"
-#include "skein/launch/rank_environment.h"
+#include "skein/launch/ranks/launcher.h"
+#include "skein/launch/ranks/rank_environment.h"
 #include "tests/ranks/skip_case.h"
 
 namespace skein::ranks {

@@ -17,13 +17,13 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <utility>
 
+#include "skein/board/board.h"
 #include "skein/comm/backend.h"
 #include "skein/comm/c10d_error.h"
 #include "skein/comm/carrier.h"
 #include "skein/comm/ordered_sum.h"
 #include "skein/comm/store_adapter.h"
 #include "skein/core/error.h"
-#include "skein/launch/board.h"
 
 namespace skein::comm {
 namespace {
@@ -61,7 +61,7 @@ class Line {
   Work carry(const Call& call, std::function<void(Gloo&)> steps) {
     auto future = carrier_.enqueue([this, call, start = Clock::now(), steps = std::move(steps)] {
       run(call, start, steps);
-      launch::end_call(call.number);
+      board::end_call(call.number);
     });
     return Work([future] { future.get(); });
   }

@@ -19,11 +19,11 @@
 #include <thread>
 #include <utility>
 
+#include "skein/board/board.h"
 #include "skein/comm/backend.h"
 #include "skein/comm/carrier.h"
 #include "skein/comm/ordered_sum.h"
 #include "skein/core/error.h"
-#include "skein/launch/board.h"
 
 namespace skein::comm {
 namespace {
@@ -50,7 +50,7 @@ class SingleBackend final : public Backend {
 
  private:
   static Work done(uint64_t call) {
-    launch::end_call(call);
+    board::end_call(call);
     return {};
   }
   static Work copy(const at::Tensor& to, const at::Tensor& from, uint64_t call) {

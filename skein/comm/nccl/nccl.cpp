@@ -24,11 +24,11 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 #include <utility>
 
+#include "skein/board/board.h"
 #include "skein/comm/backend.h"
 #include "skein/comm/c10d_error.h"
 #include "skein/comm/store_adapter.h"
 #include "skein/core/error.h"
-#include "skein/launch/board.h"
 
 namespace skein::comm {
 namespace {
@@ -76,7 +76,7 @@ class CallWatch {
   void end_passed() try {
     const c10::cuda::CUDAStreamCaptureModeGuard guard(cudaStreamCaptureModeThreadLocal);
     while (!pending_.empty() && pending_.front().done->query()) {
-      launch::end_call(pending_.front().call);
+      board::end_call(pending_.front().call);
       pending_.pop_front();
     }
   } catch (const c10::Error&) {
@@ -185,7 +185,7 @@ class NcclBackend final : public Backend {
     if (c10::cuda::currentStreamCaptureStatusMayInitCtx() == c10::cuda::CaptureStatus::None) {
       calls_.add(call, std::move(done));
     } else {
-      launch::end_call(call);
+      board::end_call(call);
     }
   }
 

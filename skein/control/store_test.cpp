@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <future>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "skein/control/handshake.h"
+#include "skein/control/socket.h"
+#include "skein/control/store_client.h"
+#include "skein/control/store_server.h"
+#include "skein/control/wire.h"
+#include "skein/core/error.h"
+#include "skein/core/temporary_folder.h"
+
+namespace skein::control {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+struct StoreTest : testing::Test {
+  Secret secret = make_secret();
+  StoreServer server{
+      secret,
+      {.size = 4, .generation = 3, .handshake_timeout = milliseconds(100), .max_strangers = 8}};
+
+  StoreAddress address() const { return {.port = server.port(), .rank = 1, .generation = 3}; }
+  StoreClient client() { return {secret, address()}; }
+};
+
+// Speaks the protocol by hand, so that it can break it.
+struct RawPeer {
+  Deadline deadline = Clock::now() + seconds(10);
+  File socket;
+  std::string proof;
+
+  explicit RawPeer(int port) : socket(connect_to("127.0.0.1", port, deadline)) {}
+
+  void send(std::string_view bytes) const { send_all(socket, bytes, deadline); }
+  // A closed connection reads as empty or as reset, depending on what was on its way.
+  bool closed() const try {
+    return receive_some(socket, 64, deadline).empty();
+  } catch (const CommError&) {
+    return Clock::now() < deadline;
+  }
+  Transcript prove(const Secret& secret, const std::string& hello) {
+    send(hello);
+    const auto challenge = receive_exactly(socket, kChallengeSize, deadline);
+    Transcript transcript(secret, hello, challenge.substr(0, kNonceSize));
+    proof = transcript.rank_proof();
+    send(proof);
+    return transcript;
+  }
+};
+
+std::string good_hello() { return encode_hello({.rank = 1, .generation = 3}, make_nonce()); }
+
+TEST_F(StoreTest, KeepsWhatItIsTold) {
+  auto a = client();
+  auto b = client();
+  EXPECT_EQ(a.try_get("k"), std::nullopt);
+  a.set("k", std::string("v\0w", 3));
+  EXPECT_EQ(b.try_get("k"), std::string("v\0w", 3));
+  EXPECT_EQ(b.get("k", seconds(10)), std::string("v\0w", 3));
+  EXPECT_EQ(a.add("n", 5), 5);
+  EXPECT_EQ(b.add("n", -7), -2);
+  EXPECT_TRUE(b.erase("k"));
+  EXPECT_FALSE(a.erase("k"));
+  const std::string large(kMaxStoreValue, 'x');
+  a.set("large", large);
+  EXPECT_EQ(b.get("large", seconds(10)), large);
+  EXPECT_THROW(a.set("large", large + "x"), InternalError);
+}
+
+TEST_F(StoreTest, AWaitingGetHoldsUpNobody) {
+  auto store = client();
+  std::string got;
+  std::thread waiter([&] { got = store.get("late", seconds(30)); });
+  for (int i = 0; i < 100; ++i) store.add("other", 1);
+  store.set("late", "here");
+  waiter.join();
+  EXPECT_EQ(got, "here");
+}
+
+TEST_F(StoreTest, ATimeoutNamesTheKeyAndTheClientGoesOn) {
+  auto store = client();
+  try {
+    store.get("never set", milliseconds(20));
+    FAIL() << "no timeout";
+  } catch (const CommError& error) {
+    EXPECT_NE(std::string(error.what()).find("never set"), std::string::npos);
+  }
+  EXPECT_EQ(store.add("n", 1), 1);
+}
+
+TEST_F(StoreTest, CountsRightFromManyThreads) {
+  auto store = client();
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < 200; ++i) store.add("n", 1);
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(store.add("n", 0), 800);
+}
+
+TEST_F(StoreTest, AClientWithAnotherSecretKnowsAtOnce) {
+  EXPECT_THROW(StoreClient(make_secret(), address()), CommError);
+}
+
+TEST_F(StoreTest, StrangersAreClosedWithoutEffect) {
+  {
+    RawPeer liar(server.port());  // does not know the secret, and answers all the same
+    auto transcript = liar.prove(make_secret(), good_hello());
+    FrameSealer sealer(transcript.key_to_store());
+    liar.send(sealer.seal(encode(StoreRequest{.operation = StoreOperation::kSet, .key = "k"})));
+    EXPECT_TRUE(liar.closed());
+  }
+  const auto refused_hellos = {encode_hello({.rank = 4, .generation = 3}, make_nonce()),
+                               encode_hello({.rank = 1, .generation = 2}, make_nonce()),
+                               std::string(kHelloSize, 'x')};
+  for (const auto& hello : refused_hellos) {
+    const RawPeer peer(server.port());
+    peer.send(hello);
+    EXPECT_TRUE(peer.closed());
+  }
+  EXPECT_EQ(client().try_get("k"), std::nullopt);
+}
+
+TEST_F(StoreTest, ARecordedHandshakeOpensNothing) {
+  const auto hello = good_hello();
+  RawPeer real(server.port());
+  real.prove(secret, hello);
+  const RawPeer replay(server.port());
+  replay.send(hello);
+  receive_exactly(replay.socket, kChallengeSize, replay.deadline);
+  replay.send(real.proof);
+  EXPECT_TRUE(replay.closed());
+}
+
+TEST_F(StoreTest, ARepeatedFrameCountsOnce) {
+  RawPeer peer(server.port());
+  auto transcript = peer.prove(secret, good_hello());
+  FrameSealer sealer(transcript.key_to_store());
+  const auto frame =
+      sealer.seal(encode(StoreRequest{.operation = StoreOperation::kAdd, .number = 1, .key = "n"}));
+  peer.send(frame);
+  FrameOpener opener(transcript.key_to_rank());
+  while (!opener.next()) opener.feed(receive_some(peer.socket, 1024, peer.deadline));
+  peer.send(frame);
+  EXPECT_TRUE(peer.closed());
+  EXPECT_EQ(client().add("n", 0), 1);
+}
+
+TEST_F(StoreTest, AnOversizedOrSenselessFrameClosesItsConnectionOnly) {
+  auto store = client();
+  RawPeer oversized(server.port());
+  oversized.prove(secret, good_hello());
+  std::string head;
+  put_integer(head, uint32_t{1} << 30);
+  oversized.send(head);
+  EXPECT_TRUE(oversized.closed());
+  RawPeer senseless(server.port());
+  auto transcript = senseless.prove(secret, good_hello());
+  senseless.send(FrameSealer(transcript.key_to_store()).seal("no message"));
+  EXPECT_TRUE(senseless.closed());
+  EXPECT_EQ(store.add("n", 1), 1);
+}
+
+TEST_F(StoreTest, SilentConnectionsKeepNobodyOut) {
+  std::vector<RawPeer> silent;
+  for (int i = 0; i < 200; ++i) silent.emplace_back(server.port());
+  EXPECT_EQ(client().add("n", 1), 1);
+  for (const auto& peer : silent) EXPECT_TRUE(peer.closed());
+}
+
+TEST_F(StoreTest, AHalfHandshakeIsClosedInTime) {
+  RawPeer slow(server.port());
+  slow.send(good_hello().substr(0, 10));
+  EXPECT_TRUE(slow.closed());
+}
+
+TEST_F(StoreTest, ANewGenerationForgetsTheOldOne) {
+  auto old = client();
+  old.set("k", "old");
+  std::thread waiter([&] { EXPECT_THROW(old.get("never", seconds(30)), CommError); });
+  server.begin_generation(4, 6);
+  waiter.join();
+  EXPECT_THROW(old.try_get("k"), CommError);
+  EXPECT_THROW(client(), CommError);
+  auto next = address();
+  next.generation = 4;
+  next.rank = 5;
+  StoreClient rank(secret, next);
+  EXPECT_EQ(rank.try_get("k"), std::nullopt);
+}
+
+TEST_F(StoreTest, LaunchersHaveKeysOfTheirOwn) {
+  EXPECT_THROW(client().set("node/k", "from a rank"), CommError);
+  EXPECT_THROW(StoreClient(secret, {.port = server.port(), .role = Role::kNode, .rank = 1}),
+               CommError)
+      << "this store knows no other nodes";
+
+  struct Heard {
+    std::mutex mutex;
+    std::vector<std::string> sets;
+    std::promise<int> closed;
+  } heard;
+  StoreServer nodes(secret, {.nodes = 2,
+                             .on_node_set =
+                                 [&](int node, const std::string& key, const std::string& value) {
+                                   const std::lock_guard lock(heard.mutex);
+                                   heard.sets.push_back(std::to_string(node) + key + value);
+                                 },
+                             .on_node_closed = [&](int node) { heard.closed.set_value(node); }});
+  nodes.set("node/command", "run");
+  {
+    StoreClient node(secret, {.port = nodes.port(), .role = Role::kNode, .rank = 1});
+    EXPECT_EQ(node.get("node/command", seconds(10)), "run");
+    node.set("node/status", "well");
+    nodes.begin_generation(1, 1);  // stays connected, and so do its values
+    EXPECT_EQ(node.try_get("node/status"), "well");
+  }
+  EXPECT_EQ(heard.closed.get_future().get(), 1);
+  EXPECT_EQ(heard.sets, std::vector<std::string>{"1node/statuswell"});
+  EXPECT_THROW(StoreClient(secret, {.port = nodes.port(), .role = Role::kNode, .rank = 2}),
+               CommError);
+}
+
+TEST(StoreServer, APortInUseIsNamedWithWhatToDo) {
+  const auto taken = listen_on("127.0.0.1", 0);
+  const int port = local_port(taken);
+  try {
+    StoreServer(make_secret(), {.port = port});
+    FAIL() << "two listen on one port";
+  } catch (const UserError& error) {
+    const std::string text = error.what();
+    EXPECT_NE(text.find(std::to_string(port)), std::string::npos) << text;
+    EXPECT_NE(text.find("--master-port"), std::string::npos) << text;
+  }
+}
+
+TEST(StoreServer, AnAddressOfAnotherMachineIsRefused) {
+  try {
+    StoreServer(make_secret(), {.host = "192.0.2.1"});  // kept for documents, RFC 5737
+    FAIL() << "listens on an address of another machine";
+  } catch (const UserError& error) {
+    EXPECT_NE(std::string(error.what()).find("192.0.2.1 is no address of this machine"),
+              std::string::npos)
+        << error.what();
+  }
+}
+
+struct SecretFileTest : testing::Test {
+  fs::path folder;
+  void SetUp() override { folder = make_temporary_folder("secret"); }
+  void TearDown() override { fs::remove_all(folder); }
+};
+
+TEST_F(SecretFileTest, IsWrittenAnewAndReadByItsOwnerAlone) {
+  const auto path = folder / "secret";
+  write_secret_file(path);
+  const auto first = read_secret_file(path);
+  EXPECT_EQ(first, read_secret_file(path));
+  write_secret_file(path);
+  EXPECT_NE(first, read_secret_file(path));
+  fs::permissions(path, fs::perms::group_read, fs::perm_options::add);
+  EXPECT_THROW(read_secret_file(path), UserError);
+}
+
+TEST_F(SecretFileTest, AShortOrMissingOneIsRefused) {
+  const auto path = folder / "secret";
+  EXPECT_THROW(read_secret_file(path), UserError);
+  write_file_atomically(path, std::string(31, 'x') + "\n\n");
+  fs::permissions(path, fs::perms::owner_read);
+  EXPECT_THROW(read_secret_file(path), UserError);
+  EXPECT_THROW(read_secret_file(folder), UserError);
+}
+
+TEST(StoreServer, ListensOnlyWhereItIsTold) {
+  const auto secret = make_secret();
+  const StoreServer server(secret, {.host = "127.0.0.2"});
+  const auto deadline = Clock::now() + seconds(10);
+  EXPECT_TRUE(connect_to("127.0.0.2", server.port(), deadline));
+  EXPECT_THROW(connect_to("127.0.0.1", server.port(), deadline), CommError);
+  EXPECT_THROW(StoreServer(secret, {.host = "127.0.0.2", .port = server.port()}), UserError);
+}
+
+TEST(StoreServer, ItsEndIsAnErrorForThoseWhoWait) {
+  const auto secret = make_secret();
+  auto server = std::make_unique<StoreServer>(secret, StoreServerOptions{});
+  StoreClient store(secret, {.port = server->port()});
+  std::thread waiter([&] { EXPECT_THROW(store.get("k", seconds(30)), CommError); });
+  std::this_thread::sleep_for(milliseconds(20));
+  server.reset();
+  waiter.join();
+}
+
+}  // namespace
+}  // namespace skein::control

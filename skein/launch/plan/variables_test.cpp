@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/launch/plan/variables.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "skein/core/error.h"
+#include "skein/core/file.h"
+#include "skein/launch/plan/interface.h"
+#include "skein/launch/plan/numa.h"
+#include "skein/launch/plan/slurm.h"
+
+namespace skein::launch {
+namespace {
+
+TEST(Slurm, ExpandsItsLists) {
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(expand_hosts("node[01-03,7],x", "L"),
+            (Names{"node01", "node02", "node03", "node7", "x"}));
+  EXPECT_EQ(expand_hosts("r[1-2]n[8,09]-ib", "L"),
+            (Names{"r1n8-ib", "r1n09-ib", "r2n8-ib", "r2n09-ib"}));
+  EXPECT_EQ(expand_hosts("one", "L"), (Names{"one"}));
+  EXPECT_EQ(expand_counts("4(x2),3", "L"), (std::vector<int>{4, 4, 3}));
+  for (const char* bad : {"a[1-", "a[3-1]", "a[x]", "", "a,,b", "a[0-99999999]", "a[]"}) {
+    EXPECT_THROW(expand_hosts(bad, "L"), UserError) << bad;
+  }
+  for (const char* bad : {"", "x", "2(x0)", "2(x", "1,,2", "-1"}) {
+    EXPECT_THROW(expand_counts(bad, "L"), UserError) << bad;
+  }
+}
+
+TEST(Variables, NeverForwardSecretsOrOurOwn) {
+  const Environment environment = {{"NCCL_DEBUG", "INFO"},
+                                   {"WANDB_API_KEY", "abc"},
+                                   {"HF_TOKEN", "abc"},
+                                   {"HF_HOME", "/h"},
+                                   {"SKEIN_STORE_PORT", "1"},
+                                   {"SKEIN_BOARD_FD", "4"},
+                                   {"CUDA_VISIBLE_DEVICES", "1"},
+                                   {"PATH", "/bin"},
+                                   {"WANDB_BASE_URL", "http://u:p@h"}};
+  std::vector<std::string> names;
+  for (const auto& [name, value] : forwarded(environment)) names.push_back(name);
+  EXPECT_EQ(names, (std::vector<std::string>{"HF_HOME", "NCCL_DEBUG", "WANDB_BASE_URL"}));
+  EXPECT_EQ(describe(environment),
+            "CUDA_VISIBLE_DEVICES=1 HF_HOME=/h NCCL_DEBUG=INFO WANDB_BASE_URL=(hidden)");
+  EXPECT_EQ(describe({{"PATH", "/bin"}}), "");
+}
+
+TEST(Variables, DeepSpeedEnvAddsToThem) {
+  const auto home = std::filesystem::temp_directory_path() / fmt::format("skein-env-{}", getpid());
+  std::filesystem::create_directories(home);
+  write_file_atomically(home / ".deepspeed_env", "# mine\nMY_FLAG=a=b\nMY_TOKEN=x\n\n");
+  const auto found = forwarded({{"HOME", home.string()}});
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0], std::pair(std::string("MY_FLAG"), std::string("a=b")));
+  write_file_atomically(home / ".deepspeed_env", "OK=1\nnot a line\n");
+  try {
+    forwarded({{"HOME", home.string()}});
+    ADD_FAILURE();
+  } catch (const UserError& error) {
+    EXPECT_NE(std::string(error.what()).find(".deepspeed_env:2:"), std::string::npos);
+  }
+  std::filesystem::remove_all(home);
+}
+
+TEST(Variables, LogLevel) {
+  EXPECT_EQ(asked_log_level({}), std::nullopt);
+  EXPECT_EQ(asked_log_level({{"TORCH_DISTRIBUTED_DEBUG", "OFF"}}), std::nullopt);
+  EXPECT_EQ(asked_log_level({{"TORCH_DISTRIBUTED_DEBUG", "DETAIL"}}), LogLevel::kDebug);
+  EXPECT_EQ(asked_log_level({{"DEEPSPEED_LOG_LEVEL", "warning"}}), LogLevel::kWarning);
+  EXPECT_EQ(
+      asked_log_level({{"DEEPSPEED_LOG_LEVEL", "ERROR"}, {"TORCH_DISTRIBUTED_DEBUG", "INFO"}}),
+      LogLevel::kInfo);
+  EXPECT_THROW(asked_log_level({{"DEEPSPEED_LOG_LEVEL", "loud"}}), UserError);
+}
+
+// Two sockets with one NUMA node each, 4 cores with 2 threads in each; one GPU on node 1.
+class FakeTopology : public ::testing::Test {
+ protected:
+  FakeTopology() {
+    topology.system =
+        std::filesystem::temp_directory_path() / fmt::format("skein-numa-{}", getpid());
+    write("devices/system/node/node0/cpulist", "0-3,8-11");
+    write("devices/system/node/node1/cpulist", "4-7,12-15");
+    for (int cpu = 0; cpu < 16; ++cpu) {
+      const auto folder = fmt::format("devices/system/cpu/cpu{}", cpu);
+      const int core = cpu % 8;
+      write(folder + "/topology/physical_package_id", std::to_string(core / 4));
+      write(folder + "/topology/thread_siblings_list", fmt::format("{},{}", core, core + 8));
+      const int cache = core / 2 * 2;
+      write(folder + "/cache/index3/shared_cpu_list",
+            fmt::format("{}-{},{}-{}", cache, cache + 1, cache + 8, cache + 9));
+    }
+    write("bus/pci/devices/0000:3b:00.0/numa_node", "1");
+  }
+  ~FakeTopology() override { std::filesystem::remove_all(topology.system); }
+
+  void write(const std::string& path, const std::string& text) const {
+    std::filesystem::create_directories((topology.system / path).parent_path());
+    std::ofstream(topology.system / path) << text << "\n";
+  }
+  std::vector<int> cpus(NumaBinding binding, int rank, int ranks) const {
+    return cpus_for(binding, rank, ranks, topology);
+  }
+
+  Topology topology;
+};
+
+TEST_F(FakeTopology, Bindings) {
+  using Cpus = std::vector<int>;
+  EXPECT_EQ(count_numa_nodes(topology.system), 2);
+  EXPECT_EQ(cpus(NumaBinding::kNone, 0, 2), Cpus{});
+  EXPECT_EQ(cpus(NumaBinding::kNode, 1, 2), (Cpus{4, 5, 6, 7, 12, 13, 14, 15}));
+  EXPECT_EQ(cpus(NumaBinding::kSocket, 0, 2), (Cpus{0, 1, 2, 3, 8, 9, 10, 11}));
+  EXPECT_EQ(cpus(NumaBinding::kExclusive, 1, 4), (Cpus{2, 3, 10, 11}));
+  EXPECT_EQ(cpus(NumaBinding::kCoreComplex, 3, 4), (Cpus{6, 7, 14, 15}));
+  topology.gpu_pci_ids = {"0000:3b:00.0"};
+  EXPECT_EQ(cpus(NumaBinding::kNode, 0, 1), (Cpus{4, 5, 6, 7, 12, 13, 14, 15}));
+  topology.allowed = {5, 6};
+  EXPECT_EQ(cpus(NumaBinding::kNode, 0, 1), (Cpus{5, 6}));
+  std::filesystem::remove_all(topology.system / "devices/system/node/node0");
+  EXPECT_EQ(cpus(NumaBinding::kNode, 0, 1), Cpus{});
+}
+
+TEST(Interface, LoopbackAndUnknown) {
+  EXPECT_EQ(route_to("127.0.0.1").name, "lo");
+  EXPECT_EQ(route_to("127.0.0.1").address, "127.0.0.1");
+  EXPECT_TRUE(is_local("localhost"));
+  EXPECT_TRUE(is_local("127.0.0.1"));
+  EXPECT_FALSE(is_local("203.0.113.77"));
+}
+
+}  // namespace
+}  // namespace skein::launch

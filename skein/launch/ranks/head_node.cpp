@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/launch/ranks/head_node.h"
+
+#include <fmt/format.h>
+#include <sys/eventfd.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "skein/core/error.h"
+#include "skein/core/log.h"
+#include "skein/launch/ranks/node_link.h"
+#include "skein/launch/ranks/outputs.h"
+
+namespace skein::launch {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr seconds kNameMissingEvery{10};
+constexpr milliseconds kFarewell{3000};
+constexpr int kTooOften = 3;
+
+CoordinatorOptions coordinator_options(const LaunchPlan& plan, const LaunchOptions& options) {
+  return {.nodes = plan.nodes,
+          .root_cause_window = options.root_cause_window,
+          .stop_grace = options.stop_grace,
+          .join_timeout = options.join_timeout,
+          .node_silence = options.node_silence,
+          .limits = options.limits,
+          .needs_shared_output = options.needs_shared_output};
+}
+
+// A rank that ended with an error of its own has told it; one that was killed or ended by us, or
+// that lost a peer, has not told the cause. So every failed run has one error on stderr.
+bool is_untold(const FailureReport& report) {
+  return report.verdict || report.end.signal != 0 || is_communication_error(report.end);
+}
+
+// The end of a report on a failure that was no rank's.
+std::string continuation(const LaunchOptions& options) {
+  std::string text;
+  const auto saved = options.output.empty() ? "" : last_checkpoint(options.output);
+  if (!saved.empty()) text += fmt::format("\n  {:<14}{}", "saved", saved);
+  if (!options.command.empty()) text += fmt::format("\n  {:<14}{}", "to continue", options.command);
+  return text;
+}
+
+std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+}  // namespace
+
+HeadNode::HeadNode(const LaunchPlan& plan, const LaunchOptions& options,
+                   const control::Secret& secret, const std::string& token)
+    : plan_(plan),
+      options_(options),
+      secret_(secret),
+      host_(plan.nodes > 1 ? plan.master_addr : "127.0.0.1"),
+      token_(token),
+      coordinator_(coordinator_options(plan, options), control::Clock::now()),
+      wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      started_(control::Clock::now()),
+      named_missing_(started_) {
+  if (!wake_) throw_errno("cannot create an eventfd");
+  server_ = std::make_unique<control::StoreServer>(
+      secret, control::StoreServerOptions{
+                  .host = host_,
+                  .port = plan.nodes > 1 ? plan.master_port : 0,
+                  .size = 0,
+                  .nodes = static_cast<uint32_t>(plan.nodes > 1 ? plan.nodes : 0),
+                  .on_node_set = [this](int node, const std::string& key,
+                                        const std::string& value) { hear(node, key, value); },
+                  .on_node_closed = [this](int node) { note_closed(node); }});
+  server_->set(kRunTokenKey, token_);
+}
+
+HeadNode::~HeadNode() { server_.reset(); }  // its thread calls into the rest
+
+void HeadNode::hear(int node, const std::string& key, const std::string& value) {
+  if (key != status_key(token_, node)) return;
+  const std::lock_guard lock(mutex_);
+  heard_[node] = {.status = value, .when = control::Clock::now()};
+  eventfd_write(wake_.descriptor(), 1);
+}
+
+void HeadNode::note_closed(int node) {
+  const std::lock_guard lock(mutex_);
+  heard_[node].closed = true;
+  heard_[node].when = control::Clock::now();
+  eventfd_write(wake_.descriptor(), 1);
+}
+
+void HeadNode::report(const NodeStatus& status) {
+  coordinator_.take(status, control::Clock::now());
+}
+
+void HeadNode::take_heard() {
+  eventfd_t ignored = 0;
+  eventfd_read(wake_.descriptor(), &ignored);
+  std::map<int, Heard> heard;
+  {
+    const std::lock_guard lock(mutex_);
+    heard.swap(heard_);
+  }
+  for (const auto& [node, news] : heard) {
+    if (const auto status = decode_status(news.status); status && status->node == node) {
+      coordinator_.take(*status, news.when);
+    }
+    if (news.closed) coordinator_.note_closed(node, news.when);
+  }
+}
+
+NodeCommand HeadNode::command() {
+  take_heard();
+  const auto now = control::Clock::now();
+  const auto& command = coordinator_.decide(now);
+  if (coordinator_.outcome() && command.order != Order::kQuit) {
+    resolve(*coordinator_.outcome());
+  }
+  if (coordinator_.joining()) name_missing_nodes(now);
+  if (command != published_) publish(command);
+  return command;
+}
+
+void HeadNode::name_missing_nodes(control::Deadline now) {
+  if (now < named_missing_ + kNameMissingEvery) return;
+  named_missing_ = now;
+  const auto missing = coordinator_.missing_nodes();
+  const auto waited = std::chrono::duration_cast<seconds>(now - started_).count();
+  if (missing.empty()) {
+    log_info("launch: all {} nodes are here; waiting for their data ({} s)", plan_.nodes, waited);
+  } else {
+    log_info("launch: waiting for node {} of {} nodes to join {} port {} ({} s of {} s)",
+             fmt::join(missing, ", "), plan_.nodes, host_, port(), waited,
+             options_.join_timeout / seconds(1));
+  }
+}
+
+void HeadNode::publish(const NodeCommand& command) {
+  const bool new_ranks =
+      command.order == Order::kRun &&
+      (published_.order != Order::kRun || published_.generation != command.generation);
+  if (new_ranks) {
+    server_->begin_generation(command.generation,
+                              static_cast<uint32_t>(command.first_ranks.back()));
+  }
+  published_ = command;
+  server_->set(command_key(token_, ++serial_), encode(command));
+}
+
+void HeadNode::resolve(const Outcome& outcome) {
+  if (outcome.failure) return resolve_failure(outcome);
+  const bool done = outcome.code == static_cast<int>(ExitCode::kDone);
+  const bool stopped = outcome.code == static_cast<int>(ExitCode::kStopped);
+  if ((done || stopped) && !options_.output.empty()) FailureCount(options_.output).clear();
+  auto text = outcome.message;
+  if (outcome.code == static_cast<int>(ExitCode::kComm)) {
+    text += continuation(options_);
+    write_error_file(text);
+  }
+  if (!text.empty()) {
+    log_line(stopped ? LogLevel::kWarning : LogLevel::kError, "launch: " + text);
+  }
+  coordinator_.quit(outcome.code, outcome.message);
+}
+
+HeadNode::Next HeadNode::after_failure(const Outcome& outcome) {
+  const auto& board = outcome.failure->board;
+  Next ended{.text = outcome.failure->size > 1 ? "the other ranks were ended" : ""};
+  if (!outcome.can_restart) return ended;
+  const bool none_left = restarts_ == plan_.max_restarts;
+  const bool in_step = board.phase > board::Phase::kLoading;  // others say nothing of the data
+  if (in_step && !options_.output.empty()) {
+    const int times = FailureCount(options_.output).add(board.step, board.samples);
+    if (times >= kTooOften) {
+      const auto samples = board.samples.empty()
+                               ? ""
+                               : fmt::format("; its samples: {}", fmt::join(board.samples, ", "));
+      return {.text = fmt::format("step {} has failed {} times in a row{}{}", board.step + 1, times,
+                                  none_left ? "" : ": not restarted", samples)};
+    }
+  }
+  if (none_left) return ended;
+  return {.restart = true,
+          .text = fmt::format("restarting ({} of {})", ++restarts_, plan_.max_restarts)};
+}
+
+void HeadNode::resolve_failure(const Outcome& outcome) {
+  auto report = *outcome.failure;
+  const auto [restart, decision] = after_failure(outcome);
+  report.decision = decision;
+  if (!restart) report.command = options_.command;
+  if (!options_.output.empty()) report.saved = last_checkpoint(options_.output);
+  const auto text = to_text(report);
+  // What the rank has said may not have been seen.
+  const bool elsewhere = outcome.node != 0 || hides_errors(plan_.output, plan_.local_ranks);
+  const bool user_error = !report.verdict && outcome.code == static_cast<int>(ExitCode::kUser);
+  // A user's mistake was told by the rank that met it, if that was on this terminal.
+  if (!user_error || elsewhere) {
+    const auto level = restart                          ? LogLevel::kWarning
+                       : is_untold(report) || elsewhere ? LogLevel::kError
+                                                        : LogLevel::kInfo;
+    log_line(level, "launch: " + text);
+  }
+  if (restart) return coordinator_.restart();
+  write_error_file(report);
+  coordinator_.quit(outcome.code, first_line(text) + "; the report is in the output of node 0");
+}
+
+void HeadNode::leave(const NodeStatus& status) {
+  if (!status.problem.empty()) {  // told by whoever met it
+    coordinator_.quit(status.problem_code,
+                      fmt::format("node 0 ({}): {}", status.host, status.problem));
+    publish(coordinator_.decide(control::Clock::now()));
+  }
+  // A node that is about to join learns why there is no run, instead of waiting for one.
+  const bool patient = published_.code != static_cast<int>(ExitCode::kStopped);
+  const auto all_know = [&] {
+    return coordinator_.all_have_left() && (!patient || coordinator_.missing_nodes().empty());
+  };
+  const auto until = control::Clock::now() + kFarewell;
+  while (control::Clock::now() < until && !all_know()) {
+    std::this_thread::sleep_for(milliseconds(10));
+    take_heard();
+  }
+}
+
+}  // namespace skein::launch

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#pragma once
+
+// Node 0: serves the store, hears all nodes, decides, reports, restarts.
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "skein/control/store_server.h"
+#include "skein/launch/ranks/launcher.h"
+#include "skein/launch/ranks/node_loop.h"
+#include "skein/launch/watch/coordinator.h"
+
+namespace skein::launch {
+
+class HeadNode final : public Direction {
+ public:
+  // Listens when it returns: on 127.0.0.1 and a free port for one node, else where the plan says.
+  // Throws UserError when that cannot be had.
+  // `token` names this run among others.
+  HeadNode(const LaunchPlan& plan, const LaunchOptions& options, const control::Secret& secret,
+           const std::string& token);
+  ~HeadNode() override;
+
+  const std::string& host() const { return host_; }
+  int port() const { return server_->port(); }
+
+  int descriptor() const override { return wake_.descriptor(); }
+  void report(const NodeStatus& status) override;
+  NodeCommand command() override;
+  std::optional<Loss> lost() const override { return std::nullopt; }
+  std::optional<std::string> token() const override { return token_; }
+  control::Secret secret() const override { return secret_; }
+  void leave(const NodeStatus& status) override;
+
+ private:
+  struct Heard {
+    std::string status;  // newest
+    control::Deadline when;
+    bool closed = false;
+  };
+
+  void hear(int node, const std::string& key, const std::string& value);
+  void note_closed(int node);
+  void take_heard();
+  void name_missing_nodes(control::Deadline now);
+  void publish(const NodeCommand& command);
+  void resolve(const Outcome& outcome);
+  void resolve_failure(const Outcome& outcome);
+  struct Next {
+    bool restart = false;
+    std::string text;  // for the report
+  };
+  Next after_failure(const Outcome& outcome);
+
+  const LaunchPlan& plan_;
+  const LaunchOptions& options_;
+  const control::Secret secret_;
+  std::string host_;
+  std::string token_;
+  Coordinator coordinator_;
+  File wake_;
+  std::mutex mutex_;  // of the line below, which the store's thread writes
+  std::map<int, Heard> heard_;
+  std::unique_ptr<control::StoreServer> server_;
+  NodeCommand published_;
+  uint64_t serial_ = 0;  // of published_
+  control::Deadline started_;
+  control::Deadline named_missing_;
+  int restarts_ = 0;
+};
+
+}  // namespace skein::launch

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/launch/ranks/launcher.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+
+#include "skein/core/error.h"
+#include "skein/core/host.h"
+#include "skein/core/log.h"
+#include "skein/core/log_writer.h"
+#include "skein/launch/plan/interface.h"
+#include "skein/launch/plan/variables.h"
+#include "skein/launch/process/signal_inbox.h"
+#include "skein/launch/ranks/head_node.h"
+#include "skein/launch/ranks/lease.h"
+#include "skein/launch/ranks/local_ranks.h"
+#include "skein/launch/ranks/node_link.h"
+#include "skein/launch/ranks/node_loop.h"
+#include "skein/launch/watch/node_identity.h"
+
+namespace skein::launch {
+namespace {
+
+// What every rank gets besides its own numbers; what the user has set stays.
+Environment rank_environment(const LaunchPlan& plan, const Interface& interface) {
+  auto environment = read_environment();
+  environment["OMP_NUM_THREADS"] = plan.omp_num_threads;
+  environment.emplace("MKL_DYNAMIC", "FALSE");  // a thread count that varies varies the sums
+  environment.emplace("MKL_CBWR", "AUTO");      // same bits for any alignment of the buffers
+  if (plan.visible_devices) environment["CUDA_VISIBLE_DEVICES"] = *plan.visible_devices;
+  if (plan.nodes > 1 && !interface.name.empty()) {
+    environment.emplace("NCCL_SOCKET_IFNAME", interface.name);
+    environment.emplace("GLOO_SOCKET_IFNAME", interface.name);
+  }
+  return environment;
+}
+
+// This machine's interface towards the other nodes.
+Interface choose_interface(const LaunchPlan& plan) {
+  if (plan.nodes == 1) return {.address = "127.0.0.1", .name = {}};
+  auto chosen = plan.local_addr ? Interface{.address = *plan.local_addr, .name = {}}
+                                : route_to(plan.master_addr);
+  // The way to an address of one's own leads over loopback: the interface that has it is meant.
+  for (const auto& interface : list_interfaces()) {
+    if (interface.address == chosen.address) chosen.name = interface.name;
+  }
+  if (plan.local_addr && chosen.name.empty()) {
+    throw UserError(fmt::format("--local-addr {} is no address of this machine", *plan.local_addr));
+  }
+  log_info("launch: node {} of {} speaks with the others from {}{}", plan.node_rank, plan.nodes,
+           chosen.address, chosen.name.empty() ? "" : fmt::format(" ({})", chosen.name));
+  const auto is_loopback = [](const std::string& host) {
+    return host.starts_with("127.") || host == "::1" || host == "localhost";
+  };
+  if (plan.node_rank == 0 && is_loopback(chosen.address) && !is_loopback(plan.master_addr)) {
+    log_warning(
+        "launch: {} is a loopback address on this machine, where no other reaches it: give "
+        "--master-addr an address that they can reach, or correct /etc/hosts",
+        plan.master_addr);
+  }
+  return chosen;
+}
+
+int code_of_current_exception() {
+  try {
+    throw;
+  } catch (const UserError&) {
+    return static_cast<int>(ExitCode::kUser);
+  } catch (const CommError&) {
+    return static_cast<int>(ExitCode::kComm);
+  } catch (const IoError&) {
+    return static_cast<int>(ExitCode::kIo);
+  } catch (...) {
+    return static_cast<int>(ExitCode::kInternal);
+  }
+}
+
+NodeIdentity identify(const LaunchPlan& plan, const LaunchOptions& options, const std::string& data,
+                      const std::string& token) {
+  NodeIdentity identity;
+  identity.node = plan.node_rank;
+  identity.host = host_name();
+  identity.local_ranks = plan.local_ranks;
+  identity.device = plan.device == config::Device::kCuda ? "cuda" : "cpu";
+  identity.binary = binary_digest();
+  set_configuration(identity, options.configuration_text);
+  identity.data = data;
+  identity.output_dir = options.output.string();
+  if (options.output.empty()) return identity;
+  identity.output_problem = try_to_write(options.output);
+  identity.sees_token = sees_token(options.output, token);
+  return identity;
+}
+
+// `claim` takes an output folder that is the node's own, once it has joined, and returns the
+// problem.
+int run_node(const RankSetup& setup, const LaunchOptions& options, const SignalInbox& inbox,
+             Direction& direction, const std::function<std::string()>& claim) {
+  const auto& plan = setup.plan;
+  NodeLoop loop(setup, inbox, direction);
+  std::string data;
+  try {
+    if (options.prepare) inbox.with_default_signals([&] { data = options.prepare(); });
+  } catch (const std::exception& error) {
+    if (plan.nodes > 1) loop.give_up(code_of_current_exception(), error.what());
+    throw;
+  }
+  if (plan.nodes == 1) return loop.run({});
+  return loop.run([&](const std::string& token) {
+    auto identity = identify(plan, options, data, token);
+    if (!identity.sees_token && identity.output_problem.empty()) identity.output_problem = claim();
+    return identity;
+  });
+}
+
+fs::path shared_secret_file(const LaunchOptions& options) {
+  return options.output / ".skein-secret";
+}
+
+// With several nodes typed by hand and no secret that all of them have.
+bool runs_open(const LaunchPlan& plan, const LaunchOptions& options) {
+  return !options.secret && !plan.secret_file &&
+         (options.output.empty() || !options.needs_shared_output);
+}
+
+// Removes what node 0 left in the output folder for the others.
+struct SharedFiles {
+  const LaunchPlan& plan;
+  const LaunchOptions& options;
+  ~SharedFiles() {
+    if (plan.nodes == 1 || options.output.empty()) return;
+    remove_token(options.output);
+    std::error_code ignored;
+    fs::remove(shared_secret_file(options), ignored);
+  }
+};
+
+control::Secret choose_secret(const LaunchPlan& plan, const LaunchOptions& options) {
+  if (plan.nodes == 1) return control::make_secret();
+  if (options.secret) return *options.secret;
+  if (plan.secret_file) return control::read_secret_file(*plan.secret_file);
+  if (runs_open(plan, options)) {
+    log_warning(
+        "launch: the control store is open to everyone who reaches {} port {}: no secret is shared "
+        "(give all nodes the same --secret-file)",
+        plan.master_addr, plan.master_port);
+    return control::Secret{};
+  }
+  control::write_secret_file(shared_secret_file(options));
+  return control::read_secret_file(shared_secret_file(options));
+}
+
+int run_head(RankSetup setup, const LaunchOptions& options, const SignalInbox& inbox) {
+  const auto& plan = setup.plan;
+  std::optional<Lease> lease;
+  if (!options.output.empty()) lease.emplace(options.output);
+  const SharedFiles files{plan, options};
+  const auto secret = choose_secret(plan, options);
+  const auto token = make_run_token();
+  // Now: the others may be done with their data earlier than this node.
+  if (plan.nodes > 1 && !options.output.empty()) write_token(options.output, token);
+  HeadNode head(plan, options, secret, token);
+  setup.rank.store_host = head.host();
+  setup.rank.store_port = head.port();
+  setup.lease = lease ? &*lease : nullptr;
+  return run_node(setup, options, inbox, head, [] { return std::string(); });
+}
+
+// Returns the problem, empty: it is ours.
+std::string take_lease(const fs::path& output, std::optional<Lease>& lease) try {
+  lease.emplace(output);
+  return "";
+} catch (const std::runtime_error& error) {
+  return error.what();
+}
+
+int run_follower(RankSetup setup, const LaunchOptions& options, const SignalInbox& inbox) {
+  const auto& plan = setup.plan;
+  if (!options.secret && plan.secret_file)
+    control::read_secret_file(*plan.secret_file);  // its faults now
+  NodeLinkOptions link{.host = plan.master_addr,
+                       .port = plan.master_port,
+                       .node = plan.node_rank,
+                       .silence = options.node_silence,
+                       .join_timeout = options.join_timeout};
+  link.secret = [&] {
+    if (options.secret) return *options.secret;
+    if (plan.secret_file) return control::read_secret_file(*plan.secret_file);
+    if (runs_open(plan, options)) return control::Secret{};
+    const auto path = shared_secret_file(options);
+    std::error_code error;
+    if (!fs::exists(path, error)) {
+      throw CommError(
+          fmt::format("node 0 has not written {} yet (is output_dir one folder for all nodes? if "
+                      "not, give all the same --secret-file, and save_on_each_node=true)",
+                      path.string()));
+    }
+    return control::read_secret_file(path);
+  };
+  std::optional<Lease> lease;  // of a folder that is this node's own
+  const auto claim = [&]() -> std::string {
+    if (options.needs_shared_output) return "";
+    const auto problem = take_lease(options.output, lease);
+    setup.lease = lease ? &*lease : nullptr;
+    return problem;
+  };
+  NodeLink direction(link);
+  setup.rank.store_host = plan.master_addr;
+  setup.rank.store_port = plan.master_port;
+  return run_node(setup, options, inbox, direction, claim);
+}
+
+// The first rank may have a live line on the terminal: ours takes its place.
+void write_over_live_line() {
+  const auto set = [](const char* name) {
+    const char* value = std::getenv(name);
+    return value != nullptr && *value != '\0';
+  };
+  if (isatty(STDERR_FILENO) != 1 || set("CI") || set("NO_COLOR")) return;
+  set_log_writer([](std::string_view line) {
+    const auto text = fmt::format("\r\033[K{}", line);
+    std::fwrite(text.data(), 1, text.size(), stderr);
+  });
+}
+
+}  // namespace
+
+int launch(const LaunchPlan& plan, const std::vector<std::string>& arguments,
+           const LaunchOptions& options) {
+  const SignalInbox inbox;  // first: threads inherit the mask
+  write_over_live_line();
+  const auto interface = choose_interface(plan);
+  RankSetup setup{.plan = plan,
+                  .arguments = arguments,
+                  .restart_words = options.restart_words,
+                  .environment = rank_environment(plan, interface),
+                  .rank = {},
+                  .host = host_name(),
+                  .grace = options.grace};
+  setup.rank.device = plan.device;
+  setup.rank.interface = interface.address;
+  return plan.node_rank == 0 ? run_head(std::move(setup), options, inbox)
+                             : run_follower(std::move(setup), options, inbox);
+}
+
+}  // namespace skein::launch

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#pragma once
+
+// Starts the ranks of this machine, watches them, and ends with one exit code.
+//
+// - The first rank that fails ends the others: SIGTERM, then SIGKILL after `grace`.
+// - The code is the root cause's: the earliest failure that is no communication error (3), seen
+//   within `root_cause_window` of the first; else the earliest. A rank killed by a signal gives 1.
+// - Ranks that wait for each other in vain (a stopped process, a late peer, calls that do not
+//   match) are ended with 3.
+// - SIGTERM, SIGHUP, SIGUSR1 and the first SIGINT reach each rank once, as SIGTERM: it finishes the
+//   step, saves and exits with 75. A second SIGINT kills all ranks and gives 130.
+// - What a restart can heal is restarted, plan.max_restarts times: not 0, 2, 75 and 130.
+// - However the launcher ends, no rank outlives it.
+//
+// With several nodes each runs a launcher. Node 0 serves the control store, decides and reports;
+// the others obey it, and end with 3 when they lose it.
+
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "skein/control/secret.h"
+#include "skein/core/file.h"
+#include "skein/launch/plan/launch_plan.h"
+#include "skein/launch/watch/diagnosis.h"
+
+namespace skein::launch {
+
+struct LaunchOptions {
+  std::chrono::milliseconds grace{1000};  // kill -9 cannot harm a checkpoint
+  std::chrono::milliseconds root_cause_window{1000};
+  std::chrono::milliseconds stop_grace{30'000};     // without progress, after a request to stop
+  std::chrono::milliseconds join_timeout{600'000};  // for the nodes to meet
+  std::chrono::milliseconds node_silence{3000};     // after which a node is lost
+  Limits limits;
+
+  fs::path output;      // leased, and where failures are counted; empty: neither
+  std::string command;  // that continues the run, for the report
+  // Added to the arguments of a restart: what belongs to the first start alone is taken back.
+  std::vector<std::string> restart_words;
+
+  // Prepares the data and returns its digest. Runs under the lease, before any rank starts; signals
+  // have their default effect meanwhile.
+  std::function<std::string()> prepare;
+  std::string configuration_text;         // resolved, as YAML: nodes must agree in it
+  std::optional<control::Secret> secret;  // that all nodes were given by other means than a file
+  bool needs_shared_output = true;        // false: save_on_each_node
+};
+
+// Runs `arguments` (the program's path first) once per rank. Call on the main thread, before any
+// other thread exists: signals are blocked for the time of the call. After a failure one report on
+// stderr says what happened. Throws UserError when the output folder is in use, or the address or
+// port cannot be had.
+int launch(const LaunchPlan& plan, const std::vector<std::string>& arguments,
+           const LaunchOptions& options = {});
+
+}  // namespace skein::launch

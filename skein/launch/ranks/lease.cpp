@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/launch/ranks/lease.h"
+
+#include <fcntl.h>
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <condition_variable>
+#include <csignal>
+#include <cstring>
+#include <ctime>
+#include <fstream>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <thread>
+
+#include "skein/core/error.h"
+#include "skein/core/log.h"
+
+namespace skein::launch {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr const char* kName = ".skein-lease";
+
+// Who holds a lease.
+struct Holder {
+  std::string host = "unknown";
+  std::string boot;  // which kernel: locks are known to reach as far as that
+  int64_t pid = 0;
+  std::string since = "unknown";
+  std::string token;  // of this one start
+
+  std::string text() const {
+    return fmt::format("the run on host {}, pid {}, since {}", host, pid, since);
+  }
+};
+
+Holder this_process() {
+  Holder self;
+  char name[256] = {};
+  if (gethostname(name, sizeof name - 1) == 0) self.host = name;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> self.boot;
+  self.pid = getpid();
+  self.since = fmt::format("{:%Y-%m-%d %H:%M:%S} UTC", fmt::gmtime(std::time(nullptr)));
+  std::random_device random;
+  self.token = fmt::format("{:08x}{:08x}", random(), random());
+  return self;
+}
+
+std::string encode(const Holder& holder) {
+  const nlohmann::ordered_json record = {{"host", holder.host},
+                                         {"boot", holder.boot},
+                                         {"pid", holder.pid},
+                                         {"since", holder.since},
+                                         {"token", holder.token}};
+  return record.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+// Nothing when the file is empty or not (yet) a record.
+std::optional<Holder> read_holder(const File& file) try {
+  std::string text(std::min<uint64_t>(file.size(), 4096), '\0');
+  file.read_at(0, std::as_writable_bytes(std::span(text)));
+  const auto record = nlohmann::json::parse(text);
+  return Holder{.host = record.at("host"),
+                .boot = record.at("boot"),
+                .pid = record.at("pid"),
+                .since = record.at("since"),
+                .token = record.at("token")};
+} catch (const std::exception&) {
+  return std::nullopt;
+}
+
+// kNoLocks: the file system has none, so that the heartbeat must decide.
+enum class Lock { kOurs, kTaken, kNoLocks };
+
+Lock try_lock(const File& file) {
+  struct flock whole{};
+  whole.l_type = F_WRLCK;
+  whole.l_whence = SEEK_SET;
+  if (fcntl(file.descriptor(), F_OFD_SETLK, &whole) == 0) return Lock::kOurs;
+  return errno == EAGAIN || errno == EACCES ? Lock::kTaken : Lock::kNoLocks;
+}
+
+timespec modified(const File& file) {
+  struct stat info{};
+  if (fstat(file.descriptor(), &info) != 0) throw_errno("cannot stat a lease");
+  return info.st_mtim;
+}
+
+// How old is the file's last beat? A new file beside it tells the file system's time.
+milliseconds age_of(const File& lease, const fs::path& folder) {
+  const auto probe = folder / fmt::format("{}.tmp-{}", kName, getpid());
+  const auto now = [&] {
+    const auto file = File::create(probe);
+    futimens(file.descriptor(), nullptr);
+    return modified(file);
+  }();
+  std::error_code ignored;
+  fs::remove(probe, ignored);
+  const auto then = modified(lease);
+  return milliseconds((now.tv_sec - then.tv_sec) * 1000 + (now.tv_nsec - then.tv_nsec) / 1'000'000);
+}
+
+[[noreturn]] void refuse_use(const fs::path& output, const std::string& holder) {
+  throw UserError(
+      fmt::format("{} is in use by {}: wait for it, stop it, or give another output_dir",
+                  output.string(), holder));
+}
+
+// A run that ended may have removed the file between our open and our lock.
+bool is_still_there(const File& file, const fs::path& path) {
+  struct stat ours{}, named{};
+  return fstat(file.descriptor(), &ours) == 0 && stat(path.c_str(), &named) == 0 &&
+         ours.st_ino == named.st_ino && ours.st_dev == named.st_dev;
+}
+
+void write_record(const File& file, const Holder& self) {
+  const auto record = encode(self);
+  file.write_at(0, std::as_bytes(std::span(record)));
+  file.resize(record.size());
+  file.sync();
+}
+
+// A launcher that was killed leaves ranks that are just ending.
+bool is_gone(const Holder& holder, const Holder& self) {
+  return holder.boot == self.boot && kill(static_cast<pid_t>(holder.pid), 0) != 0 && errno == ESRCH;
+}
+
+// Never through a link: whoever may write the folder could point it at another file of ours.
+File open_lease(const fs::path& path) {
+  File file(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666));
+  if (!file) throw_errno(fmt::format("cannot open {} to write", path.string()));
+  struct stat info{};
+  if (fstat(file.descriptor(), &info) == 0 && S_ISREG(info.st_mode)) return file;
+  throw IoError(fmt::format("{} is no plain file: remove it", path.string()));
+}
+
+File take(const fs::path& output, const Holder& self, const LeaseTimes& times) {
+  const auto path = output / kName;
+  const auto patience = std::chrono::steady_clock::now() + times.ranks_end;
+  while (true) {
+    auto file = open_lease(path);
+    const auto lock = try_lock(file);
+    const auto holder = read_holder(file);
+    if (lock == Lock::kTaken) {
+      if (!holder) refuse_use(output, "another run, which is just starting");
+      const bool may_wait = std::chrono::steady_clock::now() < patience;
+      if (!may_wait || !is_gone(*holder, self)) refuse_use(output, holder->text());
+      std::this_thread::sleep_for(milliseconds(20));
+      continue;
+    }
+    if (!is_still_there(file, path)) continue;
+    if (holder && (lock == Lock::kNoLocks || holder->boot != self.boot)) {
+      const auto age = age_of(file, output);
+      if (age < times.stale) refuse_use(output, holder->text());
+      log_info("{}: {} has given no sign for {} s: taken over", output.string(), holder->text(),
+               age.count() / 1000);
+    }
+    write_record(file, self);
+    return file;
+  }
+}
+
+}  // namespace
+
+class Lease::Beat {
+ public:
+  Beat(const fs::path& output, const LeaseTimes& times)
+      : output_(output), times_(times), self_(this_process()), file_(take(output, self_, times)) {
+    // Signals are for the launcher's own loop.
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    thread_ = std::thread([this] { run(); });
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  }
+
+  ~Beat() {
+    {
+      const std::lock_guard lock(mutex_);
+      ending_ = true;
+    }
+    wake_.notify_all();
+    thread_.join();
+    give_back();
+  }
+
+  int descriptor() const { return file_.descriptor(); }
+  std::optional<std::string> lost() const {
+    const std::lock_guard lock(mutex_);
+    return lost_;
+  }
+
+ private:
+  void run() {
+    std::unique_lock lock(mutex_);
+    while (!wake_.wait_for(lock, times_.beat, [this] { return ending_; })) {
+      lock.unlock();
+      auto problem = beat();
+      lock.lock();
+      if (problem) lost_ = std::move(problem);
+      if (lost_) return;
+    }
+  }
+
+  // Through a newly opened file: only that makes a network file system ask its server.
+  std::optional<std::string> beat() {
+    try {
+      const auto file = File::open_to_read(output_ / kName);
+      const auto holder = read_holder(file);
+      if (holder && holder->token != self_.token) {
+        return fmt::format("{} was taken over by {}", output_.string(), holder->text());
+      }
+      if (futimens(file_.descriptor(), nullptr) != 0) throw_errno("cannot touch the file");
+    } catch (const IoError& error) {
+      if (!warned_) log_warning("the lease of {}: {}", output_.string(), error.what());
+      warned_ = true;
+    }
+    return std::nullopt;
+  }
+
+  // Closing our descriptor frees the lock unless a child has it too; who gets it next may remove
+  // the file.
+  void give_back() {
+    if (lost_) return;
+    file_ = File();
+    try {
+      const auto path = output_ / kName;
+      const File file(open(path.c_str(), O_RDWR | O_CLOEXEC));
+      if (!file || try_lock(file) == Lock::kTaken || !is_still_there(file, path)) return;
+      const auto holder = read_holder(file);
+      if (!holder || holder->token != self_.token) return;
+      fs::remove(path);
+    } catch (const std::exception& error) {
+      log_warning("the lease of {} stays: {}", output_.string(), error.what());
+    }
+  }
+
+  const fs::path output_;
+  const LeaseTimes times_;
+  const Holder self_;
+  File file_;
+  mutable std::mutex mutex_;
+  std::condition_variable wake_;
+  bool ending_ = false;
+  bool warned_ = false;
+  std::optional<std::string> lost_;
+  std::thread thread_;
+};
+
+Lease::Lease(const fs::path& output, const LeaseTimes& times) {
+  make_directories(output);
+  beat_ = std::make_unique<Beat>(output, times);
+}
+
+Lease::~Lease() = default;
+
+int Lease::descriptor() const { return beat_->descriptor(); }
+std::optional<std::string> Lease::lost() const { return beat_->lost(); }
+
+}  // namespace skein::launch

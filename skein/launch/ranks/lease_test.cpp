@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/launch/ranks/lease.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <ctime>
+#include <fstream>
+#include <thread>
+
+#include "skein/core/error.h"
+#include "skein/core/temporary_folder.h"
+#include "skein/launch/process/child.h"
+
+namespace skein::launch {
+namespace {
+
+using std::chrono::milliseconds;
+
+struct LeaseTest : testing::Test {
+  fs::path folder, output;
+  const LeaseTimes quick{.beat = milliseconds(20), .ranks_end = milliseconds(100)};
+
+  void SetUp() override {
+    folder = make_temporary_folder("lease");
+    output = folder / "out";
+  }
+  void TearDown() override { fs::remove_all(folder); }
+
+  // Another machine's record, last touched `age` seconds ago.
+  void write_foreign(int64_t age) const {
+    fs::create_directories(output);
+    const auto path = output / ".skein-lease";
+    std::ofstream(path)
+        << R"({"host":"host-b","boot":"other","pid":77,"since":"noon","token":"t"})";
+    timespec times[2] = {};
+    timespec_get(&times[0], TIME_UTC);
+    times[0].tv_sec -= age;
+    times[1] = times[0];
+    utimensat(AT_FDCWD, path.c_str(), times, 0);
+  }
+  std::string refusal() const {
+    try {
+      const Lease lease(output, quick);
+    } catch (const UserError& error) {
+      return error.what();
+    }
+    return "";
+  }
+  // A launcher of its own process: holds the lease and starts a rank if asked, then waits.
+  pid_t fork_holder(bool with_rank) const {
+    int ready[2];
+    EXPECT_EQ(pipe2(ready, O_CLOEXEC), 0);
+    const pid_t holder = fork();
+    if (holder == 0) {
+      const Lease lease(output);
+      std::optional<Child> rank;
+      if (with_rank) {
+        rank.emplace(ChildCommand{.arguments = {"/bin/sleep", "60"},
+                                  .environment = {},
+                                  .inherited = {lease.descriptor()},
+                                  .cpus = {}});
+      }
+      [[maybe_unused]] const auto told = write(ready[1], "x", 1);
+      pause();
+    }
+    close(ready[1]);
+    char byte = 0;
+    EXPECT_EQ(read(ready[0], &byte, 1), 1);
+    close(ready[0]);
+    return holder;
+  }
+};
+
+void end_process(pid_t pid) {
+  kill(pid, SIGKILL);
+  waitpid(pid, nullptr, 0);
+}
+
+TEST_F(LeaseTest, AFolderHasOneRun) {
+  {
+    const Lease lease(output);
+    const auto said = refusal();
+    EXPECT_NE(said.find("out is in use by the run on host "), std::string::npos) << said;
+    EXPECT_NE(said.find(", pid " + std::to_string(getpid())), std::string::npos) << said;
+    EXPECT_NE(said.find("give another output_dir"), std::string::npos) << said;
+    EXPECT_EQ(lease.lost(), std::nullopt);
+  }
+  EXPECT_TRUE(fs::is_empty(output));
+  EXPECT_EQ(refusal(), "");
+}
+
+TEST_F(LeaseTest, AKilledHolderLeavesItFreeAtOnce) {
+  const pid_t holder = fork_holder(/*with_rank=*/false);
+  EXPECT_NE(refusal().find("pid " + std::to_string(holder)), std::string::npos);
+  end_process(holder);
+  EXPECT_EQ(refusal(), "");
+}
+
+// The rank dies with its launcher; until the kernel is done with that, a start waits.
+TEST_F(LeaseTest, RanksOfAKilledHolderAreWaitedFor) {
+  const pid_t holder = fork_holder(/*with_rank=*/true);
+  end_process(holder);
+  EXPECT_NO_THROW(Lease{output});
+}
+
+TEST_F(LeaseTest, ARankThatLivesOnHoldsIt) {
+  int descriptor = -1;
+  {
+    const Lease lease(output);
+    descriptor = dup(lease.descriptor());  // as a child has it
+  }
+  EXPECT_TRUE(fs::exists(output / ".skein-lease"));
+  EXPECT_NE(refusal().find("in use"), std::string::npos);
+  close(descriptor);
+  EXPECT_EQ(refusal(), "");
+}
+
+TEST_F(LeaseTest, AnotherMachinesHeartbeatDecides) {
+  write_foreign(25);
+  const auto said = refusal();
+  EXPECT_NE(said.find("in use by the run on host host-b, pid 77, since noon"), std::string::npos)
+      << said;
+  write_foreign(31);
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(refusal(), "");
+  const auto told = testing::internal::GetCapturedStderr();
+  EXPECT_NE(told.find("host-b, pid 77, since noon has given no sign for 31 s: taken over"),
+            std::string::npos)
+      << told;
+}
+
+TEST_F(LeaseTest, TheHolderBeats) {
+  const Lease lease(output, quick);
+  const auto path = output / ".skein-lease";
+  const timespec past[2] = {{.tv_sec = 1000, .tv_nsec = 0}, {.tv_sec = 1000, .tv_nsec = 0}};
+  utimensat(AT_FDCWD, path.c_str(), past, 0);
+  struct stat info{};
+  for (int i = 0; i < 1000 && (stat(path.c_str(), &info) != 0 || info.st_mtim.tv_sec == 1000); ++i)
+    std::this_thread::sleep_for(milliseconds(5));
+  EXPECT_GT(info.st_mtim.tv_sec, 1000);
+}
+
+TEST_F(LeaseTest, ATakeoverIsNoticedAndLeftAlone) {
+  {
+    const Lease lease(output, quick);
+    write_foreign(0);
+    for (int i = 0; i < 1000 && !lease.lost(); ++i) std::this_thread::sleep_for(milliseconds(5));
+    ASSERT_TRUE(lease.lost());
+    EXPECT_NE(lease.lost()->find("was taken over by the run on host host-b"), std::string::npos);
+  }
+  EXPECT_TRUE(fs::exists(output / ".skein-lease"));
+}
+
+TEST_F(LeaseTest, ADamagedRecordIsNobodys) {
+  fs::create_directories(output);
+  for (const char* content : {"", "{", "[]", "{\"host\": 1}", "null\n"}) {
+    std::ofstream(output / ".skein-lease") << content;
+    EXPECT_EQ(refusal(), "") << content;
+  }
+}
+
+TEST_F(LeaseTest, ALinkIsNotFollowed) {
+  fs::create_directories(output);
+  std::ofstream(folder / "precious") << "kept";
+  fs::create_symlink(folder / "precious", output / ".skein-lease");
+  EXPECT_THROW(Lease{output}, IoError);
+  std::string content;
+  std::ifstream(folder / "precious") >> content;
+  EXPECT_EQ(content, "kept");
+}
+
+TEST_F(LeaseTest, AFolderThatCannotBeMadeIsNamed) {
+  std::ofstream(folder / "file") << "x";
+  try {
+    const Lease lease(folder / "file" / "out");
+    FAIL();
+  } catch (const IoError& error) {
+    EXPECT_NE(std::string(error.what()).find("file/out"), std::string::npos) << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace skein::launch

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/launch/ranks/node_link.h"
+
+#include <fmt/format.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "skein/control/wire.h"
+#include "skein/core/host.h"
+#include "skein/core/log.h"
+
+namespace skein::launch {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr milliseconds kRetry{200};
+constexpr milliseconds kAnswer{1000};  // no longer: the end of the link waits for it
+constexpr milliseconds kFarewell{1000};
+constexpr milliseconds kPause{1000};  // commands are asked for ten times a second
+constexpr seconds kNameMissingEvery{10};
+
+// The reason itself, without who did what before it.
+std::string last_clause(const std::string& text) {
+  const auto colon = text.rfind(": ");
+  return colon == std::string::npos ? text : text.substr(colon + 2);
+}
+
+}  // namespace
+
+std::string make_run_token() {
+  return fmt::format("{:016x}", control::get_integer<uint64_t>(control::make_nonce(), 0));
+}
+
+std::string status_key(const std::string& token, int node) {
+  return fmt::format("node/{}/status/{}", token, node);
+}
+
+std::string command_key(const std::string& token, uint64_t serial) {
+  return fmt::format("node/{}/command/{}", token, serial);
+}
+
+NodeLink::NodeLink(const NodeLinkOptions& options)
+    : options_(options),
+      wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      heard_(control::Clock::now()),
+      asked_(heard_) {
+  if (!wake_) throw_errno("cannot create an eventfd");
+  teller_ = std::thread([this] { tell(); });
+}
+
+NodeLink::~NodeLink() {
+  {
+    const std::lock_guard lock(mutex_);
+    ending_ = true;
+  }
+  changed_.notify_all();
+  teller_.join();  // first: it starts the other
+  if (listener_.joinable()) listener_.join();
+}
+
+bool NodeLink::wait(milliseconds time) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, time, [this] { return ending_; });
+  return !ending_;
+}
+
+void NodeLink::fail(ExitCode code, const std::string& why) {
+  const std::lock_guard lock(mutex_);
+  if (!loss_) loss_ = Loss{.code = static_cast<int>(code), .why = why};
+  eventfd_write(wake_.descriptor(), 1);
+}
+
+bool NodeLink::join() {
+  const auto started = control::Clock::now();
+  auto named = started;
+  while (true) {
+    std::string why;
+    try {
+      control::connect_to(options_.host, options_.port,
+                          control::Clock::now() + kAnswer);  // whom, before how
+      const auto secret = options_.secret();
+      auto store = std::make_unique<control::StoreClient>(
+          secret, control::StoreAddress{.host = options_.host,
+                                        .port = options_.port,
+                                        .role = control::Role::kNode,
+                                        .rank = static_cast<uint32_t>(options_.node),
+                                        .answer_timeout = kAnswer});
+      auto token = store->get(kRunTokenKey, kAnswer);
+      if (!claim_number(*store, token)) return false;
+      const std::lock_guard lock(mutex_);
+      store_ = std::move(store);
+      token_ = std::move(token);
+      secret_ = secret;
+      heard_ = control::Clock::now();
+      return true;
+    } catch (const CommError& error) {
+      why = last_clause(error.what());
+    } catch (const UserError& error) {
+      fail(ExitCode::kUser, error.what());
+      return false;
+    }
+    const auto now = control::Clock::now();
+    if (now > started + options_.join_timeout) {
+      fail(ExitCode::kComm,
+           fmt::format("node {} could not join node 0 at {} port {} within {} s: {}", options_.node,
+                       options_.host, options_.port, options_.join_timeout / seconds(1), why));
+      return false;
+    }
+    if (now > named + kNameMissingEvery) {
+      named = now;
+      log_info("launch: waiting for node 0 at {} port {} ({} s of {} s): {}", options_.host,
+               options_.port, (now - started) / seconds(1), options_.join_timeout / seconds(1),
+               why);
+    }
+    if (!wait(kRetry)) return false;
+  }
+}
+
+bool NodeLink::claim_number(control::StoreClient& store, const std::string& token) {
+  const auto key = fmt::format("node/{}/claim/{}", token, options_.node);
+  if (store.add(key, 1) == 1) {
+    store.set(key + "/holder", fmt::format("{} (pid {})", host_name(), getpid()));
+    return true;
+  }
+  fail(ExitCode::kUser,
+       fmt::format("node {} has joined already, from {}: give each machine its own --node-rank",
+                   options_.node, store.try_get(key + "/holder").value_or("another launcher")));
+  return false;
+}
+
+void NodeLink::tell() {
+  if (!join()) return;
+  listener_ = std::thread([this] { listen(); });
+  eventfd_write(wake_.descriptor(), 1);  // the token is there
+  while (true) {
+    std::string status;
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait_for(lock, options_.tell_every, [this] { return ending_ || untold_; });
+      if (ending_) return;
+      status = status_;
+      untold_ = false;
+    }
+    if (status.empty()) continue;
+    try {
+      store_->set(status_key(token_, options_.node), status);
+      if (store_->try_get(kRunTokenKey) != token_) {
+        return fail(ExitCode::kComm, "another run has taken node 0's place");
+      }
+      const std::lock_guard lock(mutex_);
+      heard_ = control::Clock::now();
+      told_ = !untold_;
+      changed_.notify_all();
+    } catch (const CommError&) {
+      if (!wait(kRetry)) return;
+      const std::lock_guard lock(mutex_);
+      untold_ = true;
+    }
+  }
+}
+
+void NodeLink::listen() {
+  for (uint64_t serial = 1;;) {
+    const auto asked = control::Clock::now();
+    try {
+      const auto text = store_->get(command_key(token_, serial), options_.tell_every);
+      ++serial;
+      const std::lock_guard lock(mutex_);
+      command_ = decode_command(text).value_or(command_);
+      heard_ = control::Clock::now();
+      eventfd_write(wake_.descriptor(), 1);
+    } catch (const CommError&) {
+      // No command within that time, or no store: the other thread knows.
+      if (control::Clock::now() < asked + options_.tell_every && !wait(kRetry)) return;
+    }
+    const std::lock_guard lock(mutex_);
+    if (ending_) return;
+  }
+}
+
+void NodeLink::report(const NodeStatus& status) {
+  const auto text = encode(status);
+  const std::lock_guard lock(mutex_);
+  status_ = text;
+  untold_ = true;
+  told_ = false;
+  changed_.notify_all();
+}
+
+NodeCommand NodeLink::command() {
+  eventfd_t ignored = 0;
+  eventfd_read(wake_.descriptor(), &ignored);
+  const std::lock_guard lock(mutex_);
+  const auto now = control::Clock::now();
+  const auto gap = now - std::exchange(asked_, now);
+  // While this process was stopped, or its machine paused, nobody could be heard.
+  if (gap > kPause) heard_ = std::min(now, heard_ + gap);
+  return command_;
+}
+
+std::optional<Loss> NodeLink::lost() const {
+  const std::lock_guard lock(mutex_);
+  if (loss_) return loss_;
+  if (!store_ || control::Clock::now() < heard_ + options_.silence) return std::nullopt;
+  return Loss{
+      .code = static_cast<int>(ExitCode::kComm),
+      .why = fmt::format("node {} ({}) has lost node 0 at {} port {}: no answer for {:.1f} s; its "
+                         "launcher ended, or the network between is down",
+                         options_.node, host_name(), options_.host, options_.port,
+                         std::chrono::duration<double>(control::Clock::now() - heard_).count())};
+}
+
+std::optional<std::string> NodeLink::token() const {
+  const std::lock_guard lock(mutex_);
+  return token_.empty() ? std::nullopt : std::optional(token_);
+}
+
+control::Secret NodeLink::secret() const {
+  const std::lock_guard lock(mutex_);
+  return secret_;
+}
+
+void NodeLink::leave(const NodeStatus& status) {
+  report(status);
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, kFarewell, [this] { return told_; });
+}
+
+}  // namespace skein::launch

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/launch/ranks/node_link.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <functional>
+#include <future>
+#include <memory>
+#include <thread>
+
+#include "skein/control/store_server.h"
+
+namespace skein::launch {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+struct NodeLinkTest : testing::Test {
+  const control::Secret shared = control::make_secret();
+  const std::string run = "run";
+  std::promise<std::string> first_status;
+  std::atomic<bool> told = false;
+  std::unique_ptr<control::StoreServer> server = std::make_unique<control::StoreServer>(
+      shared,
+      control::StoreServerOptions{
+          .nodes = 2, .on_node_set = [this](int, const std::string& key, const std::string& value) {
+            if (key == status_key(run, 1) && !told.exchange(true)) {
+              first_status.set_value(value);
+            }
+          }});
+
+  NodeLinkOptions options() const {
+    return {.host = "127.0.0.1",
+            .port = server->port(),
+            .silence = milliseconds(1000),
+            .tell_every = milliseconds(50),
+            .join_timeout = seconds(20),
+            .secret = [this] { return shared; }};
+  }
+  static void wait_until(const std::function<bool()>& holds) {
+    for (int i = 0; i < 2000 && !holds(); ++i) std::this_thread::sleep_for(milliseconds(5));
+    EXPECT_TRUE(holds());
+  }
+};
+
+TEST_F(NodeLinkTest, TellsAndHears) {
+  server->set(kRunTokenKey, run);
+  NodeLink link(options());
+  NodeStatus status;
+  status.node = 1;
+  status.host = "here";
+  link.report(status);
+  EXPECT_EQ(decode_status(first_status.get_future().get())->host, "here");
+  wait_until([&] { return link.token() == run; });
+  EXPECT_EQ(link.secret(), shared);
+  EXPECT_EQ(link.command().order, Order::kWait);
+  // Two commands in a row: the newest is what counts.
+  server->set(command_key(run, 1), encode(NodeCommand{.order = Order::kRun}));
+  server->set(command_key(run, 2), encode(NodeCommand{.order = Order::kQuit, .code = 7}));
+  wait_until([&] { return link.command().order == Order::kQuit; });
+  EXPECT_EQ(link.command().code, 7);
+  EXPECT_FALSE(link.lost());
+}
+
+TEST_F(NodeLinkTest, MissesAStoreThatIsGone) {
+  server->set(kRunTokenKey, run);
+  NodeLink link(options());
+  link.report({});
+  wait_until([&] { return link.token().has_value(); });
+  server.reset();
+  wait_until([&] { return link.command(), link.lost().has_value(); });
+  EXPECT_EQ(link.lost()->code, 3);
+  EXPECT_NE(link.lost()->why.find("has lost node 0"), std::string::npos) << link.lost()->why;
+}
+
+TEST_F(NodeLinkTest, IsOfNoOtherRun) {
+  server->set(kRunTokenKey, run);
+  NodeLink link(options());
+  link.report({});
+  wait_until([&] { return link.token().has_value(); });
+  server->set(kRunTokenKey, "another");
+  wait_until([&] { return link.lost().has_value(); });
+  EXPECT_NE(link.lost()->why.find("another run"), std::string::npos) << link.lost()->why;
+}
+
+TEST_F(NodeLinkTest, ANumberIsTakenOnce) {
+  server->set(kRunTokenKey, run);
+  NodeLink first(options());
+  wait_until([&] { return first.token().has_value(); });
+  const NodeLink second(options());
+  wait_until([&] { return second.lost().has_value(); });
+  EXPECT_EQ(second.lost()->code, 2);
+  EXPECT_FALSE(first.lost());
+}
+
+TEST_F(NodeLinkTest, ASecretThatComesLateIsTriedAgain) {
+  server->set(kRunTokenKey, run);
+  auto late = options();
+  std::atomic<int> asked = 0;
+  late.secret = [&] { return ++asked < 3 ? control::make_secret() : shared; };
+  const NodeLink link(late);
+  wait_until([&] { return link.token().has_value(); });
+  EXPECT_EQ(asked, 3);
+}
+
+}  // namespace
+}  // namespace skein::launch

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/launch/ranks/node_loop.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstring>
+#include <utility>
+
+#include "skein/core/error.h"
+#include "skein/core/log.h"
+
+namespace skein::launch {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kTick{100};       // deadlines are looked at so often
+constexpr milliseconds kTellEvery{250};  // boards are read so often
+
+}  // namespace
+
+NodeLoop::NodeLoop(const RankSetup& setup, const SignalInbox& inbox, Direction& direction)
+    : setup_(setup), inbox_(inbox), direction_(direction) {
+  status_.node = setup.plan.node_rank;
+  status_.nodes = setup.plan.nodes;
+  status_.host = setup.host;
+  status_.pid = getpid();
+  status_.local_ranks = setup.plan.local_ranks;
+  direction_.report(status_);
+}
+
+void NodeLoop::give_up(int code, const std::string& problem) {
+  status_.problem = problem;
+  status_.problem_code = code;
+  direction_.leave(status_);
+}
+
+int NodeLoop::run(std::function<NodeIdentity(const std::string&)> identify) {
+  identify_ = std::move(identify);
+  bool changed = true;
+  while (true) {
+    update(changed);
+    const auto command = direction_.command();
+    if (command.order == Order::kQuit) return quit(command);
+    if (const auto loss = direction_.lost()) {
+      kill_and_reap();
+      log_error("launch: {}", loss->why);
+      return loss->code;
+    }
+    if (const auto why = setup_.lease != nullptr ? setup_.lease->lost() : std::nullopt) {
+      kill_and_reap();
+      log_error("launch: {}", *why);
+      return static_cast<int>(ExitCode::kComm);
+    }
+    if (status_.stop_signal != 0 && !direction_.token()) {  // nobody else is to be asked
+      log_warning("launch: stopped before this node met node 0");
+      return static_cast<int>(ExitCode::kStopped);
+    }
+    obey(command);
+    wait_for_event();
+    changed = take_signals();
+    if (ranks_) changed |= ranks_->take_events();
+  }
+}
+
+void NodeLoop::wait_for_event() const {
+  std::vector<pollfd> entries{{inbox_.descriptor(), POLLIN, 0},
+                              {direction_.descriptor(), POLLIN, 0}};
+  if (ranks_) ranks_->add_to(entries);
+  poll(entries.data(), entries.size(), static_cast<int>(kTick.count()));
+}
+
+bool NodeLoop::take_signals() {
+  bool changed = false;
+  while (const auto signal = inbox_.take()) {
+    changed = true;
+    if (*signal == SIGINT && ++interrupts_ > 1) {
+      status_.interrupted = true;
+      continue;
+    }
+    if (status_.stop_signal != 0) continue;
+    status_.stop_signal = *signal;
+    const char* effect = ranks_ ? ": the ranks finish this step, save and exit" : "";
+    log_info("launch: SIG{} received{}{}", sigabbrev_np(*signal), effect,
+             *signal == SIGINT ? " (Ctrl-C again: stop at once)" : "");
+  }
+  return changed;
+}
+
+void NodeLoop::update(bool at_once) {
+  const auto now = control::Clock::now();
+  if (!at_once && now < told_ + kTellEvery) return;
+  told_ = now;
+  if (!ranks_ && !status_.identity && identify_) {
+    if (const auto token = direction_.token()) status_.identity = identify_(*token);
+  }
+  if (ranks_) {
+    status_.identity.reset();
+    status_.generation = ranks_->generation();
+    status_.ranks = ranks_->status();
+  }
+  direction_.report(status_);
+}
+
+void NodeLoop::obey(const NodeCommand& command) {
+  switch (command.order) {
+    case Order::kRun:
+      if (!ranks_ || ranks_->generation() != command.generation) start_ranks(command);
+      if (command.stop && ranks_) ranks_->stop();
+      break;
+    case Order::kEnd:
+      if (ranks_ && ranks_->generation() == command.generation) {
+        ranks_->end(command.at_once);
+      } else {
+        status_.generation = command.generation;  // none of its ranks runs here
+        status_.ranks.clear();
+      }
+      break;
+    case Order::kWait:
+    case Order::kQuit:
+      break;
+  }
+}
+
+void NodeLoop::start_ranks(const NodeCommand& command) try {
+  if (!status_.problem.empty()) return;
+  told_ = {};  // what follows is news, whatever it is
+  kill_and_reap();
+  ranks_.reset();  // its output comes before what follows
+  ranks_ = std::make_unique<LocalRanks>(setup_, command, direction_.secret());
+} catch (const UserError& error) {
+  status_.problem = error.what();
+  status_.problem_code = static_cast<int>(ExitCode::kUser);
+} catch (const IoError& error) {
+  status_.problem = error.what();
+  status_.problem_code = static_cast<int>(ExitCode::kIo);
+}
+
+void NodeLoop::kill_and_reap() {
+  while (!all_ended()) {
+    ranks_->end(/*at_once=*/true);
+    std::vector<pollfd> entries;
+    ranks_->add_to(entries);
+    poll(entries.data(), entries.size(), static_cast<int>(kTick.count()));
+    ranks_->take_events();
+  }
+}
+
+int NodeLoop::quit(const NodeCommand& command) {
+  kill_and_reap();
+  status_.leaving = true;
+  update(/*at_once=*/true);
+  direction_.leave(status_);
+  // Node 0 has said it all on its own terminal.
+  if (status_.node != 0 && !command.message.empty()) log_error("launch: {}", command.message);
+  return command.code;
+}
+
+}  // namespace skein::launch

@@ -1,0 +1,430 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/launch/watch/coordinator.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <csignal>
+#include <utility>
+
+#include "skein/core/error.h"
+
+namespace skein::launch {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr int kDone = static_cast<int>(ExitCode::kDone);
+constexpr int kUser = static_cast<int>(ExitCode::kUser);
+constexpr int kComm = static_cast<int>(ExitCode::kComm);
+constexpr int kStopped = static_cast<int>(ExitCode::kStopped);
+constexpr int kInterrupted = 128 + SIGINT;
+constexpr milliseconds kLookEvery{250};
+// A node whose connection was closed may come back: one lost packet is no lost node.
+constexpr milliseconds kReturn{1000};
+// Decisions are asked for ten times a second: after a longer gap this process did not run.
+constexpr milliseconds kPause{1000};
+// A process that does not go away after SIGKILL hangs in the kernel.
+constexpr seconds kLongestEnd{60};
+
+int code_of(const ChildEnd& end) {
+  return end.signal != 0 ? static_cast<int>(ExitCode::kInternal) : end.code;
+}
+
+bool ended_well(const ChildEnd& end) {
+  return end.signal == 0 && (end.code == kDone || end.code == kStopped);
+}
+
+bool heals(int code) {
+  return code != kDone && code != kUser && code != kStopped && code != kInterrupted;
+}
+
+}  // namespace
+
+Coordinator::Coordinator(const CoordinatorOptions& options, control::Deadline now)
+    : options_(options), nodes_(static_cast<size_t>(options.nodes)), started_(now), decided_(now) {}
+
+void Coordinator::take(const NodeStatus& status, control::Deadline when) {
+  if (status.node < 0 || status.node >= options_.nodes) return;
+  auto& node = nodes_[static_cast<size_t>(status.node)];
+  if (node.lost) return;  // its ranks were written off
+  node.status = status;
+  node.heard = when;
+  node.closed = false;
+}
+
+void Coordinator::note_closed(int node, control::Deadline when) {
+  if (node <= 0 || node >= options_.nodes) return;
+  auto& entry = nodes_[static_cast<size_t>(node)];
+  if (when >= entry.heard) entry.closed = true;
+}
+
+// While this process was stopped, or its machine paused, nobody could be heard.
+void Coordinator::forgive_pause(control::Deadline now) {
+  const auto gap = now - std::exchange(decided_, now);
+  if (gap < kPause) return;
+  for (auto& node : nodes_) node.heard = std::min(now, node.heard + gap);
+}
+
+const NodeCommand& Coordinator::decide(control::Deadline now) {
+  forgive_pause(now);
+  switch (stage_) {
+    case Stage::kJoining:
+      join(now);
+      break;
+    case Stage::kRunning:
+      watch(now);
+      break;
+    case Stage::kEnding:
+      finish_ending(now);
+      break;
+    case Stage::kOver:
+      break;
+  }
+  return command_;
+}
+
+template <typename Visit>
+void Coordinator::each_rank(const Visit& visit) const {
+  for (size_t node = 0; node < nodes_.size(); ++node) {
+    const auto& status = nodes_[node].status;
+    if (!status || status->generation != command_.generation) continue;
+    for (const auto& rank : status->ranks) visit(static_cast<int>(node), rank);
+  }
+}
+
+std::string Coordinator::name_of_node(int node) const {
+  const auto& status = nodes_[static_cast<size_t>(node)].status;
+  return status ? fmt::format("node {} ({})", node, status->host) : fmt::format("node {}", node);
+}
+
+std::vector<int> Coordinator::missing_nodes() const {
+  std::vector<int> missing;
+  for (size_t i = 0; i < nodes_.size(); ++i) {
+    if (!nodes_[i].status) missing.push_back(static_cast<int>(i));
+  }
+  return missing;
+}
+
+bool Coordinator::all_have_left() const {
+  return std::all_of(nodes_.begin() + 1, nodes_.end(), [](const Node& node) {
+    return !node.status || node.lost || node.closed || node.status->leaving;
+  });
+}
+
+void Coordinator::join(control::Deadline now) {
+  if (end_if_contradictory(now) || end_if_lost(now) || end_if_asked(now)) return;
+  if (const auto missing = missing_nodes(); !missing.empty()) {
+    if (now < started_ + options_.join_timeout) return;
+    end({.code = kComm,
+         .message =
+             fmt::format("node {} has not joined within {} s: start the same command there (if it "
+                         "runs: is output_dir one folder for all nodes, or the --secret-file the "
+                         "same?)",
+                         fmt::join(missing, ", "),
+                         std::chrono::duration_cast<seconds>(options_.join_timeout).count())},
+        /*at_once=*/false, now);
+    return;
+  }
+  if (options_.nodes > 1) {
+    std::vector<NodeIdentity> identities;
+    for (const auto& node : nodes_) {
+      if (!node.status->identity) return;  // it still prepares its data
+      identities.push_back(*node.status->identity);
+    }
+    if (const auto difference = find_difference(identities, options_.needs_shared_output)) {
+      end({.code = kUser, .message = *difference}, /*at_once=*/false, now);
+      return;
+    }
+  }
+  begin_generation();
+}
+
+bool Coordinator::end_if_contradictory(control::Deadline now) {
+  for (size_t i = 0; i < nodes_.size(); ++i) {
+    const auto& status = nodes_[i].status;
+    if (!status || status->nodes == options_.nodes) continue;
+    end({.code = kUser,
+         .message = fmt::format("{} was told of {} nodes, node 0 of {}: give all the same --nnodes",
+                                name_of_node(static_cast<int>(i)), status->nodes, options_.nodes)},
+        /*at_once=*/false, now);
+    return true;
+  }
+  return false;
+}
+
+void Coordinator::begin_generation() {
+  command_.order = Order::kRun;
+  command_.first_ranks = {0};
+  for (const auto& node : nodes_) {
+    command_.first_ranks.push_back(command_.first_ranks.back() + node.status->local_ranks);
+  }
+  stage_ = Stage::kRunning;
+}
+
+void Coordinator::watch(control::Deadline now) {
+  if (end_if_lost(now) || end_if_asked(now)) return;
+  if (end_if_failed(now) || end_if_stuck(now)) return;
+  end_if_done();
+}
+
+bool Coordinator::is_suspect(const Node& node, control::Deadline now) const {
+  return node.closed || now > node.heard + options_.node_silence / 2;
+}
+
+bool Coordinator::end_if_lost(control::Deadline now) {
+  for (size_t i = 1; i < nodes_.size(); ++i) {
+    auto& node = nodes_[i];
+    if (!node.status || node.lost) continue;
+    const auto patience =
+        node.closed ? std::min(kReturn, options_.node_silence) : options_.node_silence;
+    if (now <= node.heard + patience) continue;
+    node.lost = true;
+    const auto silence = std::chrono::duration<double>(now - node.heard).count();
+    end({.code = kComm,
+         .message = fmt::format("{} has not been heard for {:.1f} s: its launcher (pid {}) {}",
+                                name_of_node(static_cast<int>(i)), silence, node.status->pid,
+                                node.closed ? "ended and closed its connection"
+                                            : "hangs, or the network between is down")},
+        /*at_once=*/true, now);
+    return true;
+  }
+  return false;
+}
+
+bool Coordinator::end_if_asked(control::Deadline now) {
+  for (size_t i = 0; i < nodes_.size(); ++i) {
+    const auto& status = nodes_[i].status;
+    if (!status) continue;
+    if (!status->problem.empty()) {
+      const bool here = i == 0;
+      end({.code = status->problem_code,
+           .message =
+               here ? status->problem : name_of_node(static_cast<int>(i)) + ": " + status->problem},
+          /*at_once=*/true, now);
+      return true;
+    }
+    if (status->interrupted) {
+      end({.code = kInterrupted,
+           .message = "interrupted twice: all ranks were killed, nothing more was saved"},
+          /*at_once=*/true, now);
+      return true;
+    }
+    if (status->stop_signal == 0) continue;
+    if (stage_ == Stage::kJoining) {
+      end({.code = kStopped, .message = "stopped before the ranks were started"},
+          /*at_once=*/false, now);
+      return true;
+    }
+    command_.stop = true;
+    if (!stop_since_) stop_since_ = now;
+  }
+  return false;
+}
+
+std::vector<Coordinator::Found> Coordinator::failures(control::Deadline now) const {
+  std::vector<Found> found;
+  each_rank([&](int node, const RankStatus& rank) {
+    if (!rank.end || rank.ours || ended_well(*rank.end)) return;
+    const auto& heard = nodes_[static_cast<size_t>(node)].heard;
+    const auto since = node == 0 ? now : heard;
+    found.push_back({.failure = {.rank = rank.view.board.rank,
+                                 .end = *rank.end,
+                                 .time = since - milliseconds(rank.end_ms)},
+                     .node = node,
+                     .rank = &rank});
+  });
+  std::stable_sort(found.begin(), found.end(), [](const Found& left, const Found& right) {
+    return left.failure.time < right.failure.time;
+  });
+  return found;
+}
+
+bool Coordinator::end_if_failed(control::Deadline now) {
+  bool died_of_stop = false;
+  each_rank([&](int, const RankStatus& rank) { died_of_stop |= rank.ours; });
+  const auto found = failures(now);
+  const bool only_symptoms = std::all_of(found.begin(), found.end(), [](const Found& one) {
+    return is_communication_error(one.failure.end);
+  });
+  if (died_of_stop && only_symptoms) {
+    end({.code = kStopped,
+         .message = "stopped before all ranks could save; the same command continues the run"},
+        /*at_once=*/false, now);
+    return true;
+  }
+  if (found.empty()) return false;
+  std::vector<Failure> in_order;
+  for (const auto& one : found) in_order.push_back(one.failure);
+  const auto& cause = root_cause(in_order, options_.root_cause_window);
+  if (is_communication_error(cause.end)) {
+    // A rank that lost its peer may be quicker to exit than the peer is to crash, or than its node
+    // is to be missed: wait for the cause.
+    if (now < in_order.front().time + options_.root_cause_window) return false;
+    for (size_t i = 1; i < nodes_.size(); ++i) {
+      if (is_suspect(nodes_[i], now)) return false;
+    }
+  }
+  const auto blamed = std::find_if(
+      found.begin(), found.end(), [&](const Found& one) { return one.failure.rank == cause.rank; });
+  end(outcome_of(*blamed), /*at_once=*/false, now);
+  return true;
+}
+
+std::vector<RankView> Coordinator::views() const {
+  std::vector<RankView> views;
+  each_rank([&](int, const RankStatus& rank) { views.push_back(rank.view); });
+  return views;
+}
+
+bool Coordinator::end_if_stuck(control::Deadline now) {
+  if (!all_started() || !failures(now).empty()) return false;
+  const auto seen = views();
+  const auto ends = static_cast<size_t>(
+      std::count_if(seen.begin(), seen.end(), [](const RankView& view) { return view.ended; }));
+  if (now < looked_ + kLookEvery && ends == ends_at_look_) return false;
+  looked_ = now;
+  ends_at_look_ = ends;
+  auto verdict = diagnose(seen, options_.limits);
+  if (!verdict) verdict = find_unstoppable(seen, now);
+  const auto before = std::exchange(suspicion_, verdict);
+  if (!verdict || !before || before->rank != verdict->rank) return false;
+  end(outcome_of(*verdict), /*at_once=*/true, now);
+  return true;
+}
+
+// After a request to stop, ranks that make no progress are not waited for.
+std::optional<Verdict> Coordinator::find_unstoppable(const std::vector<RankView>& seen,
+                                                     control::Deadline now) const {
+  const auto grace = options_.stop_grace;
+  if (!stop_since_ || now < *stop_since_ + grace) return std::nullopt;
+  const RankView* slowest = nullptr;
+  for (const auto& view : seen) {
+    if (view.ended) continue;
+    if (view.board.progress_ms < grace.count()) return std::nullopt;
+    if (slowest == nullptr || view.board.progress_ms > slowest->board.progress_ms) slowest = &view;
+  }
+  if (slowest == nullptr) return std::nullopt;
+  auto limits = options_.limits;
+  limits.collective = limits.first_step = limits.join = grace;
+  if (auto verdict = diagnose(seen, limits)) return verdict;
+  return Verdict{
+      .trouble = Trouble::kLate,
+      .rank = slowest->board.rank,
+      .text = fmt::format("rank {} on {} did not stop when asked: no progress for {:.1f} s ({})",
+                          slowest->board.rank, slowest->host,
+                          static_cast<double>(slowest->board.progress_ms) / 1000,
+                          name_of(slowest->board.phase))};
+}
+
+bool Coordinator::end_if_done() {
+  if (!all_started() || !all_ended()) return false;
+  bool stopped = false;
+  each_rank([&](int, const RankStatus& rank) { stopped |= rank.end->code == kStopped; });
+  stage_ = Stage::kOver;
+  outcome_ = Outcome{.code = stopped ? kStopped : kDone};
+  return true;
+}
+
+bool Coordinator::all_started() const {
+  return std::all_of(nodes_.begin(), nodes_.end(), [&](const Node& node) {
+    return node.status && node.status->generation == command_.generation &&
+           static_cast<int>(node.status->ranks.size()) == node.status->local_ranks;
+  });
+}
+
+bool Coordinator::all_ended() const {
+  return std::all_of(nodes_.begin(), nodes_.end(), [&](const Node& node) {
+    if (!node.status || node.lost) return true;
+    const auto& ranks = node.status->ranks;
+    return node.status->generation == command_.generation &&
+           std::all_of(ranks.begin(), ranks.end(),
+                       [](const RankStatus& rank) { return rank.end.has_value(); });
+  });
+}
+
+void Coordinator::end(Outcome outcome, bool at_once, control::Deadline now) {
+  ending_ = std::move(outcome);
+  if (stage_ == Stage::kJoining) {
+    stage_ = Stage::kOver;
+    outcome_ = ending_;
+    return;
+  }
+  stage_ = Stage::kEnding;
+  ending_since_ = now;
+  command_.order = Order::kEnd;
+  command_.at_once = at_once;
+}
+
+void Coordinator::finish_ending(control::Deadline now) {
+  for (size_t i = 0; i < nodes_.size(); ++i) {
+    auto& node = nodes_[i];
+    if (node.status && node.status->interrupted) command_.at_once = true;
+    const bool silent = i > 0 && now > node.heard + options_.node_silence;
+    if (!silent && now < ending_since_ + kLongestEnd) continue;
+    node.lost = true;
+    ending_.can_restart = false;
+  }
+  if (!all_ended()) return;
+  stage_ = Stage::kOver;
+  outcome_ = ending_;
+}
+
+Outcome Coordinator::outcome_of(const Found& found) const {
+  const int code = code_of(found.failure.end);
+  return {.code = code,
+          .failure = describe_rank(found.failure.rank),
+          .node = found.node,
+          .can_restart = heals(code) && !stop_since_};
+}
+
+Outcome Coordinator::outcome_of(const Verdict& verdict) const {
+  auto report = describe_rank(verdict.rank);
+  report.verdict = verdict;
+  report.last_calls.clear();  // the verdict names them
+  return {.code = kComm, .failure = std::move(report), .can_restart = !stop_since_};
+}
+
+FailureReport Coordinator::describe_rank(int rank) const {
+  FailureReport report;
+  report.rank = rank;
+  report.size = command_.first_ranks.back();
+  each_rank([&](int, const RankStatus& one) {
+    if (one.view.board.rank != rank) return;
+    report.host = one.view.host;
+    report.pid = one.pid;
+    report.end = one.end.value_or(ChildEnd{});
+    report.oom_counted = one.oom_counted;
+    report.message = one.view.board.message;
+    report.board = one.view.board;
+    report.logs = one.logs;
+  });
+  report.last_calls = last_calls(views(), rank);
+  return report;
+}
+
+void Coordinator::restart() {
+  bool training = false;
+  each_rank([&](int, const RankStatus& rank) {
+    training |= rank.view.board.step > 0 || rank.view.board.phase > board::Phase::kLoading;
+  });
+  command_.order = Order::kRun;
+  command_.continues |= training;
+  command_.at_once = false;
+  ++command_.generation;
+  ends_at_look_ = 0;
+  suspicion_.reset();
+  outcome_.reset();
+  stage_ = Stage::kRunning;
+}
+
+void Coordinator::quit(int code, const std::string& message) {
+  command_.order = Order::kQuit;
+  command_.code = code;
+  command_.message = message;
+  stage_ = Stage::kOver;
+}
+
+}  // namespace skein::launch

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#pragma once
+
+// What are the nodes to do next? Decided on node 0 from what all of them report.
+//
+// A state machine without sockets, files or processes: the nodes meet, run a generation of ranks
+// until it ends or must be ended, end it everywhere, and then its owner says whether another one
+// follows. Not thread-safe.
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "skein/control/socket.h"
+#include "skein/launch/watch/failure_report.h"
+#include "skein/launch/watch/node_status.h"
+#include "skein/launch/watch/root_cause.h"
+
+namespace skein::launch {
+
+struct CoordinatorOptions {
+  int nodes = 1;
+  std::chrono::milliseconds root_cause_window{1000};
+  std::chrono::milliseconds stop_grace{30'000};
+  std::chrono::milliseconds join_timeout{600'000};
+  std::chrono::milliseconds node_silence{3000};
+  Limits limits;
+  bool needs_shared_output = true;
+};
+
+// How a generation of ranks ended, or why there was none.
+struct Outcome {
+  int code = 0;
+  std::optional<FailureReport> failure = {};  // of a rank
+  int node = 0;                               // where that rank ran
+  std::string message = {};                   // of any other failure, or a remark on a stop
+  bool can_restart = false;                   // another generation could do better
+};
+
+class Coordinator {
+ public:
+  Coordinator(const CoordinatorOptions& options, control::Deadline now);
+
+  // A node has spoken at that time. Node 0 is a node like the others.
+  void take(const NodeStatus& status, control::Deadline when);
+  // A node's connection was closed: it is lost unless it is heard again soon.
+  void note_closed(int node, control::Deadline when);
+
+  // What all nodes are to do now.
+  const NodeCommand& decide(control::Deadline now);
+
+  // Present when no rank runs any more; then call restart() or quit().
+  const std::optional<Outcome>& outcome() const { return outcome_; }
+  void restart();
+  void quit(int code, const std::string& message);
+
+  bool joining() const { return stage_ == Stage::kJoining; }
+  std::vector<int> missing_nodes() const;  // that have not been heard of at all
+  bool all_have_left() const;              // nodes other than 0 have obeyed quit() or are lost
+
+ private:
+  enum class Stage : uint8_t { kJoining, kRunning, kEnding, kOver };
+  struct Node {
+    std::optional<NodeStatus> status;
+    control::Deadline heard{};
+    bool closed = false;  // since it was heard
+    bool lost = false;
+  };
+  // A rank's failure, and where to find the rest of what is known of it.
+  struct Found {
+    Failure failure;
+    int node = 0;
+    const RankStatus* rank = nullptr;
+  };
+
+  void forgive_pause(control::Deadline now);
+  void join(control::Deadline now);
+  void watch(control::Deadline now);
+  bool end_if_contradictory(control::Deadline now);
+  bool end_if_lost(control::Deadline now);
+  bool end_if_asked(control::Deadline now);
+  bool end_if_failed(control::Deadline now);
+  bool end_if_stuck(control::Deadline now);
+  bool end_if_done();
+  void begin_generation();
+  void end(Outcome outcome, bool at_once, control::Deadline now);
+  void finish_ending(control::Deadline now);
+
+  bool all_started() const;
+  bool all_ended() const;
+  bool is_suspect(const Node& node, control::Deadline now) const;
+  std::vector<Found> failures(control::Deadline now) const;
+  std::vector<RankView> views() const;
+  std::optional<Verdict> find_unstoppable(const std::vector<RankView>& seen,
+                                          control::Deadline now) const;
+  Outcome outcome_of(const Found& found) const;
+  Outcome outcome_of(const Verdict& verdict) const;
+  FailureReport describe_rank(int rank) const;
+  std::string name_of_node(int node) const;
+  template <typename Visit>
+  void each_rank(const Visit& visit) const;
+
+  const CoordinatorOptions options_;
+  std::vector<Node> nodes_;
+  control::Deadline started_;
+  control::Deadline decided_;  // last
+  Stage stage_ = Stage::kJoining;
+  NodeCommand command_;
+  std::optional<control::Deadline> stop_since_;
+  control::Deadline looked_{};        // when diagnose() was asked last
+  std::optional<Verdict> suspicion_;  // of that look: acted on when it comes twice in a row
+  size_t ends_at_look_ = 0;           // and how many ranks had ended then
+  Outcome ending_;                    // becomes outcome_ once all ranks have ended
+  control::Deadline ending_since_{};
+  std::optional<Outcome> outcome_;
+};
+
+}  // namespace skein::launch
