@@ -18,7 +18,7 @@
 #include <tuple>
 
 #include "skein/core/error.h"
-#include "skein/core/temporary_folder.h"
+#include "skein/core/testing.h"
 
 namespace skein::board {
 namespace {

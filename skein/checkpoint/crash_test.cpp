@@ -21,6 +21,7 @@
 #include "skein/checkpoint/known_states.h"
 #include "skein/core/hash.h"
 #include "skein/core/log_writer.h"
+#include "skein/core/testing.h"
 
 namespace skein::checkpoint {
 namespace {
@@ -47,9 +48,7 @@ class CrashTest : public testing::Test {
  protected:
   CrashTest() {
     const bool has_memory = fs::is_directory("/dev/shm");
-    const auto parent = has_memory ? fs::path("/dev/shm") : fs::temp_directory_path();
-    std::string pattern = (parent / "skein-crash-XXXXXX").string();
-    folder_ = ::mkdtemp(pattern.data());
+    folder_ = make_temporary_folder("crash", has_memory ? "/dev/shm" : fs::temp_directory_path());
     set_log_writer([](std::string_view) {});  // thousands of skipped checkpoints are named
   }
   ~CrashTest() override {

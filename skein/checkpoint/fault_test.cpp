@@ -18,9 +18,9 @@
 #include "skein/checkpoint/catalog.h"
 #include "skein/checkpoint/reader.h"
 #include "skein/checkpoint/store.h"
-#include "skein/checkpoint/temporary_folder.h"
 #include "skein/core/file_system.h"
 #include "skein/core/log_writer.h"
+#include "skein/core/testing.h"
 
 namespace skein::checkpoint {
 namespace {

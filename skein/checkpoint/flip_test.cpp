@@ -13,8 +13,8 @@
 #include "skein/checkpoint/catalog.h"
 #include "skein/checkpoint/known_states.h"
 #include "skein/checkpoint/model_files.h"
-#include "skein/checkpoint/temporary_folder.h"
 #include "skein/core/log_writer.h"
+#include "skein/core/testing.h"
 
 namespace skein::checkpoint {
 namespace {

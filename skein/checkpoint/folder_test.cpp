@@ -8,8 +8,8 @@
 
 #include "skein/checkpoint/model_files.h"
 #include "skein/checkpoint/plan.h"
-#include "skein/checkpoint/temporary_folder.h"
 #include "skein/core/error.h"
+#include "skein/core/testing.h"
 
 namespace skein::checkpoint {
 namespace {

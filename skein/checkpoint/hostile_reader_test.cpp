@@ -7,8 +7,8 @@
 
 #include "skein/checkpoint/plan.h"
 #include "skein/checkpoint/reader.h"
-#include "skein/checkpoint/temporary_folder.h"
 #include "skein/core/error.h"
+#include "skein/core/testing.h"
 
 namespace skein::checkpoint {
 namespace {

@@ -16,9 +16,9 @@
 #include "skein/checkpoint/folder.h"
 #include "skein/checkpoint/manifest.h"
 #include "skein/checkpoint/model_files.h"
-#include "skein/checkpoint/temporary_folder.h"
 #include "skein/core/error.h"
 #include "skein/core/hash.h"
+#include "skein/core/testing.h"
 
 namespace skein::checkpoint {
 namespace {
@@ -54,12 +54,7 @@ class HostileFolder : public TemporaryFolder {
     return refusal();
   }
   std::string refusal() const {
-    try {
-      open_model_files(folder_);
-    } catch (const IoError& error) {
-      return error.what();
-    }
-    return "";
+    return skein::refusal<IoError>([&] { open_model_files(folder_); });
   }
   void write_manifest(const std::string& file, uint64_t size, const std::string& content) const {
     Manifest manifest{.step = 1, .run = "r", .files = {{file, size, {}}}};
@@ -139,14 +134,9 @@ TEST_F(HostileFolder, AFileThatShrinksAfterItWasOpenedIsAnError) {
   const auto& stored = model.tensors.at("w");
   fs::resize_file(folder_ / "model.safetensors", 5000);
   std::vector<std::byte> bytes(9000);
-  try {
-    stored.file->file.read_at(stored.file->header.data_begin, bytes);
-    FAIL() << "bytes that are not there were read";
-  } catch (const IoError& error) {
-    EXPECT_NE(std::string(error.what()).find("model.safetensors ends at byte 5000"),
-              std::string::npos)
-        << error.what();
-  }
+  const auto message = skein::refusal<IoError>(
+      [&] { stored.file->file.read_at(stored.file->header.data_begin, bytes); });
+  EXPECT_PRED2(contains, message, "model.safetensors ends at byte 5000");
 }
 
 // X6. Names in a manifest lead out no more than those in an index (folder_test.cpp) do, and what is

@@ -10,8 +10,8 @@
 
 #include "skein/checkpoint/plan.h"
 #include "skein/checkpoint/snapshot.h"
-#include "skein/checkpoint/temporary_folder.h"
 #include "skein/core/error.h"
+#include "skein/core/testing.h"
 
 namespace skein::checkpoint {
 namespace {
@@ -38,12 +38,7 @@ class ReaderTest : public TemporaryFolder {
 
   std::string why_refused(std::vector<tensor::TensorSlice> slices,
                           const LoadOptions& options = {}) {
-    try {
-      Reader(folder_).load(slices, options);
-    } catch (const UserError& error) {
-      return error.what();
-    }
-    return "accepted";
+    return refusal<UserError>([&] { Reader(folder_).load(slices, options); });
   }
 };
 
@@ -58,8 +53,8 @@ TEST_F(ReaderTest, FloatingTypesAreConverted) {
     }
   }
   write_model({{"w", at::kLong}});
-  EXPECT_NE(why_refused({slice("w", 0, 4)}), "accepted");
-  EXPECT_EQ(why_refused({slice("w", 0, 4, at::kLong)}), "accepted");
+  EXPECT_NE(why_refused({slice("w", 0, 4)}), "");
+  EXPECT_EQ(why_refused({slice("w", 0, 4, at::kLong)}), "");
 }
 
 TEST_F(ReaderTest, DifferencesComeInOneMessage) {
@@ -75,10 +70,10 @@ TEST_F(ReaderTest, DifferencesComeInOneMessage) {
 TEST_F(ReaderTest, RankThatOwnsPartOfTheTensorsNamesThemAll) {
   write_model({{"a", at::kFloat}, {"b", at::kFloat}});
   const auto entry = [](const char* name) { return TensorEntry{name, Dtype::kF32, {2, 2}}; };
-  EXPECT_NE(why_refused({slice("a", 0, 4)}), "accepted");
-  EXPECT_EQ(why_refused({slice("a", 0, 4)}, {.tensors = {entry("a"), entry("b")}}), "accepted");
+  EXPECT_NE(why_refused({slice("a", 0, 4)}), "");
+  EXPECT_EQ(why_refused({slice("a", 0, 4)}, {.tensors = {entry("a"), entry("b")}}), "");
   EXPECT_NE(why_refused({slice("a", 0, 4)}, {.tensors = {entry("a"), entry("b"), entry("c")}}),
-            "accepted");
+            "");
   // Also when the slice of the tensor that differs is another rank's.
   const auto text =
       why_refused({slice("a", 0, 4)}, {.tensors = {entry("a"), {"b", Dtype::kF32, {4}}}});
@@ -87,11 +82,11 @@ TEST_F(ReaderTest, RankThatOwnsPartOfTheTensorsNamesThemAll) {
 
 TEST_F(ReaderTest, BasePrefixMayBeThereOrNot) {
   write_model({{"h.0.w", at::kFloat}});
-  EXPECT_EQ(why_refused({slice("transformer.h.0.w", 0, 4)}), "accepted");
-  EXPECT_NE(why_refused({slice("model.x", 0, 4)}), "accepted");
-  EXPECT_NE(why_refused({slice("transformer.h.0.w", 0, 4)}, {.foreign = false}), "accepted");
+  EXPECT_EQ(why_refused({slice("transformer.h.0.w", 0, 4)}), "");
+  EXPECT_NE(why_refused({slice("model.x", 0, 4)}), "");
+  EXPECT_NE(why_refused({slice("transformer.h.0.w", 0, 4)}, {.foreign = false}), "");
   write_model({{"model.norm", at::kFloat}});
-  EXPECT_EQ(why_refused({slice("norm", 0, 4)}), "accepted");
+  EXPECT_EQ(why_refused({slice("norm", 0, 4)}), "");
 }
 
 TEST_F(ReaderTest, MaskBuffersAndTiedHeadsArePassedOver) {
@@ -99,8 +94,8 @@ TEST_F(ReaderTest, MaskBuffersAndTiedHeadsArePassedOver) {
                {"h.0.attn.masked_bias", at::kFloat},
                {"w", at::kFloat},
                {"lm_head.weight", at::kFloat}});
-  EXPECT_NE(why_refused({slice("w", 0, 4)}), "accepted");
-  EXPECT_EQ(why_refused({slice("w", 0, 4)}, {.tied_head = true}), "accepted");
+  EXPECT_NE(why_refused({slice("w", 0, 4)}), "");
+  EXPECT_EQ(why_refused({slice("w", 0, 4)}, {.tied_head = true}), "");
 }
 
 TEST_F(ReaderTest, FileThatShrinksAfterOpeningIsAnError) {

@@ -11,8 +11,8 @@
 #include <thread>
 
 #include "skein/checkpoint/catalog.h"
-#include "skein/checkpoint/temporary_folder.h"
 #include "skein/core/error.h"
+#include "skein/core/testing.h"
 
 namespace skein::checkpoint {
 namespace {

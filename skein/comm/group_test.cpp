@@ -27,6 +27,7 @@
 #include "skein/board/board.h"
 #include "skein/comm/c10d_error.h"
 #include "skein/core/error.h"
+#include "skein/core/testing.h"
 
 namespace skein::comm {
 namespace {
@@ -420,18 +421,8 @@ TEST(Group, UnknownBackendIsTheUsersMistake) {
   EXPECT_THROW(connect({.backend = "mpi"}, store), UserError);
 }
 
-template <typename Error>
-std::string message_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error of this kind";
-}
-
 TEST(RunRanks, RethrowsTheCauseAndNotItsConsequences) {
-  const auto message = message_of<UserError>([] {
+  const auto message = refusal<UserError>([] {
     run_ranks(3, [](Group& group) {
       if (group.rank() == 2) throw UserError("no such file");
       group.barrier();
@@ -441,7 +432,7 @@ TEST(RunRanks, RethrowsTheCauseAndNotItsConsequences) {
 }
 
 TEST(RunRanks, ARankThatReturnsEarlyIsNamed) {
-  const auto message = message_of<CommError>([] {
+  const auto message = refusal<CommError>([] {
     run_ranks(2, [](Group& group) {
       if (group.rank() == 0) group.all_reduce(at::zeros({4})).wait();
     });
@@ -452,7 +443,7 @@ TEST(RunRanks, ARankThatReturnsEarlyIsNamed) {
 }
 
 TEST(RunRanks, AHostSumInsteadOfTensorsIsReported) {
-  const auto message = message_of<CommError>([] {
+  const auto message = refusal<CommError>([] {
     run_ranks(2, [](Group& group) {
       const auto whole = at::zeros({4});
       if (group.rank() == 0) group.all_reduce(whole).wait();
@@ -464,7 +455,7 @@ TEST(RunRanks, AHostSumInsteadOfTensorsIsReported) {
 }
 
 TEST(RunRanks, DifferentCallsAreReported) {
-  const auto message = message_of<CommError>([] {
+  const auto message = refusal<CommError>([] {
     run_ranks(2, [](Group& group) {
       const auto whole = at::zeros({4});
       (group.rank() == 0 ? group.all_reduce(whole) : group.broadcast(whole, 1)).wait();
@@ -475,7 +466,7 @@ TEST(RunRanks, DifferentCallsAreReported) {
 }
 
 TEST(RunRanks, DifferentSumsByNodeAreReported) {
-  const auto message = message_of<CommError>([] {
+  const auto message = refusal<CommError>([] {
     run_ranks(
         4,
         [](Group& group) {
@@ -497,7 +488,7 @@ TEST(RunRanks, ALateRankIsNamed) {
       2,
       [&](Group& group) {
         if (group.rank() == 1) return void(store.get("done", std::chrono::minutes(1)));
-        message = message_of<CommError>([&] { group.all_reduce(at::zeros({4})).wait(); });
+        message = refusal<CommError>([&] { group.all_reduce(at::zeros({4})).wait(); });
         store.set("done", "");
       },
       std::chrono::milliseconds(100));
@@ -511,8 +502,8 @@ TEST(Gloo, ALatePeerIsACommErrorForThisAndEveryLaterCall) {
   std::string first, second;
   run_connected({.size = 2, .timeout = std::chrono::milliseconds(500)}, [&](Group& group) {
     if (group.rank() == 1) return void(store.get("done", std::chrono::minutes(1)));
-    first = message_of<CommError>([&] { group.all_reduce(at::zeros({4})).wait(); });
-    second = message_of<CommError>([&] { group.barrier(); });
+    first = refusal<CommError>([&] { group.all_reduce(at::zeros({4})).wait(); });
+    second = refusal<CommError>([&] { group.barrier(); });
     store.set("done", "");
   });
   EXPECT_NE(first.find("all_reduce of 16 bytes on rank 0 of 2 failed after"), std::string::npos)
@@ -539,8 +530,8 @@ TEST(Gloo, AHostSumThatAPeerMissesNamesItself) {
   run_connected({.size = 2, .timeout = std::chrono::minutes(1)}, [&](Group& group) {
     if (group.rank() == 1) return;
     auto sum = group.start_sum({int64_t{1}});
-    message = message_of<CommError>([&] { sum.take(); });
-    later = message_of<CommError>([&] { group.all_reduce(at::zeros({4})).wait(); });
+    message = refusal<CommError>([&] { sum.take(); });
+    later = refusal<CommError>([&] { group.all_reduce(at::zeros({4})).wait(); });
   });
   EXPECT_NE(message.find("host sum of 16 bytes on rank 0 of 2 failed after"), std::string::npos)
       << message;
@@ -553,7 +544,7 @@ TEST(Gloo, APeerThatLeftIsACommError) {
   std::string message;
   run_connected({.size = 2, .timeout = std::chrono::minutes(1)}, [&](Group& group) {
     if (group.rank() == 1) return;
-    message = message_of<CommError>([&] { group.all_reduce(at::zeros({4})).wait(); });
+    message = refusal<CommError>([&] { group.all_reduce(at::zeros({4})).wait(); });
   });
   EXPECT_NE(message.find("all_reduce of 16 bytes on rank 0 of 2"), std::string::npos) << message;
   EXPECT_EQ(message.find(".cc:"), std::string::npos) << message;
@@ -634,7 +625,7 @@ void fail_a_call_on_board() {
   board::attach_board(board.descriptor());
   run_connected({.size = 2, .timeout = std::chrono::minutes(1)}, [](Group& group) {
     if (group.rank() == 1) return;
-    message_of<CommError>([&] { group.all_reduce(at::zeros({4})).wait(); });
+    refusal<CommError>([&] { group.all_reduce(at::zeros({4})).wait(); });
   });
   const auto view = board.read();
   fmt::print(stderr, "{} calls, {}\n", view.calls.size(), view.calls.back().done ? "done" : "open");
@@ -648,7 +639,7 @@ TEST(GroupDeathTest, AFailedCallStaysOpenOnTheBoard) {
 
 TEST(Gloo, AMissingRankIsACommErrorAtTheStart) {
   MemoryStore store;
-  const auto message = message_of<CommError>(
+  const auto message = refusal<CommError>(
       [&] { connect({.size = 2, .timeout = std::chrono::milliseconds(200)}, store); });
   EXPECT_NE(message.find("rank 0 of 2 could not join the others on 127.0.0.1"), std::string::npos)
       << message;

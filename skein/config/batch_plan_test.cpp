@@ -14,12 +14,7 @@ class BatchPlanTest : public ConfigTest {
     return plan_batches(load_yaml(yaml, words), ranks);
   }
   std::string plan_error(const std::string& yaml, int64_t ranks) const {
-    try {
-      plan(yaml, ranks);
-    } catch (const UserError& error) {
-      return without_folder(error.what());
-    }
-    return "";
+    return without_folder(refusal<UserError>([&] { plan(yaml, ranks); }));
   }
 };
 

@@ -270,12 +270,8 @@ TEST_F(LoadTest, FreshBelongsToOneStart) {
 
 TEST_F(LoadTest, AMissingFileIsNamed) {
   const std::string words[] = {"nowhere.yaml"};
-  try {
-    load(words);
-    FAIL() << "a missing file was read";
-  } catch (const UserError& error) {
-    EXPECT_STREQ(error.what(), "configuration file 'nowhere.yaml' does not exist");
-  }
+  EXPECT_EQ(refusal<UserError>([&] { load(words); }),
+            "configuration file 'nowhere.yaml' does not exist");
 }
 
 }  // namespace

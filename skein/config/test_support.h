@@ -2,34 +2,22 @@
 // Copyright the skein authors.
 #pragma once
 
-// For this folder's tests: a temporary folder, and load() as a command would call it.
+// For this folder's tests: load() as a command would call it, in a folder of its own.
 
-#include <gtest/gtest.h>
-#include <unistd.h>
-
-#include <fstream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "skein/config/load.h"
 #include "skein/core/error.h"
-#include "skein/core/file.h"
+#include "skein/core/testing.h"
 
 namespace skein::config {
 
-class ConfigTest : public testing::Test {
+class ConfigTest : public TemporaryFolder {
  protected:
-  ConfigTest() {
-    std::string pattern = (fs::temp_directory_path() / "skein-config-XXXXXX").string();
-    folder_ = ::mkdtemp(pattern.data());
-  }
-  ~ConfigTest() override { fs::remove_all(folder_); }
-
-  std::string write(const std::string& name, const std::string& content) const {
-    const auto path = folder_ / name;
-    fs::create_directories(path.parent_path());
-    std::ofstream(path) << content;
-    return path.string();
+  std::string write(const std::string& name, std::string_view content) const {
+    return TemporaryFolder::write(name, content).string();
   }
 
   // The text as run.yaml, then the words of a command line.
@@ -40,12 +28,7 @@ class ConfigTest : public testing::Test {
 
   // The message without the folder's name, or "" when nothing was refused.
   std::string error_of(const std::string& yaml, const std::vector<std::string>& words = {}) const {
-    try {
-      load_yaml(yaml, words);
-    } catch (const UserError& error) {
-      return without_folder(error.what());
-    }
-    return "";
+    return without_folder(refusal<UserError>([&] { load_yaml(yaml, words); }));
   }
 
   std::string without_folder(std::string text) const {
@@ -60,12 +43,6 @@ class ConfigTest : public testing::Test {
     for (const auto& note : resolved.notes) text += note + "\n";
     return without_folder(text);
   }
-
-  fs::path folder_;
 };
-
-inline bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 }  // namespace skein::config

@@ -14,7 +14,7 @@
 #include "skein/control/store_server.h"
 #include "skein/control/wire.h"
 #include "skein/core/error.h"
-#include "skein/core/temporary_folder.h"
+#include "skein/core/testing.h"
 
 namespace skein::control {
 namespace {

@@ -13,9 +13,10 @@
 #include <thread>
 
 #include "skein/core/error.h"
+#include "skein/core/testing.h"
 #include "skein/data/file_index.h"
 #include "skein/data/file_lock.h"
-#include "skein/data/temporary_folder.h"
+#include "skein/data/test_files.h"
 #include "skein/data/token_cache.h"
 
 namespace skein::data {

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "skein/core/error.h"
+#include "skein/core/testing.h"
 
 namespace skein::data {
 namespace {
@@ -88,12 +89,9 @@ TEST(SamplePlan, DropLastLeavesOutOnlyTheIncompleteBatch) {
 }
 
 TEST(SamplePlan, DropLastOfEverythingIsRefused) {
-  try {
-    SamplePlan(Blocks(4 * 3, 4), {.global_batch = 4, .drop_last = true});
-    FAIL() << "a plan without steps was made";
-  } catch (const UserError& error) {
-    EXPECT_NE(std::string(error.what()).find("3 samples"), std::string::npos) << error.what();
-  }
+  const auto message = refusal<UserError>(
+      [] { SamplePlan(Blocks(4 * 3, 4), {.global_batch = 4, .drop_last = true}); });
+  EXPECT_PRED2(contains, message, "3 samples");
 }
 
 }  // namespace

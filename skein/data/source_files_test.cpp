@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "skein/core/error.h"
-#include "skein/data/temporary_folder.h"
+#include "skein/core/testing.h"
 
 namespace skein::data {
 namespace {

@@ -7,8 +7,8 @@
 #include <random>
 
 #include "skein/core/error.h"
+#include "skein/core/testing.h"
 #include "skein/data/encode_files.h"
-#include "skein/data/temporary_folder.h"
 #include "skein/text/train_tokenizer.h"
 
 namespace skein::data {

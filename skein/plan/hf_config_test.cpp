@@ -7,6 +7,7 @@
 #include <string>
 
 #include "skein/core/error.h"
+#include "skein/core/testing.h"
 
 namespace skein::plan {
 namespace {
@@ -21,17 +22,12 @@ GptConfig gpt_of(const std::string& keys) {
   return std::get<GptConfig>(config.architecture);
 }
 
-std::string refusal(const std::string& text) {
-  try {
-    parse_hf_config(text, "m/config.json");
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "accepted";
+std::string why_refused(const std::string& text) {
+  return refusal<UserError>([&] { parse_hf_config(text, "m/config.json"); });
 }
 
 std::string llama_refusal(const std::string& keys) {
-  return refusal("{\"model_type\":\"llama\"" + keys + "}");
+  return why_refused("{\"model_type\":\"llama\"" + keys + "}");
 }
 
 TEST(HfConfig, AbsentAndNullKeysTakeTransformersDefaults) {
@@ -75,7 +71,7 @@ TEST(HfConfig, ReadsDtypeOfBothVersions) {
 TEST(HfConfig, ChoosesTheActivation) {
   EXPECT_FALSE(gpt_of("").gelu_is_exact);
   EXPECT_TRUE(gpt_of(R"(, "activation_function": "gelu")").gelu_is_exact);
-  EXPECT_NE(refusal(R"({"model_type":"gpt2","activation_function":"relu"})")
+  EXPECT_NE(why_refused(R"({"model_type":"gpt2","activation_function":"relu"})")
                 .find("activation_function relu"),
             std::string::npos);
   EXPECT_NE(llama_refusal(R"(, "hidden_act": "gelu")").find("hidden_act gelu"), std::string::npos);
@@ -98,19 +94,19 @@ TEST(HfConfig, NamesFileKeyAndValue) {
 }
 
 TEST(HfConfig, RefusesWhatIsNoModelConfig) {
-  EXPECT_NE(refusal("").find("not valid JSON"), std::string::npos);
-  EXPECT_NE(refusal("[]").find("not a JSON object"), std::string::npos);
-  EXPECT_NE(refusal("{\"model_type\":\"llama\"").find("not valid JSON"), std::string::npos);
-  EXPECT_NE(refusal("{\"a\":\"\xff\"}").find("not valid JSON"), std::string::npos);
-  EXPECT_NE(refusal("{}").find("no model_type"), std::string::npos);
-  EXPECT_NE(refusal(R"({"model_type":"bert"})").find("model_type bert"), std::string::npos);
-  EXPECT_NE(refusal(R"({"model_type":3})").find("model_type is 3"), std::string::npos);
+  EXPECT_NE(why_refused("").find("not valid JSON"), std::string::npos);
+  EXPECT_NE(why_refused("[]").find("not a JSON object"), std::string::npos);
+  EXPECT_NE(why_refused("{\"model_type\":\"llama\"").find("not valid JSON"), std::string::npos);
+  EXPECT_NE(why_refused("{\"a\":\"\xff\"}").find("not valid JSON"), std::string::npos);
+  EXPECT_NE(why_refused("{}").find("no model_type"), std::string::npos);
+  EXPECT_NE(why_refused(R"({"model_type":"bert"})").find("model_type bert"), std::string::npos);
+  EXPECT_NE(why_refused(R"({"model_type":3})").find("model_type is 3"), std::string::npos);
 }
 
 TEST(HfConfig, RefusesDeepAndLargeFiles) {
   const auto deep = "{\"a\":" + std::string(100000, '[') + std::string(100000, ']') + "}";
-  EXPECT_NE(refusal(deep).find("levels deep"), std::string::npos);
-  EXPECT_NE(refusal(std::string(size_t{17} << 20, ' ')).find("bytes, more than"),
+  EXPECT_NE(why_refused(deep).find("levels deep"), std::string::npos);
+  EXPECT_NE(why_refused(std::string(size_t{17} << 20, ' ')).find("bytes, more than"),
             std::string::npos);
 }
 

@@ -3,10 +3,9 @@
 #include "skein/rollout/generation_config.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include "skein/core/error.h"
-#include "skein/core/file.h"
+#include "skein/core/testing.h"
 
 namespace skein::rollout {
 namespace {
@@ -35,18 +34,16 @@ TEST(GenerationConfig, RefusesOtherTypesByKey) {
   }
 }
 
-TEST(GenerationConfig, EndTokensComeFromConfigJsonWhereTheFileHasNone) {
-  auto name = (fs::temp_directory_path() / "skein_generation_XXXXXX").string();
-  ASSERT_NE(::mkdtemp(name.data()), nullptr);
-  const fs::path folder = name;
-  write_file_atomically(folder / "config.json", R"({"eos_token_id": 5})");
-  EXPECT_EQ(read_generation_config(folder).eos_token_ids, (std::vector<int64_t>{5}));
-  write_file_atomically(folder / "generation_config.json", R"({"top_k": 4})");
-  EXPECT_EQ(read_generation_config(folder).eos_token_ids, (std::vector<int64_t>{5}));
-  EXPECT_EQ(read_generation_config(folder).top_k, 4);
-  write_file_atomically(folder / "generation_config.json", R"({"eos_token_id": [6]})");
-  EXPECT_EQ(read_generation_config(folder).eos_token_ids, (std::vector<int64_t>{6}));
-  fs::remove_all(folder);
+using GenerationConfigFiles = TemporaryFolder;
+
+TEST_F(GenerationConfigFiles, EndTokensComeFromConfigJsonWhereTheFileHasNone) {
+  write("config.json", R"({"eos_token_id": 5})");
+  EXPECT_EQ(read_generation_config(folder_).eos_token_ids, (std::vector<int64_t>{5}));
+  write("generation_config.json", R"({"top_k": 4})");
+  EXPECT_EQ(read_generation_config(folder_).eos_token_ids, (std::vector<int64_t>{5}));
+  EXPECT_EQ(read_generation_config(folder_).top_k, 4);
+  write("generation_config.json", R"({"eos_token_id": [6]})");
+  EXPECT_EQ(read_generation_config(folder_).eos_token_ids, (std::vector<int64_t>{6}));
 }
 
 }  // namespace

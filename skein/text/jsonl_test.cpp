@@ -5,16 +5,13 @@
 #include <gtest/gtest.h>
 
 #include "skein/core/error.h"
+#include "skein/core/testing.h"
 
 namespace skein::text {
 namespace {
 
-std::string refusal(std::string_view line) {
-  try {
-    return "accepted: " + text_of_line(line);
-  } catch (const IoError& error) {
-    return error.what();
-  }
+std::string why_refused(std::string_view line) {
+  return refusal<IoError>([&] { text_of_line(line); });
 }
 
 TEST(Jsonl, FindsTheTextAmongOtherKeys) {
@@ -25,30 +22,31 @@ TEST(Jsonl, FindsTheTextAmongOtherKeys) {
 }
 
 TEST(Jsonl, SaysWhatIsWrong) {
-  EXPECT_EQ(refusal("[1]"), "expected an object with a \"text\", found an array");
-  EXPECT_EQ(refusal("\"text\""), "expected an object with a \"text\", found a string");
-  EXPECT_EQ(refusal("{}"), "the object has no key \"text\"");
-  EXPECT_EQ(refusal(R"({"meta": {"text": "x"}})"), "the object has no key \"text\"");
-  EXPECT_EQ(refusal(R"({"text": 5})"), "\"text\" must be a string, found a number");
-  EXPECT_EQ(refusal(R"({"text": null})"), "\"text\" must be a string, found null");
-  EXPECT_EQ(refusal(R"({"text": {"a": 1}})"), "\"text\" must be a string, found an object");
-  EXPECT_EQ(refusal(R"({"text": "a", "text": "b"})"), "the key \"text\" occurs twice");
+  EXPECT_EQ(why_refused("[1]"), "expected an object with a \"text\", found an array");
+  EXPECT_EQ(why_refused("\"text\""), "expected an object with a \"text\", found a string");
+  EXPECT_EQ(why_refused("{}"), "the object has no key \"text\"");
+  EXPECT_EQ(why_refused(R"({"meta": {"text": "x"}})"), "the object has no key \"text\"");
+  EXPECT_EQ(why_refused(R"({"text": 5})"), "\"text\" must be a string, found a number");
+  EXPECT_EQ(why_refused(R"({"text": null})"), "\"text\" must be a string, found null");
+  EXPECT_EQ(why_refused(R"({"text": {"a": 1}})"), "\"text\" must be a string, found an object");
+  EXPECT_EQ(why_refused(R"({"text": "a", "text": "b"})"), "the key \"text\" occurs twice");
 }
 
 TEST(Jsonl, BrokenBytesAreRefusedWithTheirPlace) {
-  EXPECT_EQ(refusal(R"({"text": "a")"), "invalid JSON at byte 13 of the line");
-  EXPECT_EQ(refusal(R"({"text": "a"} x)"), "invalid JSON at byte 15 of the line");
-  EXPECT_EQ(refusal("{\"text\": \"a\xff\"}"), "invalid UTF-8 at byte 12 of the line");
-  EXPECT_EQ(refusal("{\"text\": \"\xed\xa0\x80\"}").substr(0, 13), "invalid UTF-8");  // surrogate
-  EXPECT_EQ(refusal(R"({"text": "\ud800"})").substr(0, 12), "invalid JSON");
-  EXPECT_EQ(refusal(std::string_view("{\"text\": \"a\"}\0{", 15)),
+  EXPECT_EQ(why_refused(R"({"text": "a")"), "invalid JSON at byte 13 of the line");
+  EXPECT_EQ(why_refused(R"({"text": "a"} x)"), "invalid JSON at byte 15 of the line");
+  EXPECT_EQ(why_refused("{\"text\": \"a\xff\"}"), "invalid UTF-8 at byte 12 of the line");
+  EXPECT_EQ(why_refused("{\"text\": \"\xed\xa0\x80\"}").substr(0, 13),
+            "invalid UTF-8");  // surrogate
+  EXPECT_EQ(why_refused(R"({"text": "\ud800"})").substr(0, 12), "invalid JSON");
+  EXPECT_EQ(why_refused(std::string_view("{\"text\": \"a\"}\0{", 15)),
             "invalid JSON at byte 14 of the line: a zero byte");
 }
 
 TEST(Jsonl, DeepNestingIsRefusedWithoutRecursion) {
   const std::string open = R"({"text": "x", "deep": )";
   EXPECT_EQ(text_of_line(open + std::string(63, '[') + std::string(63, ']') + "}"), "x");
-  EXPECT_EQ(refusal(open + std::string(1 << 20, '[')), "nested deeper than 64 levels");
+  EXPECT_EQ(why_refused(open + std::string(1 << 20, '[')), "nested deeper than 64 levels");
 }
 
 }  // namespace

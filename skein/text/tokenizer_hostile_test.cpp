@@ -9,6 +9,7 @@
 
 #include "skein/core/error.h"
 #include "skein/core/random.h"
+#include "skein/core/testing.h"
 #include "skein/text/bpe_trainer.h"
 #include "skein/text/tokenizer.h"
 
@@ -23,12 +24,7 @@ HostileJson whole_tokenizer() {
 
 // The message of the refusal; empty when there was none.
 std::string tokenizer_refusal(std::string_view text) {
-  try {
-    Tokenizer::parse(text, "dir/tokenizer.json");
-    return "";
-  } catch (const UserError& error) {
-    return error.what();
-  }
+  return refusal<UserError>([&] { Tokenizer::parse(text, "dir/tokenizer.json"); });
 }
 
 struct Change {

@@ -11,17 +11,14 @@
 
 #include "skein/checkpoint/catalog.h"
 #include "skein/checkpoint/store.h"
-#include "skein/core/temporary_folder.h"
+#include "skein/core/testing.h"
 
 namespace skein::train {
 namespace {
 
 // Two nodes of two ranks each, with one folder or two.
-class RunFolderTest : public testing::Test {
+class RunFolderTest : public TemporaryFolder {
  protected:
-  RunFolderTest() { folder_ = make_temporary_folder("folder"); }
-  ~RunFolderTest() override { fs::remove_all(folder_); }
-
   fs::path folder_of(int node) const { return folder_ / fmt::format("node-{}", node); }
 
   // Every tensor is one range of the manifest.
@@ -66,7 +63,6 @@ class RunFolderTest : public testing::Test {
     return found[0] ? std::optional(found[0]->filename().string()) : std::nullopt;
   }
 
-  fs::path folder_;
   MemoryStore store_;
   std::vector<uint64_t> bytes_read_ = std::vector<uint64_t>(4);  // by rank, in the last newest()
 };

@@ -16,7 +16,7 @@
 #include "skein/checkpoint/reader.h"
 #include "skein/checkpoint/store.h"
 #include "skein/core/hash.h"
-#include "skein/core/temporary_folder.h"
+#include "skein/core/testing.h"
 
 namespace skein::train {
 namespace {

@@ -16,7 +16,7 @@
 #include <chrono>
 #include <optional>
 
-#include "skein/core/temporary_folder.h"
+#include "skein/core/testing.h"
 #include "skein/launch/ranks/launcher.h"
 #include "tests/ranks/mismatch_rank.h"
 

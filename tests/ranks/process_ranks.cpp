@@ -10,6 +10,7 @@
 #include <algorithm>
 
 #include "skein/core/file.h"
+#include "skein/core/testing.h"
 #include "skein/launch/ranks/launcher.h"
 #include "skein/launch/ranks/rank_environment.h"
 #include "tests/ranks/skip_case.h"
@@ -58,8 +59,7 @@ std::vector<std::string> run_on_processes(const TrainingCase& c) {
 }
 
 std::vector<std::string> run_on_processes(const std::string& text, int ranks) {
-  auto pattern = (fs::temp_directory_path() / "skein-ranks-XXXXXX").string();
-  const fs::path folder = ::mkdtemp(pattern.data());
+  const auto folder = make_temporary_folder("ranks");
   const pid_t child = ::fork();
   if (child == 0) {
     ::execl(self().c_str(), self().c_str(), "--launch", std::to_string(ranks).c_str(), text.c_str(),

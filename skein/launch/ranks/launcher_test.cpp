@@ -18,7 +18,7 @@
 #include "skein/board/board.h"
 #include "skein/core/error.h"
 #include "skein/core/file.h"
-#include "skein/core/temporary_folder.h"
+#include "skein/core/testing.h"
 #include "skein/launch/process/stop_request.h"
 #include "skein/launch/ranks/rank_environment.h"
 #include "skein/launch/watch/root_cause.h"

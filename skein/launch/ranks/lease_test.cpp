@@ -14,7 +14,7 @@
 #include <thread>
 
 #include "skein/core/error.h"
-#include "skein/core/temporary_folder.h"
+#include "skein/core/testing.h"
 #include "skein/launch/process/child.h"
 
 namespace skein::launch {

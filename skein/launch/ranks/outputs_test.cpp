@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "skein/core/temporary_folder.h"
+#include "skein/core/testing.h"
 #include "skein/launch/process/child.h"
 
 namespace skein::launch {

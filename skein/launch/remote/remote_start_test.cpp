@@ -8,7 +8,7 @@
 #include <filesystem>
 
 #include "skein/core/error.h"
-#include "skein/core/temporary_folder.h"
+#include "skein/core/testing.h"
 
 namespace skein::launch {
 namespace {

@@ -11,7 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "skein/core/file.h"
-#include "skein/core/temporary_folder.h"
+#include "skein/core/testing.h"
 
 namespace skein::launch {
 namespace {

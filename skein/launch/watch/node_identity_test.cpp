@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
 #include "skein/launch/watch/node_identity.h"
-#include "skein/core/temporary_folder.h"
+#include "skein/core/testing.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
