@@ -6,17 +6,17 @@
 
 #include <algorithm>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "skein/checkpoint/folder.h"
-#include "skein/checkpoint/strict_json.h"
 #include "skein/core/error.h"
 #include "skein/core/hash.h"
+#include "skein/core/json.h"
 
 namespace skein::checkpoint {
 namespace {
 
 using Json = nlohmann::json;
+constexpr JsonLimits kLimits{.bytes = uint64_t{256} << 20, .depth = 8};
 constexpr std::string_view kFormatName = "skein checkpoint";
 
 std::string json_string(const std::string& text) {
@@ -154,7 +154,7 @@ std::string manifest_text(Manifest manifest) {
 }
 
 Manifest parse_manifest(std::string_view text, std::string_view file) {
-  const Json json = parse_strict_json(text, file);
+  const Json json = parse_json<IoError>(text, file, kLimits);
   Manifest manifest;
   try {
     check_version(json, file);

@@ -5,27 +5,27 @@
 #include <fmt/format.h>
 
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "skein/checkpoint/folder.h"
-#include "skein/checkpoint/strict_json.h"
 #include "skein/core/error.h"
+#include "skein/core/json.h"
 
 namespace skein::checkpoint {
 namespace {
 
-constexpr uint64_t kMaxIndexBytes = uint64_t{256} << 20;
+constexpr JsonLimits kIndexLimits{.bytes = uint64_t{256} << 20, .depth = 8};
 
 std::map<std::string, std::string> read_weight_map(const fs::path& folder,
                                                    const std::string& name) {
   const auto file = open_beneath(folder, name);
   const auto path = (folder / name).string();
-  if (file.size() > kMaxIndexBytes) throw IoError(path + " is too large for an index");
+  if (file.size() > kIndexLimits.bytes) throw IoError(path + " is too large for an index");
   std::string text(file.size(), '\0');
   file.read_at(0, std::as_writable_bytes(std::span(text)));
   try {
-    return parse_strict_json(text, path).at("weight_map").get<std::map<std::string, std::string>>();
+    const auto index = parse_json<IoError>(text, path, kIndexLimits);
+    return index.at("weight_map").get<std::map<std::string, std::string>>();
   } catch (const nlohmann::json::exception& error) {
     throw IoError(fmt::format("{}: {}", path, error.what()));
   }

@@ -9,10 +9,10 @@
 #include <bit>
 #include <cstring>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <unordered_set>
 
 #include "skein/core/error.h"
+#include "skein/core/json.h"
 
 static_assert(std::endian::native == std::endian::little, "tensor bytes are stored as they are");
 
@@ -41,11 +41,9 @@ constexpr std::array<DtypeRow, 16> kDtypes{{{"BOOL", 1},
                                             {"I64", 8},
                                             {"U64", 8}}};
 
-using Json = nlohmann::json;
-
 // Reads the one shape of text that a header may have. A document tree would let a hostile header
 // allocate many times its own size, so nothing is kept that is not asked for.
-class HeaderReader final : public nlohmann::json_sax<Json> {
+class HeaderReader final : public JsonEvents {
  public:
   HeaderReader(std::string_view file, Header& header) : file_(file), header_(header) {}
 
@@ -132,10 +130,6 @@ class HeaderReader final : public nlohmann::json_sax<Json> {
   }
   bool null() override { refuse("a null where none belongs"); }
   bool boolean(bool) override { refuse("a boolean where none belongs"); }
-  bool binary(binary_t&) override { refuse("binary data where none belongs"); }
-  bool parse_error(size_t position, const std::string&, const Json::exception&) override {
-    refuse(fmt::format("the header is not JSON at byte {}", position));
-  }
 
  private:
   enum class At { kStart, kRoot, kMetadata, kTensor, kShape, kOffsets, kEnd };
@@ -246,12 +240,13 @@ Header parse_header(std::string_view json, uint64_t data_bytes, std::string_view
   if (json.empty() || json.front() != '{') {
     throw IoError(fmt::format("{}: the header does not begin with '{{'", file));
   }
-  // To the JSON library a zero byte is the end of the text; what follows it would go unseen.
-  if (json.find('\0') != std::string_view::npos) {
-    throw IoError(fmt::format("{}: a zero byte in the header", file));
-  }
   HeaderReader reader(file, header);
-  Json::sax_parse(json.begin(), json.end(), &reader);
+  try {
+    walk_json(json, {.bytes = kMaxHeaderBytes}, reader);
+  } catch (const JsonError& error) {
+    throw IoError(
+        fmt::format("{}: the header is not JSON at byte {}: {}", file, error.byte, error.what()));
+  }
   header.data_begin = sizeof(uint64_t) + json.size();
   check_places(header, data_bytes, file);
   return header;
@@ -290,7 +285,7 @@ std::string build_header(std::vector<TensorEntry> entries, std::vector<PlacedTen
     const auto bytes = byte_count(entry.shape, entry.dtype);
     SKEIN_CHECK(bytes.has_value(), "shape of " + entry.name);
     json += fmt::format(R"(,{}:{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})",
-                        Json(entry.name).dump(), dtype_name(entry.dtype),
+                        nlohmann::json(entry.name).dump(), dtype_name(entry.dtype),
                         fmt::join(entry.shape, ","), position, position + *bytes);
     tensors.push_back(
         {std::move(entry.name), entry.dtype, std::move(entry.shape), position, position + *bytes});

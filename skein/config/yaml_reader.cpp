@@ -8,11 +8,10 @@
 
 #include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <sstream>
-#include <tuple>
 
 #include "skein/core/error.h"
+#include "skein/core/json.h"
 
 namespace skein::config {
 namespace {
@@ -210,15 +209,12 @@ Node read_yaml(const std::string& text, const std::string& file) {
 // JSON is YAML's flow style, so one converter serves both; the JSON parser only judges the syntax.
 Node read_json(const std::string& text, const std::string& file) {
   try {
-    std::ignore = nlohmann::json::parse(text);
-  } catch (const nlohmann::json::parse_error& error) {
-    const auto before = std::string_view(text).substr(0, error.byte ? error.byte - 1 : 0);
-    const auto newline = before.rfind('\n');
-    Origin place{.kind = Origin::Kind::kDeepSpeed, .file = file};
-    place.line = 1 + static_cast<int>(std::count(before.begin(), before.end(), '\n'));
-    place.column =
-        1 + static_cast<int>(newline == std::string_view::npos ? before.size()
-                                                               : before.size() - newline - 1);
+    JsonEvents nothing_kept;
+    walk_json(text, {}, nothing_kept);
+  } catch (const JsonError& error) {
+    const auto [line, column] = place_of(text, error.byte);
+    const Origin place{
+        .kind = Origin::Kind::kDeepSpeed, .file = file, .line = line, .column = column};
     refuse(place, fmt::format("not well-formed JSON: {}", error.what()));
   }
   return read_document(text, file, Origin::Kind::kDeepSpeed);

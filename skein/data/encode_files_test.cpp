@@ -7,6 +7,7 @@
 #include "skein/core/error.h"
 #include "skein/core/testing.h"
 #include "skein/data/text_pieces.h"
+#include "skein/text/jsonl.h"
 
 namespace skein::data {
 namespace {
@@ -142,9 +143,9 @@ TEST_F(EncodeFiles, TooLongLinesAreRefusedOrSkipped) {
   files_.push_back(folder_ / "a.jsonl");
   {
     const auto file = File::create(files_[0]);
-    file.resize(kMaxLineBytes + 1);  // a hole: takes no space
+    file.resize(text::kMaxLineBytes + 1);  // a hole: takes no space
     const std::string_view rest = "\n{\"text\": \"A\"}\n";
-    file.write_at(kMaxLineBytes + 1, std::as_bytes(std::span(rest)));
+    file.write_at(text::kMaxLineBytes + 1, std::as_bytes(std::span(rest)));
   }
   EXPECT_NE(refused().find(":1: the line is longer than 64 MiB"), std::string::npos);
   options_.bad_lines = config::BadLines::kSkip;

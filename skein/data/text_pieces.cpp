@@ -87,8 +87,9 @@ class JsonlPiece {
   }
 
   void extend_line(std::string_view part) {
-    if (line_.size() + part.size() > kMaxLineBytes) {
-      if (!too_long_) refuse(fmt::format("the line is longer than {} MiB", kMaxLineBytes >> 20));
+    if (line_.size() + part.size() > text::kMaxLineBytes) {
+      if (!too_long_)
+        refuse(fmt::format("the line is longer than {} MiB", text::kMaxLineBytes >> 20));
       too_long_ = true;
       line_.clear();
     }

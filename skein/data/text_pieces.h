@@ -23,8 +23,6 @@
 
 namespace skein::data {
 
-constexpr uint64_t kMaxLineBytes = uint64_t{64} << 20;
-
 struct Piece {
   size_t file = 0;  // its place in the list of files
   uint64_t begin = 0;

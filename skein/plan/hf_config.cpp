@@ -4,108 +4,52 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
+#include <optional>
 
 #include "skein/core/error.h"
 #include "skein/core/file.h"
+#include "skein/core/json.h"
 
 namespace skein::plan {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-constexpr uint64_t kMaxBytes = uint64_t{16} << 20;
-constexpr int kMaxDepth = 64;
+constexpr JsonLimits kLimits{.bytes = uint64_t{16} << 20, .depth = 64};
 constexpr int64_t kMaxSize = int64_t{1} << 24;  // of any dimension: products stay below 2^63
 constexpr int64_t kMaxLayers = 10000;           // each one is built
 
-[[noreturn]] void refuse(const std::string& origin, const std::string& why) {
-  throw UserError(fmt::format("{}: {}", origin, why));
-}
-
-Json parse(std::string_view text, const std::string& origin) {
-  if (text.size() > kMaxBytes) {
-    refuse(origin,
-           fmt::format("{} bytes, more than a config.json may have ({})", text.size(), kMaxBytes));
-  }
-  // The parser itself does not recurse, but everything that walks its result does.
-  const auto limit_depth = [&](int depth, Json::parse_event_t, Json&) {
-    if (depth > kMaxDepth)
-      refuse(origin, fmt::format("nested more than {} levels deep", kMaxDepth));
-    return true;
-  };
-  try {
-    auto json = Json::parse(text.begin(), text.end(), limit_depth);
-    if (!json.is_object()) refuse(origin, "not a JSON object");
-    return json;
-  } catch (const Json::exception& error) {
-    refuse(origin, fmt::format("not valid JSON: {}", error.what()));
-  }
-}
-
-// Typed access to one object of the file. Absent and null both mean the default, as in
-// transformers.
+// config.json, and how its numbers are bounded.
 class Reader {
  public:
-  Reader(const Json& object, std::string origin) : object_(object), origin_(std::move(origin)) {}
+  explicit Reader(JsonObject object) : object_(std::move(object)) {}
 
-  const Json* find(const char* key) const {
-    const auto entry = object_.find(key);
-    return entry == object_.end() || entry->is_null() ? nullptr : &*entry;
+  bool has(const char* key) const { return object_.find(key) != nullptr; }
+  std::optional<Reader> object(const char* key) const {
+    auto inner = object_.object(key);
+    return inner ? std::optional<Reader>(std::move(*inner)) : std::nullopt;
   }
 
+  void read(const char* key, double& value) const { object_.read(key, value); }
+  void read(const char* key, bool& value) const { object_.read(key, value); }
+  void read(const char* key, std::string& value) const { object_.read(key, value); }
   void read(const char* key, int64_t& value, int64_t largest = kMaxSize) const {
-    const auto* entry = find(key);
-    if (!entry) return;
-    if (!entry->is_number_integer()) wrong(key, *entry, "an integer");
-    // Beyond int64 the parser keeps an unsigned number, which `get` would wrap.
-    const bool fits = !entry->is_number_unsigned() || entry->get<uint64_t>() <= uint64_t{kMaxSize};
-    value = fits ? entry->get<int64_t>() : 0;
-    if (value < 1 || value > largest) wrong(key, *entry, fmt::format("between 1 and {}", largest));
+    object_.read(key, value);
+    if (value < 1 || value > largest) {
+      object_.refuse_value(key, fmt::format("between 1 and {}", largest));
+    }
   }
-
-  void read(const char* key, double& value) const {
-    const auto* entry = find(key);
-    if (!entry) return;
-    if (!entry->is_number()) wrong(key, *entry, "a number");
-    value = entry->get<double>();
-  }
-
-  void read(const char* key, bool& value) const {
-    const auto* entry = find(key);
-    if (!entry) return;
-    if (!entry->is_boolean()) wrong(key, *entry, "true or false");
-    value = entry->get<bool>();
-  }
-
-  void read(const char* key, std::string& value) const {
-    const auto* entry = find(key);
-    if (!entry) return;
-    if (!entry->is_string()) wrong(key, *entry, "a string");
-    value = entry->get<std::string>();
-  }
-
   void read_probability(const char* key, double& value) const {
-    read(key, value);
-    if (!(value >= 0 && value < 1)) wrong(key, *find(key), "at least 0 and below 1");
+    object_.read(key, value);
+    if (!(value >= 0 && value < 1)) object_.refuse_value(key, "at least 0 and below 1");
   }
-
   void read_positive(const char* key, double& value) const {
-    read(key, value);
-    if (!(value > 0 && value < 1e30)) wrong(key, *find(key), "positive");
+    object_.read(key, value);
+    if (!(value > 0 && value < 1e30)) object_.refuse_value(key, "positive");
   }
 
-  [[noreturn]] void fail(const std::string& why) const { refuse(origin_, why); }
+  [[noreturn]] void fail(const std::string& why) const { object_.refuse(why); }
 
  private:
-  [[noreturn]] void wrong(const char* key, const Json& value, const std::string& expected) const {
-    auto text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
-    if (text.size() > 60) text = text.substr(0, 57) + "...";
-    fail(fmt::format("{} is {}, expected {}", key, text, expected));
-  }
-
-  const Json& object_;
-  std::string origin_;
+  JsonObject object_;
 };
 
 void require_divisible(const Reader& reader, int64_t value, int64_t divisor, const char* what) {
@@ -147,24 +91,22 @@ GptConfig read_gpt(const Reader& reader) {
 
 // Values inside rope_parameters (transformers 5) or rope_scaling (4) win over a top-level
 // rope_theta.
-double read_rope_theta(const Reader& reader, const std::string& origin) {
+double read_rope_theta(const Reader& reader) {
   double theta = LlamaConfig{}.rope_theta;
   reader.read_positive("rope_theta", theta);
   for (const auto* key : {"rope_scaling", "rope_parameters"}) {
-    const auto* object = reader.find(key);
-    if (!object) continue;
-    if (!object->is_object()) reader.fail(fmt::format("{} is not an object", key));
-    const Reader rope(*object, fmt::format("{}: {}", origin, key));
+    const auto rope = reader.object(key);
+    if (!rope) continue;
     std::string type = "default";
-    rope.read("type", type);
-    rope.read("rope_type", type);
+    rope->read("type", type);
+    rope->read("rope_type", type);
     if (type != "default") {
-      rope.fail(fmt::format("rope_type {} is not supported yet: only default is", type));
+      rope->fail(fmt::format("rope_type {} is not supported yet: only default is", type));
     }
-    rope.read_positive("rope_theta", theta);
+    rope->read_positive("rope_theta", theta);
     double rotated = 1;
-    rope.read("partial_rotary_factor", rotated);
-    if (rotated != 1) rope.fail("partial_rotary_factor other than 1 is not supported");
+    rope->read("partial_rotary_factor", rotated);
+    if (rotated != 1) rope->fail("partial_rotary_factor other than 1 is not supported");
   }
   return theta;
 }
@@ -173,7 +115,7 @@ void read_llama_heads(const Reader& reader, LlamaConfig& config) {
   reader.read("num_attention_heads", config.num_attention_heads);
   config.num_key_value_heads = config.num_attention_heads;
   reader.read("num_key_value_heads", config.num_key_value_heads);
-  if (reader.find("head_dim")) {
+  if (reader.has("head_dim")) {
     reader.read("head_dim", config.head_dim);
   } else {
     require_divisible(reader, config.hidden_size, config.num_attention_heads,
@@ -185,7 +127,7 @@ void read_llama_heads(const Reader& reader, LlamaConfig& config) {
   require_divisible(reader, config.head_dim, 2, "head_dim (rotated in pairs)");
 }
 
-LlamaConfig read_llama(const Reader& reader, const std::string& origin) {
+LlamaConfig read_llama(const Reader& reader) {
   LlamaConfig config;
   reader.read("vocab_size", config.vocab_size);
   reader.read("hidden_size", config.hidden_size);
@@ -194,7 +136,7 @@ LlamaConfig read_llama(const Reader& reader, const std::string& origin) {
   read_llama_heads(reader, config);
   reader.read("max_position_embeddings", config.max_position_embeddings);
   reader.read_positive("rms_norm_eps", config.rms_norm_eps);
-  config.rope_theta = read_rope_theta(reader, origin);
+  config.rope_theta = read_rope_theta(reader);
   reader.read_probability("attention_dropout", config.attention_dropout);
   reader.read_positive("initializer_range", config.initializer_range);
   reader.read("attention_bias", config.attention_bias);
@@ -212,8 +154,7 @@ LlamaConfig read_llama(const Reader& reader, const std::string& origin) {
 }  // namespace
 
 HfConfig parse_hf_config(std::string_view text, const std::string& origin) {
-  const auto json = parse(text, origin);
-  const Reader reader(json, origin);
+  const Reader reader(JsonObject::parse(text, origin, kLimits));
   HfConfig config;
   config.source = text;
   reader.read("torch_dtype", config.dtype);
@@ -224,7 +165,7 @@ HfConfig parse_hf_config(std::string_view text, const std::string& origin) {
   if (type == "gpt2") {
     config.architecture = read_gpt(reader);
   } else if (type == "llama") {
-    config.architecture = read_llama(reader, origin);
+    config.architecture = read_llama(reader);
   } else if (type.empty()) {
     reader.fail("has no model_type: write \"model_type\": \"llama\" or \"gpt2\"");
   } else {
@@ -240,7 +181,7 @@ HfConfig read_hf_config(const std::filesystem::path& folder) {
         "{}: no config.json there; model_name_or_path must name a Hugging Face model folder",
         folder.string()));
   }
-  return parse_hf_config(read_file(path, kMaxBytes), path.string());
+  return parse_hf_config(read_file(path, kLimits.bytes), path.string());
 }
 
 bool has_tied_head(const HfConfig& config) {
@@ -248,7 +189,7 @@ bool has_tied_head(const HfConfig& config) {
 }
 
 std::string hf_config_json(const HfConfig& config, const std::string& dtype) {
-  auto json = parse(config.source, "config.json");
+  auto json = nlohmann::ordered_json::parse(config.source);  // keys stay in their order
   // transformers 5 writes and reads dtype; 4 wrote torch_dtype. Keep the file's own word.
   const bool old_word = json.contains("torch_dtype");
   if (old_word) json["torch_dtype"] = dtype;

@@ -28,8 +28,9 @@ TEST(GenerationConfig, ReadsHuggingFaceKeys) {
 }
 
 TEST(GenerationConfig, RefusesOtherTypesByKey) {
-  for (const auto* text : {R"({"top_k": "many"})", R"({"temperature": []})", R"({"do_sample": 1})",
-                           R"({"eos_token_id": ["x"]})", "[1]", "{"}) {
+  for (const auto* text :
+       {R"({"top_k": "many"})", R"({"temperature": []})", R"({"do_sample": 1})",
+        R"({"eos_token_id": ["x"]})", R"({"eos_token_id": 18446744073709551615})", "[1]", "{"}) {
     EXPECT_THROW(parse_generation_config(text, "file"), UserError) << text;
   }
 }

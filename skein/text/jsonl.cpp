@@ -4,70 +4,65 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "skein/core/error.h"
+#include "skein/core/json.h"
 
 namespace skein::text {
 namespace {
 
 using Json = nlohmann::json;
 
-constexpr int kMaxDepth = 64;
+constexpr JsonLimits kLimits{.bytes = kMaxLineBytes, .depth = 64};
 
-// Receives the parser's events, keeps the one string that is wanted, and says why it stopped.
-// Each event answers whether to go on.
-class TextHandler {
+// Keeps the one string that is wanted, and builds no tree of the rest. Every refusal is thrown.
+class TextFinder final : public JsonEvents {
  public:
   std::optional<std::string> text;
-  std::string error;
 
-  bool null() { return value("null"); }
-  bool boolean(bool) { return value("a boolean"); }
-  bool number_integer(Json::number_integer_t) { return value("a number"); }
-  bool number_unsigned(Json::number_unsigned_t) { return value("a number"); }
-  bool number_float(Json::number_float_t, const std::string&) { return value("a number"); }
-  bool binary(Json::binary_t&) { return value("binary"); }
+  bool null() override { return value("null"); }
+  bool boolean(bool) override { return value("a boolean"); }
+  bool number_integer(Json::number_integer_t) override { return value("a number"); }
+  bool number_unsigned(Json::number_unsigned_t) override { return value("a number"); }
+  bool number_float(Json::number_float_t, const std::string&) override { return value("a number"); }
 
-  bool string(std::string& content) {
+  bool string(std::string& content) override {
     if (!at_text()) return value("a string");
     text = std::move(content);
     expects_text_ = false;
     return true;
   }
 
-  bool start_object(size_t) { return (depth_ == 0 || value("an object")) && descend(); }
-  bool start_array(size_t) { return value("an array") && descend(); }
-  bool end_object() { return ascend(); }
-  bool end_array() { return ascend(); }
-
-  bool key(std::string& name) {
-    if (depth_ != 1) return true;
-    expects_text_ = name == "text";
-    if (expects_text_ && text) return stop("the key \"text\" occurs twice");
+  bool start_object(size_t) override {
+    if (depth_ > 0) value("an object");
+    ++depth_;
     return true;
   }
+  bool start_array(size_t) override {
+    value("an array");
+    ++depth_;
+    return true;
+  }
+  bool end_object() override { return ascend(); }
+  bool end_array() override { return ascend(); }
 
-  bool parse_error(size_t position, const std::string&, const Json::exception& exception) {
-    // The library's message quotes the input, which may be long or unprintable: take its kind only.
-    const bool utf8 = std::string_view(exception.what()).find("UTF-8") != std::string_view::npos;
-    return stop(
-        fmt::format("invalid {} at byte {} of the line", utf8 ? "UTF-8" : "JSON", position));
+  bool key(std::string& name) override {
+    if (depth_ != 1) return true;
+    expects_text_ = name == "text";
+    if (expects_text_ && text) throw IoError("the key \"text\" occurs twice");
+    return true;
   }
 
  private:
   bool at_text() const { return depth_ == 1 && expects_text_; }
 
   // A value that is not the wanted string.
-  bool value(const char* kind) {
-    if (depth_ == 0) return stop(fmt::format("expected an object with a \"text\", found {}", kind));
-    if (at_text()) return stop(fmt::format("\"text\" must be a string, found {}", kind));
-    return true;
-  }
-
-  bool descend() {
-    if (++depth_ > kMaxDepth) return stop(fmt::format("nested deeper than {} levels", kMaxDepth));
+  bool value(const char* kind) const {
+    if (depth_ == 0) {
+      throw IoError(fmt::format("expected an object with a \"text\", found {}", kind));
+    }
+    if (at_text()) throw IoError(fmt::format("\"text\" must be a string, found {}", kind));
     return true;
   }
 
@@ -76,26 +71,20 @@ class TextHandler {
     return true;
   }
 
-  bool stop(std::string reason) {
-    error = std::move(reason);
-    return false;
-  }
-
   int depth_ = 0;
   bool expects_text_ = false;
 };
 
 }  // namespace
 
-std::string text_of_line(std::string_view line) {
-  // The parser takes a zero byte for the end of its input and would ignore what follows.
-  if (const auto zero = line.find('\0'); zero != std::string_view::npos) {
-    throw IoError(fmt::format("invalid JSON at byte {} of the line: a zero byte", zero + 1));
-  }
-  TextHandler handler;
-  if (!Json::sax_parse(line.begin(), line.end(), &handler)) throw IoError(handler.error);
-  if (!handler.text) throw IoError("the object has no key \"text\"");
-  return std::move(*handler.text);
+std::string text_of_line(std::string_view line) try {
+  TextFinder finder;
+  walk_json(line, kLimits, finder);
+  if (!finder.text) throw IoError("the object has no key \"text\"");
+  return std::move(*finder.text);
+} catch (const JsonError& error) {
+  const std::string why = error.what();
+  throw IoError(error.byte == 0 ? why : fmt::format("{} at byte {} of the line", why, error.byte));
 }
 
 }  // namespace skein::text

@@ -40,7 +40,7 @@ TEST(Jsonl, BrokenBytesAreRefusedWithTheirPlace) {
             "invalid UTF-8");  // surrogate
   EXPECT_EQ(why_refused(R"({"text": "\ud800"})").substr(0, 12), "invalid JSON");
   EXPECT_EQ(why_refused(std::string_view("{\"text\": \"a\"}\0{", 15)),
-            "invalid JSON at byte 14 of the line: a zero byte");
+            "invalid JSON: a zero byte at byte 14 of the line");
 }
 
 TEST(Jsonl, DeepNestingIsRefusedWithoutRecursion) {

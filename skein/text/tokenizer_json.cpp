@@ -4,10 +4,10 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
 #include <span>
 
 #include "skein/core/error.h"
+#include "skein/core/json.h"
 #include "skein/text/pretokenizer_pattern.h"
 
 namespace skein::text {
@@ -15,7 +15,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int kMaxDepth = 16;
+constexpr JsonLimits kLimits{.bytes = uint64_t{256} << 20, .depth = 16};
 constexpr uint64_t kMaxId = 10'000'000;  // a table of ids is made: no file may ask for all of them
 constexpr size_t kMaxAddedTokenBytes = 1024;
 constexpr size_t kMaxSplits = 16;
@@ -26,17 +26,9 @@ class Reader {
   explicit Reader(const std::string& name) : name_(name) {}
 
   Json parse(std::string_view text) const {
-    const auto check = [this](int depth, Json::parse_event_t, Json&) {
-      if (depth > kMaxDepth) refuse(fmt::format("nested deeper than {} levels", kMaxDepth));
-      return true;
-    };
-    try {
-      auto json = Json::parse(text.begin(), text.end(), check);
-      if (!json.is_object()) refuse("expected an object");
-      return json;
-    } catch (const Json::parse_error& error) {
-      refuse(fmt::format("invalid JSON at byte {}", error.byte));
-    }
+    auto json = parse_json<UserError>(text, name_, kLimits);
+    if (!json.is_object()) refuse("expected an object");
+    return json;
   }
 
   [[noreturn]] void refuse(std::string_view reason) const {

@@ -31,6 +31,10 @@ TEST(Fuzz, ManifestCorpus) { replay("manifest", manifest); }
 TEST(Fuzz, ConfigCorpus) { replay("config", config); }
 TEST(Fuzz, FramesCorpus) { replay("frames", frames); }
 TEST(Fuzz, MessagesCorpus) { replay("messages", messages); }
+TEST(Fuzz, JsonCorpus) { replay("json", json); }
+TEST(Fuzz, JsonlCorpus) { replay("jsonl", jsonl); }
+TEST(Fuzz, TokenizerCorpus) { replay("tokenizer", tokenizer); }
+TEST(Fuzz, ModelConfigCorpus) { replay("model_config", model_config); }
 
 }  // namespace
 }  // namespace skein::fuzz

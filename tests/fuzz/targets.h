@@ -19,6 +19,10 @@ void manifest(std::string_view bytes);
 void config(std::string_view bytes);
 void frames(std::string_view bytes);
 void messages(std::string_view bytes);
+void json(std::string_view bytes);
+void jsonl(std::string_view bytes);
+void tokenizer(std::string_view bytes);
+void model_config(std::string_view bytes);
 
 // Unlike assert() in every build, and a crash to libFuzzer.
 inline void require(bool holds, const char* promise) {
