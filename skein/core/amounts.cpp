@@ -24,4 +24,8 @@ std::string shown_count(int64_t count) {
   return text;
 }
 
+std::string counted(uint64_t count, std::string_view thing) {
+  return fmt::format("{} {}{}", count, thing, count == 1 ? "" : "s");
+}
+
 }  // namespace skein

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace skein {
 
@@ -13,5 +14,7 @@ namespace skein {
 std::string shown_bytes(uint64_t bytes);
 // "124,439,808".
 std::string shown_count(int64_t count);
+// "1 file", "2 files".
+std::string counted(uint64_t count, std::string_view thing);
 
 }  // namespace skein

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "skein/core/amounts.h"
 #include "skein/core/log.h"
 
 namespace skein {
@@ -49,21 +50,13 @@ void Progress::show(Clock::time_point now) {
   const double rate = static_cast<double>(done_) / seconds;
   const auto text =
       fmt::format("{}: {:3.0f}% {} of {}, {}/s, {:.0f} s left", what_, 100 * share,
-                  byte_text(done_), byte_text(total_), byte_text(static_cast<uint64_t>(rate)),
+                  shown_bytes(done_), shown_bytes(total_), shown_bytes(static_cast<uint64_t>(rate)),
                   (total_ - std::min(done_, total_)) / std::max(rate, 1.0));
   if (!is_terminal_) return log_info("{}", text);
   constexpr int kWidth = 20;
   const int filled = static_cast<int>(share * kWidth);
   fmt::print(stderr, "\r{} |{}{}|\033[K", text, std::string(filled, '#'),
              std::string(kWidth - filled, ' '));
-}
-
-std::string byte_text(uint64_t bytes) {
-  constexpr const char* kUnits[] = {"B", "kB", "MB", "GB", "TB"};
-  auto value = static_cast<double>(bytes);
-  size_t unit = 0;
-  for (; value >= 999.5 && unit + 1 < std::size(kUnits); ++unit) value /= 1000;
-  return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.3g} {}", value, kUnits[unit]);
 }
 
 }  // namespace skein

@@ -37,7 +37,4 @@ class Progress {
   bool is_shown_ = false;
 };
 
-// "12.3 MB": powers of 1000, three digits.
-std::string byte_text(uint64_t bytes);
-
 }  // namespace skein

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "skein/core/amounts.h"
 #include "skein/core/error.h"
 #include "skein/data/sample_plan.h"
 #include "skein/text/unicode.h"
@@ -43,7 +44,7 @@ std::string describe_split(const View& view, Split split, int64_t block_size) {
   const auto& data = view.data;
   auto text = fmt::format("{:5}  {} tokens", split_name(split), data.tokens.size());
   if (data.documents) text += fmt::format(" in {} documents", *data.documents);
-  text += fmt::format(" of {} file{}", data.files.size(), data.files.size() == 1 ? "" : "s");
+  text += " of " + counted(data.files.size(), "file");
   if (data.bad_lines > 0) text += fmt::format(", {} bad lines left out", data.bad_lines);
   text += fmt::format("\n       {} of {} blocks of {} tokens\n", view.samples.count(),
                       view.samples.blocks().count(), block_size);

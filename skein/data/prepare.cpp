@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "skein/core/amounts.h"
 #include "skein/core/error.h"
 #include "skein/core/hash.h"
 #include "skein/core/log.h"
@@ -46,10 +47,6 @@ bool is_settled(const FileIdentity& identity) {
   return now.count() - identity.modified_ns > 2'000'000'000;
 }
 
-std::string plural(size_t count, const char* thing) {
-  return fmt::format("{} {}{}", count, thing, count == 1 ? "" : "s");
-}
-
 // The digests of all files; unchanged ones are not read.
 std::vector<FileFacts> facts_of(const Sources& sources, FileIndex& index, int threads) {
   std::vector<FileIdentity> identities;
@@ -58,7 +55,7 @@ std::vector<FileFacts> facts_of(const Sources& sources, FileIndex& index, int th
     identities.push_back(FileIdentity::of(path));
     if (!index.find(identities.back())) unknown_bytes += identities.back().size;
   }
-  Progress progress("reading " + plural(sources.files.size(), "file"), unknown_bytes);
+  Progress progress("reading " + counted(sources.files.size(), "file"), unknown_bytes);
   std::vector<FileFacts> facts;
   std::map<FileIdentity, FileFacts> news;
   for (size_t i = 0; i < sources.files.size(); ++i) {
@@ -180,15 +177,16 @@ class TextCache {
               uint64_t bytes, double seconds) const {
     if (totals.bad_lines > 0) {
       auto text = fmt::format("left {} out of the {} data (bad_lines=skip):",
-                              plural(totals.bad_lines, "bad line"), split_name(split));
+                              counted(totals.bad_lines, "bad line"), split_name(split));
       for (const auto& line : totals.first_bad_lines) text += "\n  " + line;
       if (totals.bad_lines > totals.first_bad_lines.size()) text += "\n  …";
       log_warning("{}", text);
     }
-    log_info("prepared the {} data: {} of {} in {:.1f} s ({}/s), {} tokens in {}: {}",
-             split_name(split), byte_text(bytes), plural(sources_.files.size(), "file"), seconds,
-             byte_text(static_cast<uint64_t>(static_cast<double>(bytes) / std::max(seconds, 1e-6))),
-             header.count, plural(header.documents, "document"), path_.string());
+    log_info(
+        "prepared the {} data: {} of {} in {:.1f} s ({}/s), {} tokens in {}: {}", split_name(split),
+        shown_bytes(bytes), counted(sources_.files.size(), "file"), seconds,
+        shown_bytes(static_cast<uint64_t>(static_cast<double>(bytes) / std::max(seconds, 1e-6))),
+        header.count, counted(header.documents, "document"), path_.string());
   }
 
   // Says what to do when the cache cannot be written.
@@ -244,7 +242,7 @@ void require_tokens(const PreparedData& data, Split split) {
   const auto where = data.files.size() == 1
                          ? data.files[0].string()
                          : fmt::format("{} and {}", data.files[0].string(),
-                                       plural(data.files.size() - 1, "other file"));
+                                       counted(data.files.size() - 1, "other file"));
   throw IoError(
       fmt::format("the {} data, {}, holds {}; a sample needs at least two tokens, one to read and "
                   "one to predict",

@@ -46,9 +46,7 @@ std::string fill(std::string_view pattern, const Args&... args) {
 }
 
 std::string devices(const Banner& banner) {
-  const auto count = banner.ranks.size();
-  const std::string_view noun = banner.on_gpus ? "GPU" : "CPU rank";
-  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+  return counted(banner.ranks.size(), banner.on_gpus ? "GPU" : "CPU rank");
 }
 
 std::string training_line(const Banner& banner, const Words& words) {
