@@ -62,7 +62,8 @@ std::vector<rollout::Request> requests_of(const GenerateFlags& flags,
                                           const text::TextCodec& codec) {
   std::vector<rollout::Request> requests;
   for (size_t prompt = 0; prompt < flags.prompts.size(); ++prompt) {
-    const auto tokens = codec.encode(flags.prompts[prompt]);
+    const auto ids = codec.encode_prompt(flags.prompts[prompt]);
+    const std::vector<int64_t> tokens(ids.begin(), ids.end());
     for (int64_t text = 0; text < flags.num_return; ++text) {
       // A text stays the same when further prompts or texts are asked for.
       requests.push_back({tokens, (uint64_t{prompt} << 32) + static_cast<uint64_t>(text)});
@@ -98,7 +99,7 @@ class Texts {
 
   // False once a stop string has come.
   bool add(size_t index, int64_t token) {
-    append(index, streams_[index].add(codec_.bytes_of(token)));
+    append(index, streams_[index].add(codec_.bytes_of(static_cast<uint32_t>(token))));
     return !streams_[index].is_stopped();
   }
   void finish() {
@@ -171,21 +172,21 @@ int run_generate_command(std::span<const std::string> arguments) {
   const auto flags = parse_generate_flags(arguments);
   const auto folder = check_model_folder(flags.model);
   const auto wishes = rollout::read_generation_config(folder);
-  const auto codec = text::TextCodec::load(folder);
+  const auto codec = text::open_codec(folder);
   rollout::GenerateOptions options{
       .sampling = sampling_of(flags, wishes),
       .max_new_tokens = flags.max_new_tokens.value_or(wishes.max_new_tokens.value_or(128)),
-      .stop_tokens = stop_tokens(wishes, codec),
+      .stop_tokens = stop_tokens(wishes, *codec),
       .max_rows = flags.batch_size};
-  const auto requests = requests_of(flags, codec);
+  const auto requests = requests_of(flags, *codec);
 
   const auto config = plan::read_hf_config(folder);
   const auto device = device_of(flags.device);
   const c10::DeviceGuard guard(device);
   const auto model = load_model(folder, config, dtype_of(flags.dtype, config, device), device);
-  if (codec.is_bytes()) log_info("{} has no tokenizer.json: tokens are bytes", folder.string());
+  if (codec->is_bytes()) log_info("{} has no tokenizer.json: tokens are bytes", folder.string());
 
-  Texts texts(requests.size(), codec, flags);
+  Texts texts(requests.size(), *codec, flags);
   options.on_token = [&](size_t request, int64_t token) {
     const bool is_end = std::ranges::count(options.stop_tokens, token) > 0;
     return is_end || texts.add(request, token);

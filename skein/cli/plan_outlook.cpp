@@ -17,7 +17,7 @@
 #include "skein/data/token_file.h"
 #include "skein/optim/states.h"
 #include "skein/plan/disk_space.h"
-#include "skein/text/text_encoder.h"
+#include "skein/text/text_codec.h"
 
 namespace skein::cli {
 namespace {
@@ -53,7 +53,7 @@ int stage_of(config::Strategy strategy) {
 }
 
 // Tokens per byte of the first 256 KiB of text.
-double density(const text::TextEncoder& encoder, const fs::path& path, uint64_t size) {
+double density(const text::TextCodec& codec, const fs::path& path, uint64_t size) {
   constexpr uint64_t kSample = uint64_t{256} << 10;
   std::string text(std::min(size, kSample), '\0');
   File::open_to_read(path).read_at(0, std::as_writable_bytes(std::span(text)));
@@ -61,14 +61,14 @@ double density(const text::TextEncoder& encoder, const fs::path& path, uint64_t 
   while (!text.empty() && (static_cast<unsigned char>(text.back()) & 0x80) != 0) text.pop_back();
   if (text.empty()) return 1;
   std::vector<uint32_t> tokens;
-  encoder.encode(text, tokens);
+  codec.encode(text, tokens);
   return static_cast<double>(tokens.size()) / static_cast<double>(text.size());
 }
 
 void count_text(const config::RunConfig& config, const data::Sources& sources,
                 DataOutlook& outlook) {
-  const auto encoder = text::make_encoder(config.model);
-  const bool by_bytes = encoder->cuts() == text::Cuts::kAnywhere;
+  const auto codec = text::open_codec(config.model);
+  const bool by_bytes = codec->is_bytes();
   outlook.exact = by_bytes;
   double tokens = 0, rate = 0;
   for (const auto& path : sources.files) {
@@ -76,7 +76,7 @@ void count_text(const config::RunConfig& config, const data::Sources& sources,
     outlook.bytes += size;
     const bool plain = by_bytes && path.extension() != ".jsonl";
     if (!plain) outlook.exact = false;
-    if (!plain && rate == 0) rate = density(*encoder, path, size);
+    if (!plain && rate == 0) rate = density(*codec, path, size);
     tokens += static_cast<double>(size) * (plain ? 1 : rate) + 1;
   }
   outlook.tokens = static_cast<int64_t>(tokens);

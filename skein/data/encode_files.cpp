@@ -29,12 +29,12 @@ struct Result {
 // Hands pieces to workers and their results, in order, to one reader.
 class Pipeline {
  public:
-  Pipeline(std::span<const fs::path> files, const text::TextEncoder& encoder,
+  Pipeline(std::span<const fs::path> files, const text::TextCodec& codec,
            const EncodeFilesOptions& options)
       : files_(files),
-        encoder_(encoder),
+        codec_(codec),
         options_(options),
-        cutter_(files, encoder.cuts(), options.piece_bytes) {
+        cutter_(files, codec.cuts(), options.piece_bytes) {
     for (int i = 0; i < options.threads; ++i) {
       try {
         workers_.emplace_back([this] { work(); });
@@ -85,7 +85,7 @@ class Pipeline {
         }
         result.piece = *piece;
         lock.unlock();
-        result.encoded = encode_piece(files_[piece->file], *piece, encoder_, options_.bad_lines);
+        result.encoded = encode_piece(files_[piece->file], *piece, codec_, options_.bad_lines);
       } catch (...) {
         result.failure = std::current_exception();
       }
@@ -97,7 +97,7 @@ class Pipeline {
   }
 
   std::span<const fs::path> files_;
-  const text::TextEncoder& encoder_;
+  const text::TextCodec& codec_;
   const EncodeFilesOptions& options_;
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -141,11 +141,11 @@ class Totals {
 
 }  // namespace
 
-EncodeTotals encode_files(std::span<const fs::path> files, const text::TextEncoder& encoder,
+EncodeTotals encode_files(std::span<const fs::path> files, const text::TextCodec& codec,
                           const EncodeFilesOptions& options,
                           const std::function<void(std::span<const uint32_t>)>& write) {
   Totals totals(files, options.bad_lines);
-  Pipeline pipeline(files, encoder, options);
+  Pipeline pipeline(files, codec, options);
   while (const auto result = pipeline.next()) {
     if (result->failure) std::rethrow_exception(result->failure);
     totals.add(result->piece, result->encoded);

@@ -15,7 +15,7 @@
 
 #include "skein/config/run_config.h"
 #include "skein/core/file.h"
-#include "skein/text/text_encoder.h"
+#include "skein/text/text_codec.h"
 
 namespace skein::data {
 
@@ -33,8 +33,8 @@ struct EncodeTotals {
 };
 
 // Calls write(tokens) in order. Throws IoError for the first bad line when bad_lines is kStop, and
-// whatever the encoder or `write` throws.
-EncodeTotals encode_files(std::span<const fs::path> files, const text::TextEncoder& encoder,
+// whatever the codec or `write` throws.
+EncodeTotals encode_files(std::span<const fs::path> files, const text::TextCodec& codec,
                           const EncodeFilesOptions& options,
                           const std::function<void(std::span<const uint32_t>)>& write);
 

@@ -4,10 +4,13 @@
 
 #include <gtest/gtest.h>
 
+#include <random>
+
 #include "skein/core/error.h"
 #include "skein/core/testing.h"
 #include "skein/data/text_pieces.h"
 #include "skein/text/jsonl.h"
+#include "skein/text/train_tokenizer.h"
 
 namespace skein::data {
 namespace {
@@ -16,7 +19,7 @@ using Ids = std::vector<uint32_t>;
 
 // A word with the space before it is a token whose id is its length, so that a cut inside shows. A
 // line feed is a token of its own.
-class WordEncoder final : public text::TextEncoder {
+class WordCodec final : public text::TextCodec {
  public:
   void encode(std::string_view text, std::vector<uint32_t>& out) const override {
     for (size_t at = 0; at < text.size();) {
@@ -26,24 +29,39 @@ class WordEncoder final : public text::TextEncoder {
       at = end;
     }
   }
+  std::vector<uint32_t> encode_prompt(std::string_view) const override { return {}; }
+  std::string bytes_of(uint32_t) const override { return {}; }
   std::string decode(std::span<const uint32_t>) const override { return {}; }
-  uint32_t end_of_document() const override { return 0; }
-  int64_t vocabulary() const override { return 1 << 16; }
+  std::optional<uint32_t> end() const override { return 0; }
+  int64_t vocab_size() const override { return 1 << 16; }
+  std::string name() const override { return "words"; }
   std::string identity() const override { return "words"; }
   text::Cuts cuts() const override { return text::Cuts::kBetweenWords; }
 };
 
+// Words, numbers, punctuation, Chinese, and white space of all kinds.
+std::string random_text(uint32_t seed, int parts) {
+  static const char* const kParts[] = {"the",    "The",    "cat",   "'s", "42", "7",
+                                       ".",      ",",      "!?",    " ",  "  ", "\n",
+                                       "\n\n",   "\r\n",   "\t",    " ",  " ",  "\u4e2d\u6587",
+                                       "\u3002", "\u3000", "\u00e9"};
+  std::mt19937 random(seed);
+  std::string text;
+  for (int i = 0; i < parts; ++i) text += kParts[random() % std::size(kParts)];
+  return text;
+}
+
 class EncodeFiles : public TemporaryFolder {
  protected:
-  Ids encode(const text::TextEncoder& encoder = text::ByteEncoder()) {
+  Ids encode(const text::TextCodec& codec = text::ByteCodec()) {
     Ids ids;
-    totals_ = encode_files(files_, encoder, options_, [&](std::span<const uint32_t> tokens) {
+    totals_ = encode_files(files_, codec, options_, [&](std::span<const uint32_t> tokens) {
       ids.insert(ids.end(), tokens.begin(), tokens.end());
     });
     return ids;
   }
-  std::string refused(const text::TextEncoder& encoder = text::ByteEncoder()) {
-    return refusal<IoError>([&] { encode(encoder); });
+  std::string refused(const text::TextCodec& codec = text::ByteCodec()) {
+    return refusal<IoError>([&] { encode(codec); });
   }
   void add(const std::string& name, std::string_view content) {
     files_.push_back(write(name, content));
@@ -79,17 +97,16 @@ TEST_F(EncodeFiles, ThreadsAndPiecesDoNotChangeTheResult) {
   add("b.jsonl", lines);
   add("c.txt", text.substr(0, 100));
   for (const bool bytes : {true, false}) {
-    const auto encoder =
-        bytes ? std::unique_ptr<text::TextEncoder>(std::make_unique<text::ByteEncoder>())
-              : std::make_unique<WordEncoder>();
+    const auto codec = bytes ? std::unique_ptr<text::TextCodec>(std::make_unique<text::ByteCodec>())
+                             : std::make_unique<WordCodec>();
     options_ = {};
-    const auto expected = encode(*encoder);
+    const auto expected = encode(*codec);
     EXPECT_GT(expected.size(), 3000u);
     for (const int threads : {1, 2, 3, 8}) {
       for (const uint64_t piece_bytes : {1, 7, 100, 4096}) {
         options_.threads = threads;
         options_.piece_bytes = piece_bytes;
-        EXPECT_EQ(encode(*encoder), expected) << threads << " threads, " << piece_bytes;
+        EXPECT_EQ(encode(*codec), expected) << threads << " threads, " << piece_bytes;
         EXPECT_EQ(totals_.documents, 502u);
       }
     }
@@ -131,10 +148,10 @@ TEST_F(EncodeFiles, BadLinesAreSkippedAndCounted) {
 
 TEST_F(EncodeFiles, TextForATokenizerMustBeUtf8) {
   add("a.txt", "ab\nc\xff d\ne\n\xc3\xa9\n\xe9");
-  const auto message = refused(WordEncoder());
+  const auto message = refused(WordCodec());
   EXPECT_NE(message.find("a.txt:2: invalid UTF-8 at byte 2"), std::string::npos) << message;
   options_.bad_lines = config::BadLines::kSkip;
-  EXPECT_EQ(encode(WordEncoder()), (Ids{2, 1, 1, 1, 2, 1, 0}));
+  EXPECT_EQ(encode(WordCodec()), (Ids{2, 1, 1, 1, 2, 1, 0}));
   EXPECT_EQ(totals_.bad_lines, 2u);
   EXPECT_NE(totals_.first_bad_lines[1].find("a.txt:5:"), std::string::npos);
 }
@@ -157,29 +174,32 @@ TEST_F(EncodeFiles, FailuresOfTheWriterEndIt) {
   add("a.txt", some_text(1000));
   options_.threads = 4;
   options_.piece_bytes = 10;
-  EXPECT_THROW(encode_files(files_, text::ByteEncoder(), options_,
+  EXPECT_THROW(encode_files(files_, text::ByteCodec(), options_,
                             [](std::span<const uint32_t>) { throw IoError("full"); }),
                IoError);
 }
 
-TEST(TextPieces, SafeCuts) {
-  const auto is_cut = [](std::string_view left, std::string_view right) {
-    return is_safe_cut(std::string(left) + std::string(right), left.size());
-  };
-  EXPECT_TRUE(is_cut("a", " b"));
-  EXPECT_TRUE(is_cut("a", "  b"));
-  EXPECT_TRUE(is_cut("a.\n", "b"));
-  EXPECT_TRUE(is_cut("\u3002\n", "\u4e2d"));
-  EXPECT_FALSE(is_cut("a ", "b"));
-  EXPECT_FALSE(is_cut("1", " b"));
-  EXPECT_FALSE(is_cut(".", " b"));
-  EXPECT_FALSE(is_cut("a\n\n", "b"));
-  EXPECT_FALSE(is_cut("a\n", " b"));
-  EXPECT_FALSE(is_cut("a", "\nb"));
-  EXPECT_FALSE(is_cut("\u3000\n", "b"));
-  EXPECT_FALSE(is_cut("a\n", "\u3000"));
-  EXPECT_FALSE(is_cut("a\n", ""));
-  EXPECT_FALSE(is_cut("", " a"));
+TEST_F(EncodeFiles, PiecesGiveATokenizersIdsOfTheWhole) {
+  text::train_tokenizer({.inputs = {write("corpus.txt", random_text(1, 5000))},
+                         .vocab_size = 300,
+                         .out = folder_ / "tokenizer"});
+  const auto tokenizer = text::open_tokenizer(folder_ / "tokenizer");
+  const auto& codec = *tokenizer;
+  ASSERT_EQ(codec.cuts(), text::Cuts::kBetweenWords);
+  const auto text = random_text(2, 20000);
+  std::vector<uint32_t> whole;
+  codec.encode(text, whole);
+  whole.push_back(codec.end_of_document());
+  const std::vector<fs::path> files = {write("a.txt", text)};
+  for (const uint64_t piece_bytes : {1, 50, 1000}) {
+    std::vector<uint32_t> ids;
+    encode_files(
+        files, codec, {.threads = 3, .piece_bytes = piece_bytes},
+        [&](std::span<const uint32_t> part) { ids.insert(ids.end(), part.begin(), part.end()); });
+    EXPECT_EQ(ids, whole) << piece_bytes;
+  }
+  EXPECT_EQ(codec.decode(std::span(whole).first(whole.size() - 1)), text);
+  EXPECT_LE(codec.vocab_size(), 300);
 }
 
 }  // namespace

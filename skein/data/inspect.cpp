@@ -76,13 +76,13 @@ std::string escaped(std::string_view text) {
   return out;
 }
 
-std::string row_text(const View& view, const text::TextEncoder& encoder, int64_t sample) {
+std::string row_text(const View& view, const text::TextCodec& codec, int64_t sample) {
   const auto block = view.samples.blocks().block(sample);
   const auto tokens = view.data.tokens.read(block.begin, block.length);
   // A block's first token predicts and is never predicted.
   const auto decode = [&](std::span<const uint32_t> part) {
-    if (view.data.kind == SourceKind::kText || encoder.vocabulary() != text::kByteVocabulary) {
-      return escaped(encoder.decode(part));
+    if (view.data.kind == SourceKind::kText || !codec.is_bytes()) {
+      return escaped(codec.decode(part));
     }
     return fmt::format("{}", fmt::join(part, " "));  // ids of a tokenizer that is not given
   };
@@ -104,7 +104,7 @@ std::string describe(const RunData& data, const config::RunConfig& config) {
 }
 
 std::string inspect(const config::RunConfig& config, const InspectOptions& options) {
-  const auto encoder = text::make_encoder(config.model);
+  const auto codec = text::open_codec(config.model);
   const auto data = prepare_run(config);
   const auto view = view_of(data, config, options.split);
   const int64_t rows = std::min(options.rows, view.samples.count());
@@ -112,10 +112,10 @@ std::string inspect(const config::RunConfig& config, const InspectOptions& optio
   if (options.split == Split::kTrain) {
     const SamplePlan plan(view.samples, {.global_batch = 1, .seed = seed_of(config)});
     for (int64_t i = 0; i < rows; ++i) {
-      text += row_text(view, *encoder, plan.step_plan(i).samples[0]);
+      text += row_text(view, *codec, plan.step_plan(i).samples[0]);
     }
   } else {
-    for (int64_t i = 0; i < rows; ++i) text += row_text(view, *encoder, view.samples.sample(i));
+    for (int64_t i = 0; i < rows; ++i) text += row_text(view, *codec, view.samples.sample(i));
   }
   return text;
 }

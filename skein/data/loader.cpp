@@ -32,13 +32,13 @@ SampleOrder order_of(const LoaderOptions& options, int size) {
           .drop_last = options.data.dataloader_drop_last};
 }
 
-void require_vocabulary(const PreparedData& data, const text::TextEncoder& encoder,
+void require_vocabulary(const PreparedData& data, const text::TextCodec& codec,
                         int64_t vocab_size) {
-  if (data.kind == SourceKind::kText && encoder.vocabulary() > vocab_size) {
+  if (data.kind == SourceKind::kText && codec.vocab_size() > vocab_size) {
     throw UserError(
         fmt::format("the model's vocab_size is {}, but the text is read with {} ids ({}); give a "
                     "tokenizer_name_or_path that fits the model, or a model with vocab_size {}",
-                    vocab_size, encoder.vocabulary(), encoder.identity(), encoder.vocabulary()));
+                    vocab_size, codec.vocab_size(), codec.identity(), codec.vocab_size()));
   }
   if (static_cast<int64_t>(data.largest_token) < vocab_size) return;
   const int64_t first = data.tokens.first_outside(vocab_size);
@@ -49,9 +49,9 @@ void require_vocabulary(const PreparedData& data, const text::TextEncoder& encod
                   first, data.tokens.read(first, 1)[0], vocab_size));
 }
 
-PreparedData open(const LoaderOptions& options, const text::TextEncoder& encoder, Split split) {
-  auto data = prepare(options.data, encoder, split);
-  require_vocabulary(data, encoder, options.vocab_size);
+PreparedData open(const LoaderOptions& options, const text::TextCodec& codec, Split split) {
+  auto data = prepare(options.data, codec, split);
+  require_vocabulary(data, codec, options.vocab_size);
   return data;
 }
 
@@ -108,12 +108,12 @@ struct Loader::Parts {
   static std::unique_ptr<const Parts> open(LoaderOptions options, int rank, int size) {
     SKEIN_CHECK(0 <= rank && rank < size, fmt::format("rank {} of {}", rank, size));
     options.data = reading(options.data);
-    const auto encoder = text::make_encoder(options.model);
+    const auto codec = text::open_codec(options.model);
     const bool evaluates = options.eval_batch > 0;
-    auto train = data::open(options, *encoder, Split::kTrain);
+    auto train = data::open(options, *codec, Split::kTrain);
     std::optional<PreparedData> eval;
     if (evaluates && has_eval_sources(options.data)) {
-      eval = data::open(options, *encoder, Split::kEval);
+      eval = data::open(options, *codec, Split::kEval);
     }
     const auto blocks = blocks_of(train, options);
     const double held_out = held_out_percentage(options.data, evaluates);

@@ -73,7 +73,7 @@ class Loader {
   int64_t num_eval_targets() const;
   tensor::Batch eval_batch(int64_t k) const;
 
-  // Tells one training set from another: 32 hexadecimal digits of the sources, the encoder, the
+  // Tells one training set from another: 32 hexadecimal digits of the sources, the codec, the
   // block size and the choice of samples.
   std::string data_digest() const;
 

@@ -78,8 +78,8 @@ std::vector<FileFacts> facts_of(const Sources& sources, FileIndex& index, int th
 }
 
 std::string key_of(const Sources& sources, const std::vector<FileFacts>& facts,
-                   const std::string& encoder) {
-  auto text = fmt::format("skein tokens {}\nencoder {}\n", kTokenCacheVersion, encoder);
+                   const std::string& codec) {
+  auto text = fmt::format("skein tokens {}\nencoder {}\n", kTokenCacheVersion, codec);
   for (size_t i = 0; i < facts.size(); ++i) {
     text += fmt::format("{} {}\n", sources.files[i].extension().string(), facts[i].digest);
   }
@@ -89,10 +89,10 @@ std::string key_of(const Sources& sources, const std::vector<FileFacts>& facts,
 // The cache of one split's text.
 class TextCache {
  public:
-  TextCache(const config::DataConfig& data, const text::TextEncoder& encoder,
-            const Sources& sources, std::string key, FileIndex& index)
+  TextCache(const config::DataConfig& data, const text::TextCodec& codec, const Sources& sources,
+            std::string key, FileIndex& index)
       : data_(data),
-        encoder_(encoder),
+        codec_(codec),
         sources_(sources),
         key_(std::move(key)),
         folder_(cache_folder(data)),
@@ -156,10 +156,10 @@ class TextCache {
     for (const auto& file : sources_.files) bytes += fs::file_size(file);
     const auto what = fmt::format("encoding the {} data", split_name(split));
     Progress progress(what, bytes);
-    const auto width = encoder_.vocabulary() <= 1 << 16 ? TokenWidth::k16 : TokenWidth::k32;
+    const auto width = codec_.vocab_size() <= 1 << 16 ? TokenWidth::k16 : TokenWidth::k32;
     const auto writer = explained([&] { return std::make_unique<TokenCacheWriter>(path_, width); });
     const auto totals = encode_files(
-        sources_.files, encoder_,
+        sources_.files, codec_,
         {.bad_lines = data_.bad_lines,
          .threads = threads(),
          .on_bytes = [&](uint64_t done) { progress.add(done); }},
@@ -205,7 +205,7 @@ class TextCache {
   int threads() const { return num_threads(data_.preprocessing_num_workers); }
 
   const config::DataConfig& data_;
-  const text::TextEncoder& encoder_;
+  const text::TextCodec& codec_;
   const Sources& sources_;
   std::string key_;
   fs::path folder_, path_;
@@ -251,8 +251,7 @@ void require_tokens(const PreparedData& data, Split split) {
 
 }  // namespace
 
-PreparedData prepare(const config::DataConfig& data, const text::TextEncoder& encoder,
-                     Split split) {
+PreparedData prepare(const config::DataConfig& data, const text::TextCodec& codec, Split split) {
   const auto sources = find_sources(data, split);
   if (sources.files.empty()) {
     throw UserError(split == Split::kTrain
@@ -263,11 +262,11 @@ PreparedData prepare(const config::DataConfig& data, const text::TextEncoder& en
   FileIndex index(cache_folder(data));
   const auto facts = facts_of(sources, index, num_threads(data.preprocessing_num_workers));
   const bool is_text = sources.kind == SourceKind::kText;
-  PreparedData result{.digest = key_of(sources, facts, is_text ? encoder.identity() : "none"),
+  PreparedData result{.digest = key_of(sources, facts, is_text ? codec.identity() : "none"),
                       .kind = sources.kind,
                       .files = sources.files};
   if (is_text) {
-    map_text(TextCache(data, encoder, sources, result.digest, index), split, result);
+    map_text(TextCache(data, codec, sources, result.digest, index), split, result);
   } else {
     map_token_files(sources, facts, result);
   }
@@ -276,9 +275,9 @@ PreparedData prepare(const config::DataConfig& data, const text::TextEncoder& en
 }
 
 RunData prepare_run(const config::RunConfig& config) {
-  const auto encoder = text::make_encoder(config.model);
-  RunData run{.train = prepare(config.data, *encoder, Split::kTrain)};
-  if (has_eval_sources(config.data)) run.eval = prepare(config.data, *encoder, Split::kEval);
+  const auto codec = text::open_codec(config.model);
+  RunData run{.train = prepare(config.data, *codec, Split::kTrain)};
+  if (has_eval_sources(config.data)) run.eval = prepare(config.data, *codec, Split::kEval);
   return run;
 }
 

@@ -19,7 +19,7 @@
 #include "skein/data/sample_set.h"
 #include "skein/data/source_files.h"
 #include "skein/data/token_array.h"
-#include "skein/text/text_encoder.h"
+#include "skein/text/text_codec.h"
 
 namespace skein::data {
 
@@ -37,7 +37,7 @@ struct PreparedData {
 
 // Throws UserError when the keys name nothing or something that is not there; IoError for broken
 // lines (file:line), a broken or too small file, or a disk that is full.
-PreparedData prepare(const config::DataConfig& data, const text::TextEncoder& encoder, Split split);
+PreparedData prepare(const config::DataConfig& data, const text::TextCodec& codec, Split split);
 
 struct RunData {
   PreparedData train;

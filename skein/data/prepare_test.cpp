@@ -35,7 +35,7 @@ class Prepare : public TemporaryFolder {
     return path;
   }
   PreparedData run(Split split = Split::kTrain) const {
-    return prepare(data_, text::ByteEncoder(), split);
+    return prepare(data_, text::ByteCodec(), split);
   }
   static Ids ids(const PreparedData& data) { return data.tokens.read(0, data.tokens.size()); }
   // Files of the cache whose name ends in `ending`.
@@ -79,14 +79,17 @@ TEST_F(Prepare, OtherContentAndOtherEncodersHaveOtherNames) {
   data_.train_file = write_old("copy.txt", "AB").string();
   EXPECT_TRUE(run().was_reused) << "the path is not part of the name";
 
-  class Other final : public text::TextEncoder {
+  class Other final : public text::TextCodec {
    public:
     void encode(std::string_view text, Ids& out) const override {
       out.insert(out.end(), text.size(), 70000);
     }
+    Ids encode_prompt(std::string_view) const override { return {}; }
+    std::string bytes_of(uint32_t) const override { return {}; }
     std::string decode(std::span<const uint32_t>) const override { return {}; }
-    uint32_t end_of_document() const override { return 1; }
-    int64_t vocabulary() const override { return 70001; }
+    std::optional<uint32_t> end() const override { return 1; }
+    int64_t vocab_size() const override { return 70001; }
+    std::string name() const override { return "other"; }
     std::string identity() const override { return "other"; }
     text::Cuts cuts() const override { return text::Cuts::kNowhere; }
   };

@@ -26,46 +26,11 @@ std::string read_range(const File& file, uint64_t begin, uint64_t end) {
   return bytes;
 }
 
-bool is_letter(unsigned char c) { return ('a' <= c && c <= 'z') || ('A' <= c && c <= 'Z'); }
-bool is_graphic(unsigned char c) { return '!' <= c && c <= '~'; }
-
-// Ends with a character that is no white space: printable ASCII, or three bytes from U+3001 on.
-bool ends_solid(std::string_view text) {
-  if (text.empty()) return false;
-  if (is_graphic(text.back())) return true;
-  if (text.size() < 3) return false;
-  const auto last = text.substr(text.size() - 3);
-  const auto lead = static_cast<unsigned char>(last[0]);
-  return lead >= 0xE3 && lead <= 0xEF && last != "\xE3\x80\x80";
-}
-
-// Starts with printable ASCII or with an ideograph.
-bool starts_solid(unsigned char first) {
-  return is_graphic(first) || (first >= 0xE4 && first <= 0xE9);
-}
-
-bool is_line_cut(std::string_view text, size_t at) {
-  return at >= 2 && at < text.size() && text[at - 1] == '\n' &&
-         ends_solid(text.substr(0, at - 1)) && starts_solid(text[at]);
-}
-
-bool is_word_cut(std::string_view text, size_t at) {
-  return at >= 1 && at < text.size() && text[at] == ' ' && is_letter(text[at - 1]);
-}
-
-template <typename IsCut>
-std::optional<size_t> find_cut(std::string_view window, size_t from, const IsCut& is_cut) {
-  for (size_t at = from; at < window.size(); ++at) {
-    if (is_cut(window, at)) return at;
-  }
-  return std::nullopt;
-}
-
 // Collects the lines of a piece from its chunks and turns each into a document.
 class JsonlPiece {
  public:
-  JsonlPiece(const text::TextEncoder& encoder, config::BadLines policy)
-      : encoder_(encoder), policy_(policy) {}
+  JsonlPiece(const text::TextCodec& codec, config::BadLines policy)
+      : codec_(codec), policy_(policy) {}
 
   EncodedPiece encode(const File& file, const Piece& piece) {
     for (uint64_t at = piece.begin; at < piece.end && !stopped_; at += kWindowBytes) {
@@ -106,8 +71,8 @@ class JsonlPiece {
 
   void add_document() {
     try {
-      encoder_.encode(text::text_of_line(line_), result_.tokens);
-      result_.tokens.push_back(encoder_.end_of_document());
+      codec_.encode(text::text_of_line(line_), result_.tokens);
+      result_.tokens.push_back(codec_.end_of_document());
       ++result_.documents;
     } catch (const IoError& error) {
       refuse(error.what());
@@ -123,7 +88,7 @@ class JsonlPiece {
     stopped_ = policy_ == config::BadLines::kStop;
   }
 
-  const text::TextEncoder& encoder_;
+  const text::TextCodec& codec_;
   config::BadLines policy_;
   EncodedPiece result_;
   std::string line_;
@@ -156,27 +121,23 @@ std::string without_bad_lines(std::string text, config::BadLines policy, Encoded
   return kept.append(rest);
 }
 
-EncodedPiece encode_txt_piece(const File& file, const Piece& piece,
-                              const text::TextEncoder& encoder, config::BadLines policy) {
+EncodedPiece encode_txt_piece(const File& file, const Piece& piece, const text::TextCodec& codec,
+                              config::BadLines policy) {
   EncodedPiece result;
   auto text = read_range(file, piece.begin, piece.end);
   result.lines = count_lines(text);
-  if (encoder.cuts() != text::Cuts::kAnywhere) {
+  if (codec.cuts() != text::Cuts::kAnywhere) {
     text = without_bad_lines(std::move(text), policy, result);
   }
-  encoder.encode(text, result.tokens);
+  codec.encode(text, result.tokens);
   if (piece.is_last) {
-    result.tokens.push_back(encoder.end_of_document());
+    result.tokens.push_back(codec.end_of_document());
     result.documents = 1;
   }
   return result;
 }
 
 }  // namespace
-
-bool is_safe_cut(std::string_view text, size_t at) {
-  return is_word_cut(text, at) || is_line_cut(text, at);
-}
 
 PieceCutter::PieceCutter(std::span<const fs::path> files, text::Cuts cuts, uint64_t piece_bytes)
     : files_(files), cuts_(cuts), piece_bytes_(piece_bytes) {}
@@ -213,9 +174,7 @@ uint64_t PieceCutter::end_of_piece(uint64_t begin) const {
       if (newline != std::string::npos) return start + newline + 1;
       continue;
     }
-    auto cut = find_cut(window, at - start, is_line_cut);
-    if (!cut) cut = find_cut(window, at - start, is_word_cut);
-    if (cut) return start + *cut;
+    if (const auto cut = text::find_safe_cut(window, at - start)) return start + *cut;
     if (at - begin > kMaxPieceBytes) {
       throw IoError(
           fmt::format("{}: no line end or space to cut at between bytes {} and {}; is it text?",
@@ -225,11 +184,11 @@ uint64_t PieceCutter::end_of_piece(uint64_t begin) const {
   return size_;
 }
 
-EncodedPiece encode_piece(const fs::path& path, const Piece& piece,
-                          const text::TextEncoder& encoder, config::BadLines policy) {
+EncodedPiece encode_piece(const fs::path& path, const Piece& piece, const text::TextCodec& codec,
+                          config::BadLines policy) {
   const auto file = File::open_to_read(path);
-  if (is_jsonl(path)) return JsonlPiece(encoder, policy).encode(file, piece);
-  return encode_txt_piece(file, piece, encoder, policy);
+  if (is_jsonl(path)) return JsonlPiece(codec, policy).encode(file, piece);
+  return encode_txt_piece(file, piece, codec, policy);
 }
 
 }  // namespace skein::data

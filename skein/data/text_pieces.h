@@ -19,7 +19,7 @@
 
 #include "skein/config/run_config.h"
 #include "skein/core/file.h"
-#include "skein/text/text_encoder.h"
+#include "skein/text/text_codec.h"
 
 namespace skein::data {
 
@@ -63,14 +63,9 @@ class PieceCutter {
   uint64_t size_ = 0;
 };
 
-// Whether a text may be cut before `at`: before a space that follows an ASCII letter, or after a
-// single line feed between characters that are surely no white space. No token of the common
-// byte-level tokenizers (GPT-2's pattern, cl100k's, Llama 3's, Qwen's) lies across such a place.
-bool is_safe_cut(std::string_view text, size_t at);
-
 // With kStop, ends at the first bad line: a line of a .jsonl file that is no object with a "text",
 // or of a .txt file that is not UTF-8 where the encoder needs it. With kSkip, leaves it out.
-EncodedPiece encode_piece(const fs::path& path, const Piece& piece,
-                          const text::TextEncoder& encoder, config::BadLines policy);
+EncodedPiece encode_piece(const fs::path& path, const Piece& piece, const text::TextCodec& codec,
+                          config::BadLines policy);
 
 }  // namespace skein::data

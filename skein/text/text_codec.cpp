@@ -4,46 +4,119 @@
 
 #include <fmt/format.h>
 
+#include <mutex>
+
 #include "skein/core/error.h"
-#include "skein/text/text_encoder.h"
+#include "skein/text/tokenizer.h"
 
 namespace skein::text {
+namespace {
 
-TextCodec TextCodec::load(const fs::path& folder) {
-  TextCodec codec;
-  if (fs::exists(folder / "tokenizer.json")) {
-    codec.tokenizer_ = Tokenizer::load(folder);
-    return codec;
+// See open_tokenizer().
+class TokenizerCodec final : public TextCodec {
+ public:
+  explicit TokenizerCodec(const fs::path& path)
+      : path_(path), identity_("tokenizer " + digest_of_files(path)) {}
+
+  void encode(std::string_view text, std::vector<uint32_t>& ids) const override {
+    const auto found = tokenizer().encode(text, {.add_special_tokens = false});
+    ids.insert(ids.end(), found.begin(), found.end());
   }
-  for (const auto* other : {"tokenizer.model", "vocab.json"}) {
-    if (!fs::exists(folder / other)) continue;
-    throw UserError(fmt::format(
-        "{} has a tokenizer ({}) but no tokenizer.json, the form that skein reads; save it there "
-        "with transformers' AutoTokenizer",
-        folder.string(), other));
+  std::vector<uint32_t> encode_prompt(std::string_view text) const override {
+    return tokenizer().encode(text);
   }
-  return codec;
+  std::string bytes_of(uint32_t id) const override {
+    return tokenizer().is_special(id) ? "" : std::string(tokenizer().bytes_of(id));
+  }
+  std::string decode(std::span<const uint32_t> ids) const override {
+    std::string text;
+    for (const uint32_t id : ids) {
+      const auto bytes = tokenizer().bytes_of(id);
+      text += bytes.empty() ? fmt::format("<|{}|>", id) : std::string(bytes);
+    }
+    return text;
+  }
+  std::optional<uint32_t> end() const override { return tokenizer().eos_id(); }
+  int64_t vocab_size() const override { return tokenizer().vocab_size(); }
+  std::string name() const override { return path_.string(); }
+  std::string identity() const override { return identity_; }
+  Cuts cuts() const override { return tokenizer().cuts(); }
+
+ private:
+  const Tokenizer& tokenizer() const {
+    std::call_once(once_,
+                   [&] { tokenizer_ = std::make_unique<const Tokenizer>(Tokenizer::load(path_)); });
+    return *tokenizer_;
+  }
+
+  fs::path path_;
+  std::string identity_;
+  mutable std::once_flag once_;
+  mutable std::unique_ptr<const Tokenizer> tokenizer_;
+};
+
+bool is_there(const fs::path& path) {
+  std::error_code ignored;
+  return fs::exists(path, ignored);
 }
 
-std::vector<int64_t> TextCodec::encode(std::string_view text) const {
-  if (tokenizer_) {
-    const auto ids = tokenizer_->encode(text);
-    return {ids.begin(), ids.end()};
-  }
-  std::vector<int64_t> ids;
-  for (const char byte : text) ids.push_back(static_cast<unsigned char>(byte));
+}  // namespace
+
+uint32_t TextCodec::end_of_document() const {
+  if (const auto id = end()) return *id;
+  throw UserError(fmt::format(
+      "{}: the tokenizer names no eos_token, which ends each document; give it one in its "
+      "tokenizer_config.json",
+      name()));
+}
+
+void ByteCodec::encode(std::string_view text, std::vector<uint32_t>& ids) const {
+  const auto* first = reinterpret_cast<const unsigned char*>(text.data());
+  ids.insert(ids.end(), first, first + text.size());
+}
+
+std::vector<uint32_t> ByteCodec::encode_prompt(std::string_view text) const {
+  std::vector<uint32_t> ids;
+  encode(text, ids);
   return ids;
 }
 
-std::string TextCodec::bytes_of(int64_t token) const {
-  if (!tokenizer_) return token < 256 ? std::string(1, static_cast<char>(token)) : std::string();
-  const auto id = static_cast<uint32_t>(token);
-  return tokenizer_->is_special(id) ? std::string() : std::string(tokenizer_->bytes_of(id));
+std::string ByteCodec::bytes_of(uint32_t id) const {
+  return id < kEnd ? std::string(1, static_cast<char>(id)) : "";
 }
 
-std::optional<int64_t> TextCodec::end() const {
-  if (!tokenizer_) return kByteEndOfDocument;
-  return tokenizer_->eos_id();
+std::string ByteCodec::decode(std::span<const uint32_t> ids) const {
+  std::string text;
+  for (const uint32_t id : ids) {
+    if (id < kEnd) {
+      text += static_cast<char>(id);
+    } else {
+      text += id == kEnd ? "<|end|>" : fmt::format("<|{}|>", id);
+    }
+  }
+  return text;
+}
+
+std::unique_ptr<TextCodec> open_tokenizer(const fs::path& path) {
+  return std::make_unique<TokenizerCodec>(path);
+}
+
+std::unique_ptr<TextCodec> open_codec(const fs::path& model_folder) {
+  if (is_there(model_folder / "tokenizer.json")) return open_tokenizer(model_folder);
+  for (const auto* other : {"tokenizer.model", "vocab.json"}) {
+    if (!is_there(model_folder / other)) continue;
+    throw UserError(fmt::format(
+        "{} has a tokenizer ({}) but no tokenizer.json, the form that skein reads; save it there "
+        "with transformers' AutoTokenizer, or set tokenizer_name_or_path",
+        model_folder.string(), other));
+  }
+  return std::make_unique<ByteCodec>();
+}
+
+std::unique_ptr<TextCodec> open_codec(const config::ModelConfig& model) {
+  if (!model.tokenizer_name_or_path.empty()) return open_tokenizer(model.tokenizer_name_or_path);
+  if (model.model_name_or_path.empty()) return std::make_unique<ByteCodec>();
+  return open_codec(fs::path(model.model_name_or_path));
 }
 
 }  // namespace skein::text

@@ -2,36 +2,77 @@
 // Copyright the skein authors.
 #pragma once
 
-// How do prompts become token ids, and new tokens bytes?
+// How does text become token ids, and ids text? For training data, prompts and generated text.
 //
-// With the tokenizer.json of the model's folder. Without one, tokens 0-255 are the bytes and 256
-// ends a document, as in training on plain text.
+// Either byte by byte, or with a tokenizer.json. Const calls are thread-safe.
 
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "skein/config/run_config.h"
 #include "skein/core/file.h"
-#include "skein/text/tokenizer.h"
+#include "skein/text/cuts.h"
 
 namespace skein::text {
 
 class TextCodec {
  public:
-  // Throws UserError when the folder has a tokenizer that skein cannot read.
-  static TextCodec load(const fs::path& folder);
+  virtual ~TextCodec() = default;
 
-  bool is_bytes() const { return !tokenizer_; }
-  std::vector<int64_t> encode(std::string_view text) const;
-  // What a token adds to the text, perhaps part of a character. Nothing for special tokens.
-  std::string bytes_of(int64_t token) const;
-  // The token that ends a text, where the folder's configuration names none.
-  std::optional<int64_t> end() const;
+  // Appends the ids of a text as training data has it: nothing is put around it. The text is valid
+  // UTF-8 unless cuts() is kAnywhere.
+  virtual void encode(std::string_view text, std::vector<uint32_t>& ids) const = 0;
+  // With what the tokenizer puts around a text, as for generation. Any bytes.
+  virtual std::vector<uint32_t> encode_prompt(std::string_view text) const = 0;
 
- private:
-  std::optional<Tokenizer> tokenizer_;  // none: bytes
+  // What a token adds to a generated text, perhaps part of a character. Nothing for special tokens.
+  virtual std::string bytes_of(uint32_t id) const = 0;
+  // For people to read: any ids, special ones too, also parts of a character.
+  virtual std::string decode(std::span<const uint32_t> ids) const = 0;
+
+  // The token that ends a text. A tokenizer may have none.
+  virtual std::optional<uint32_t> end() const = 0;
+  // The same for training data, where each document needs one. Throws UserError without.
+  uint32_t end_of_document() const;
+
+  // "bytes", or the tokenizer's path: for messages.
+  virtual std::string name() const = 0;
+  // The highest id + 1.
+  virtual int64_t vocab_size() const = 0;
+  // The same for two codecs only if they give the same ids for every text.
+  virtual std::string identity() const = 0;
+  virtual Cuts cuts() const = 0;
+  bool is_bytes() const { return cuts() == Cuts::kAnywhere; }
 };
+
+// Bytes are ids 0-255, and 256 ends a document.
+class ByteCodec final : public TextCodec {
+ public:
+  static constexpr uint32_t kEnd = 256;
+
+  void encode(std::string_view text, std::vector<uint32_t>& ids) const override;
+  std::vector<uint32_t> encode_prompt(std::string_view text) const override;
+  std::string bytes_of(uint32_t id) const override;
+  std::string decode(std::span<const uint32_t> ids) const override;
+  std::optional<uint32_t> end() const override { return kEnd; }
+  int64_t vocab_size() const override { return kEnd + 1; }
+  std::string name() const override { return "bytes"; }
+  std::string identity() const override { return "bytes"; }
+  Cuts cuts() const override { return Cuts::kAnywhere; }
+};
+
+// The tokenizer.json of a folder, or the file itself. It is digested at once and parsed when first
+// needed: a start that finds its data prepared need not know the vocabulary. Throws UserError when
+// it is not there; the codec's calls do when it is broken.
+std::unique_ptr<TextCodec> open_tokenizer(const fs::path& path);
+// Of a model's folder; bytes without a tokenizer. Throws UserError when it has one in another form.
+std::unique_ptr<TextCodec> open_codec(const fs::path& model_folder);
+// tokenizer_name_or_path, else the tokenizer of the model's folder, else bytes.
+std::unique_ptr<TextCodec> open_codec(const config::ModelConfig& model);
 
 }  // namespace skein::text

@@ -38,11 +38,14 @@ std::vector<AddedToken> tokens_to_find(const TokenizerParts& parts, bool normali
   return tokens;
 }
 
+constexpr const char* kFilesBeside[] = {"tokenizer_config.json", "special_tokens_map.json"};
+
 fs::path file_of(const fs::path& path) {
-  const auto file = fs::is_directory(path) ? path / "tokenizer.json" : path;
-  if (!fs::exists(file)) {
+  std::error_code ignored;
+  const auto file = fs::is_directory(path, ignored) ? path / "tokenizer.json" : path;
+  if (!fs::is_regular_file(file, ignored)) {
     throw UserError(fmt::format(
-        "{} does not exist; `skein tokenizer train --input F --vocab-size N --out DIR` makes one",
+        "there is no {}; `skein tokenizer train --input F --vocab-size N --out DIR` makes one",
         file.string()));
   }
   return file;
@@ -51,7 +54,7 @@ fs::path file_of(const fs::path& path) {
 // What the files beside tokenizer.json say; the first that names a token wins.
 TokenizerNames names_beside(const fs::path& file) {
   TokenizerNames names;
-  for (const char* name : {"tokenizer_config.json", "special_tokens_map.json"}) {
+  for (const char* name : kFilesBeside) {
     const auto beside = file.parent_path() / name;
     if (!fs::exists(beside)) continue;
     const auto found = parse_tokenizer_config(read_file(beside, kMaxFileBytes), beside.string());
@@ -84,7 +87,8 @@ Tokenizer::Tokenizer(TokenizerParts parts)
       pre_tokenizer_(std::move(parts.pre_tokenizer)),
       bpe_(by_bytes(parts.vocabulary), parts.merges, parts.bpe),
       prefix_(std::move(parts.prefix)),
-      suffix_(std::move(parts.suffix)) {
+      suffix_(std::move(parts.suffix)),
+      cuts_(parts.cuts) {
   for (const auto& [spelling, id] : parts.vocabulary) set_token(id, spelling, false);
   for (const auto& token : parts.added_tokens) set_token(token.id, token.content, token.special);
 }
@@ -109,6 +113,16 @@ void Tokenizer::set_names(const TokenizerNames& names) {
   for (const char* usual : kUsualEnds) {
     if (!eos_) eos_ = id_of(usual);
   }
+}
+
+std::string digest_of_files(const fs::path& path) {
+  const auto file = file_of(path);
+  auto digests = digest(read_file(file, kMaxFileBytes));
+  for (const char* name : kFilesBeside) {
+    const auto beside = file.parent_path() / name;
+    digests += fs::exists(beside) ? digest(read_file(beside, kMaxFileBytes)) : "none";
+  }
+  return digest(digests);
 }
 
 std::vector<uint32_t> Tokenizer::encode(std::string_view text, EncodeOptions options) const {

@@ -65,6 +65,8 @@ class Tokenizer {
 
   // Tells one tokenizer from another: 32 hexadecimal digits of the file.
   const std::string& digest() const { return digest_; }
+  // Where a text may be cut before it is encoded.
+  Cuts cuts() const { return cuts_; }
 
  private:
   struct Token {
@@ -89,6 +91,10 @@ class Tokenizer {
   std::vector<uint32_t> prefix_, suffix_;
   std::optional<uint32_t> bos_, eos_, pad_;
   std::string digest_;
+  Cuts cuts_;
 };
+
+// Of all files that Tokenizer::load(path) reads. Throws UserError when there is no tokenizer.json.
+std::string digest_of_files(const fs::path& path);
 
 }  // namespace skein::text

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <span>
 
 #include "skein/core/error.h"
@@ -127,7 +128,13 @@ Splitter make_splitter(const Reader& reader, const std::string& pattern, SplitBe
   }
 }
 
-PreTokenizerOptions read_pre_tokenizer(const Reader& reader, const Json& part) {
+// Read together: only the patterns say where a text may be cut.
+struct PreTokenizerPart {
+  PreTokenizerOptions options;
+  bool has_safe_cuts = false;
+};
+
+PreTokenizerPart read_pre_tokenizer(const Reader& reader, const Json& part) {
   constexpr const char* kKnown = "ByteLevel, or a Sequence of Split and Digits that ends with it";
   const auto steps = reader.sequence(part, "pretokenizers");
   if (steps.empty() || reader.type(steps.back()) != "ByteLevel") {
@@ -135,22 +142,28 @@ PreTokenizerOptions read_pre_tokenizer(const Reader& reader, const Json& part) {
   }
   if (steps.size() > kMaxSplits) reader.refuse("the pre_tokenizer has too many steps");
   PreTokenizerOptions options;
+  bool all_safe = true;
   for (const auto& step : std::span(steps).first(steps.size() - 1)) {
     const auto type = reader.type(step);
     if (type == "Split") {
       const auto behavior = behavior_of(reader, step);
-      options.splits.push_back(make_splitter(reader, pattern_of(reader, step), behavior));
+      const auto pattern = pattern_of(reader, step);
+      options.splits.push_back(make_splitter(reader, pattern, behavior));
+      all_safe &= behavior == SplitBehavior::kIsolated && has_safe_cuts(pattern);
     } else if (type == "Digits") {
       const bool one_by_one = reader.flag(step, "individual_digits", false);
       options.splits.push_back(
           make_splitter(reader, one_by_one ? "\\p{N}" : "\\p{N}+", SplitBehavior::kIsolated));
+      all_safe = false;
     } else {
       reader.refuse_type("pre_tokenizer", type, kKnown);
     }
   }
   options.add_prefix_space = reader.flag(steps.back(), "add_prefix_space", true);
   options.gpt2_split = reader.flag(steps.back(), "use_regex", true);
-  return options;
+  const bool splits = options.gpt2_split || !options.splits.empty();
+  all_safe &= splits && !options.add_prefix_space;
+  return {std::move(options), all_safe};
 }
 
 StringMap<uint32_t> read_vocabulary(const Reader& reader, const Json& model) {
@@ -239,6 +252,12 @@ AddedToken read_added_token(const Reader& reader, const Json& entry) {
   return token;
 }
 
+// Whether the token is found in a part of a text if and only if it is found in the whole.
+bool is_local(const AddedToken& token) {
+  return token.content.find_first_of(" \t\r\n") == std::string::npos && !token.lstrip &&
+         !token.rstrip;
+}
+
 std::vector<AddedToken> read_added_tokens(const Reader& reader, const Json& root,
                                           const StringMap<uint32_t>& vocabulary) {
   std::vector<AddedToken> tokens;
@@ -310,12 +329,16 @@ TokenizerParts parse_tokenizer_json(std::string_view text, const std::string& na
   require_byte_level_decoder(reader, reader.at(root, "decoder"));
   TokenizerParts parts;
   parts.nfc = has_nfc(reader, reader.at(root, "normalizer"));
-  parts.pre_tokenizer = read_pre_tokenizer(reader, reader.at(root, "pre_tokenizer"));
+  auto pre_tokenizer = read_pre_tokenizer(reader, reader.at(root, "pre_tokenizer"));
+  parts.pre_tokenizer = std::move(pre_tokenizer.options);
   parts.vocabulary = read_vocabulary(reader, model);
   parts.merges = read_merges(reader, model, parts.vocabulary);
   parts.bpe = read_bpe_options(reader, model, parts.vocabulary);
   parts.added_tokens = read_added_tokens(reader, root, parts.vocabulary);
   read_post_processor(reader, reader.at(root, "post_processor"), parts);
+  if (pre_tokenizer.has_safe_cuts && std::ranges::all_of(parts.added_tokens, is_local)) {
+    parts.cuts = Cuts::kBetweenWords;
+  }
   return parts;
 }
 

@@ -15,6 +15,7 @@
 
 #include "skein/text/added_tokens.h"
 #include "skein/text/bpe.h"
+#include "skein/text/cuts.h"
 #include "skein/text/pretokenizer.h"
 
 namespace skein::text {
@@ -27,6 +28,7 @@ struct TokenizerParts {
   BpeOptions bpe;
   std::vector<AddedToken> added_tokens;
   std::vector<uint32_t> prefix, suffix;  // what the post-processor puts around a text
+  Cuts cuts = Cuts::kNowhere;
 };
 
 // `name` begins every message. Throws UserError.
