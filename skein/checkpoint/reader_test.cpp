@@ -72,8 +72,7 @@ TEST_F(ReaderTest, RankThatOwnsPartOfTheTensorsNamesThemAll) {
   const auto entry = [](const char* name) { return TensorEntry{name, Dtype::kF32, {2, 2}}; };
   EXPECT_NE(why_refused({slice("a", 0, 4)}), "");
   EXPECT_EQ(why_refused({slice("a", 0, 4)}, {.tensors = {entry("a"), entry("b")}}), "");
-  EXPECT_NE(why_refused({slice("a", 0, 4)}, {.tensors = {entry("a"), entry("b"), entry("c")}}),
-            "");
+  EXPECT_NE(why_refused({slice("a", 0, 4)}, {.tensors = {entry("a"), entry("b"), entry("c")}}), "");
   // Also when the slice of the tensor that differs is another rank's.
   const auto text =
       why_refused({slice("a", 0, 4)}, {.tensors = {entry("a"), {"b", Dtype::kF32, {4}}}});

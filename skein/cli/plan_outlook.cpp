@@ -86,7 +86,7 @@ void count_blocks(const config::RunConfig& config, DataOutlook& outlook) {
   const data::Blocks blocks(outlook.tokens, config.data.block_size);
   const bool evaluates = config.eval.eval_strategy != config::EvalStrategy::kNo;
   const auto seed = static_cast<uint64_t>(config.data_seed.value_or(config.seed));
-  outlook.blocks = data::samples_of(config.data, blocks, data::Split::kTrain,
+  outlook.blocks = data::samples_of(config.data, blocks.count(), data::Split::kTrain,
                                     data::held_out_percentage(config.data, evaluates), seed)
                        .count();
 }

@@ -29,7 +29,7 @@ using HostBytes = std::shared_ptr<std::vector<std::byte>>;
 struct Call {
   const char* operation;
   size_t bytes;
-  uint64_t number;  // on the rank's board (launch/board.h); 0: not there
+  uint64_t number;  // on the rank's board (board/board.h); 0: not there
 };
 
 class Backend {

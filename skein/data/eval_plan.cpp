@@ -20,14 +20,6 @@ int64_t EvalPlan::num_batches() const {
   return (set_.count() + together - 1) / together;
 }
 
-int64_t EvalPlan::num_targets() const {
-  int64_t targets = 0;
-  for (int64_t i = 0; i < set_.count(); ++i) {
-    targets += set_.blocks().block(set_.sample(i)).num_targets();
-  }
-  return targets;
-}
-
 std::vector<int64_t> EvalPlan::samples(int64_t k, int64_t rank) const {
   SKEIN_CHECK(0 <= k && k < num_batches() && 0 <= rank && rank < size_,
               fmt::format("batch {} of rank {}", k, rank));

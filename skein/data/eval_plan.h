@@ -21,8 +21,6 @@ class EvalPlan {
 
   int64_t num_samples() const { return set_.count(); }
   int64_t num_batches() const;
-  // Of all samples together, over all ranks.
-  int64_t num_targets() const;
   // Requires 0 <= k < num_batches() and 0 <= rank < size.
   std::vector<int64_t> samples(int64_t k, int64_t rank) const;
 

@@ -8,7 +8,10 @@
 
 #include "skein/core/amounts.h"
 #include "skein/core/error.h"
+#include "skein/data/block_source.h"
+#include "skein/data/prepare.h"
 #include "skein/data/sample_plan.h"
+#include "skein/tensor/host_batch.h"
 #include "skein/text/unicode.h"
 
 namespace skein::data {
@@ -25,6 +28,7 @@ uint64_t seed_of(const config::RunConfig& config) {
 // The tokens and samples of one split.
 struct View {
   const PreparedData& data;
+  BlockSource source;
   SampleSet samples;
 };
 
@@ -36,8 +40,9 @@ View view_of(const RunData& data, const config::RunConfig& config, Split split) 
         "this configuration has no evaluation data: give eval_file, validation_file_dir or "
         "validation_split_percentage");
   }
-  const Blocks blocks(prepared.tokens.size(), config.data.block_size);
-  return {prepared, samples_of(config.data, blocks, split, held_out, seed_of(config))};
+  const BlockSource source(prepared.tokens, config.data.block_size);
+  return {prepared, source,
+          samples_of(config.data, source.count(), split, held_out, seed_of(config))};
 }
 
 std::string describe_split(const View& view, Split split, int64_t block_size) {
@@ -47,7 +52,7 @@ std::string describe_split(const View& view, Split split, int64_t block_size) {
   text += " of " + counted(data.files.size(), "file");
   if (data.bad_lines > 0) text += fmt::format(", {} bad lines left out", data.bad_lines);
   text += fmt::format("\n       {} of {} blocks of {} tokens\n", view.samples.count(),
-                      view.samples.blocks().count(), block_size);
+                      view.source.count(), block_size);
   return text + fmt::format("       {}\n", data.prepared_file.empty()
                                                ? "used where it is: " + data.files[0].string()
                                                : data.prepared_file.string());
@@ -76,19 +81,28 @@ std::string escaped(std::string_view text) {
   return out;
 }
 
+// The sample's text, with ⟦ ⟧ around what is read and not predicted: a block's first token.
 std::string row_text(const View& view, const text::TextCodec& codec, int64_t sample) {
-  const auto block = view.samples.blocks().block(sample);
-  const auto tokens = view.data.tokens.read(block.begin, block.length);
-  // A block's first token predicts and is never predicted.
-  const auto decode = [&](std::span<const uint32_t> part) {
+  const auto length = static_cast<size_t>(view.source.length(sample));
+  std::vector<int64_t> tokens(length), targets(length);
+  view.source.read(sample, tokens, targets);
+  const auto decode = [&](size_t begin, size_t end) {
+    const std::vector<uint32_t> part(tokens.begin() + begin, tokens.begin() + end);
     if (view.data.kind == SourceKind::kText || !codec.is_bytes()) {
       return escaped(codec.decode(part));
     }
     return fmt::format("{}", fmt::join(part, " "));  // ids of a tokenizer that is not given
   };
-  return fmt::format("sample {}: {} tokens, {} trained on\n  ⟦{}⟧{}\n", sample, block.length,
-                     block.num_targets(), decode(std::span(tokens).first(1)),
-                     decode(std::span(tokens).subspan(1)));
+  const auto is_predicted = [&](size_t at) { return at > 0 && targets[at - 1] != tensor::kIgnore; };
+
+  std::string text;
+  for (size_t begin = 0, end = 0; begin < length; begin = end) {
+    end = begin + 1;
+    while (end < length && is_predicted(end) == is_predicted(begin)) ++end;
+    text += is_predicted(begin) ? decode(begin, end) : "⟦" + decode(begin, end) + "⟧";
+  }
+  return fmt::format("sample {}: {} tokens, {} trained on\n  {}\n", sample, length,
+                     view.source.num_targets(sample), text);
 }
 
 }  // namespace

@@ -23,7 +23,8 @@
 #include <vector>
 
 #include "skein/config/run_config.h"
-#include "skein/tensor/batch.h"
+#include "skein/data/run_samples.h"
+#include "skein/tensor/host_batch.h"
 
 namespace skein::data {
 
@@ -38,19 +39,20 @@ struct LoaderOptions {
 };
 
 struct StepBatches {
-  std::vector<tensor::Batch> micro_batches;  // this rank's; always `accumulation` of them
-  int64_t num_targets = 0;                   // of the whole step, over all ranks
-  std::vector<int64_t> samples;              // ids of the whole step, the same on every rank
-  int64_t samples_end = 0;                   // samples used since the start, this step included
-  double epoch = 0;                          // epochs done after this step, for logs
+  std::vector<tensor::HostBatch> micro_batches;  // this rank's; always `accumulation` of them
+  int64_t num_targets = 0;                       // of the whole step, over all ranks
+  int64_t num_tokens = 0;                        // the same, padding left out
+  std::vector<int64_t> samples;                  // ids of the whole step, the same on every rank
+  int64_t samples_end = 0;                       // samples used since the start, with this step
+  double epoch = 0;                              // epochs done after this step, for logs
 };
 
 class Loader {
  public:
-  // Opens the prepared data, and prepares it if nobody did (see prepare.h). Throws UserError or
-  // IoError when it cannot be trained on: no data, broken lines, a token id that the model's
-  // vocabulary does not have.
+  // Over the blocks of the configured data. Throws what open_blocks() does.
   Loader(const LoaderOptions& options, int rank, int size);
+  // Over any samples. Of options.data only what names the order and reading ahead is used.
+  Loader(RunSamples samples, const LoaderOptions& options, int rank, int size);
   Loader(Loader&&) noexcept;
   Loader& operator=(Loader&&) noexcept;
   ~Loader();
@@ -61,9 +63,9 @@ class Loader {
   // none starts there, which a changed global batch can bring about.
   int64_t step_of(int64_t samples) const;
 
-  // CPU tensors. Rows are padded to the longest row of their micro-batch with token 0, which has no
-  // target. A row's document is epoch * number of blocks + sample: dropout differs from epoch to
-  // epoch. Not thread-safe.
+  // Rows are padded to the longest row of their micro-batch with token 0, which has no target. A
+  // row's document is epoch * number of all samples + sample: dropout differs from epoch to epoch.
+  // Not thread-safe.
   StepBatches batches(int64_t step) const;
 
   // Evaluation: batches 0 to num_eval_batches() - 1 on every rank, none when it is off. A batch
@@ -71,11 +73,10 @@ class Loader {
   int64_t num_eval_batches() const;
   int64_t num_eval_samples() const;
   int64_t num_eval_targets() const;
-  tensor::Batch eval_batch(int64_t k) const;
+  tensor::HostBatch eval_batch(int64_t k) const;
 
-  // Tells one training set from another: 32 hexadecimal digits of the sources, the codec, the
-  // block size and the choice of samples.
-  std::string data_digest() const;
+  // RunSamples::digest.
+  const std::string& data_digest() const;
 
  private:
   struct Parts;

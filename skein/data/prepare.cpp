@@ -291,10 +291,10 @@ double held_out_percentage(const config::DataConfig& data, bool evaluates) {
   return evaluates ? kDefaultHeldOut : 0;
 }
 
-SampleSet samples_of(const config::DataConfig& data, const Blocks& blocks, Split split,
-                     double held_out, uint64_t seed) {
+SampleSet samples_of(const config::DataConfig& data, int64_t count, Split split, double held_out,
+                     uint64_t seed) {
   const auto side = split == Split::kTrain ? Holdout::kKept : Holdout::kHeldOut;
-  const auto all = held_out > 0 ? SampleSet(blocks, held_out, seed, side) : SampleSet(blocks);
+  const auto all = held_out > 0 ? SampleSet(count, held_out, seed, side) : SampleSet(count);
   const auto limit = split == Split::kTrain ? data.max_train_samples : data.max_eval_samples;
   return limit ? all.first(*limit) : all;
 }

@@ -49,14 +49,14 @@ RunData prepare_run(const config::RunConfig& config);
 
 // Whether the keys name evaluation data of their own.
 bool has_eval_sources(const config::DataConfig& data);
-// Percent of the training blocks that are held out: validation_split_percentage; by default 5 when
+// Percent of the training samples that are held out: validation_split_percentage; by default 5 when
 // the run evaluates; 0 when there is evaluation data of its own.
 double held_out_percentage(const config::DataConfig& data, bool evaluates);
 
-// The samples of a split, limited by max_train_samples or max_eval_samples. `blocks` are those of
-// the split's own data or, for evaluation on held-out blocks, of the training data.
-SampleSet samples_of(const config::DataConfig& data, const Blocks& blocks, Split split,
-                     double held_out, uint64_t seed);
+// The samples of a split, limited by max_train_samples or max_eval_samples. `count` is how many the
+// split's own data has or, for evaluation on held-out samples, the training data.
+SampleSet samples_of(const config::DataConfig& data, int64_t count, Split split, double held_out,
+                     uint64_t seed);
 
 // data_cache_dir, or its default. Throws UserError when there is no home folder to put it in.
 fs::path cache_folder(const config::DataConfig& data);

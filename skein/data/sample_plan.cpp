@@ -39,9 +39,7 @@ StepPlan SamplePlan::step_plan(int64_t step) const {
   plan.samples.reserve(static_cast<size_t>(end - begin));
   for (int64_t index = begin; index < end; ++index) {
     const auto place = permuted(static_cast<uint64_t>(index), count, key);
-    const int64_t sample = set_.sample(static_cast<int64_t>(place));
-    plan.samples.push_back(sample);
-    plan.num_targets += set_.blocks().block(sample).num_targets();
+    plan.samples.push_back(set_.sample(static_cast<int64_t>(place)));
   }
   return plan;
 }

@@ -7,7 +7,7 @@
 // Epochs follow each other, each a permutation of all samples named by (seed, epoch) and cut into
 // global batches. The last step of an epoch may be short; with drop_last it does not exist. The
 // plan is a pure function of the step and knows no ranks: every split of a global batch over ranks
-// and micro-batches sees the same samples, and target counts need no communication.
+// and micro-batches sees the same samples.
 
 #include <cstdint>
 #include <vector>
@@ -25,7 +25,6 @@ struct SampleOrder {
 struct StepPlan {
   std::vector<int64_t> samples;  // ids, in the order in which they are dealt
   int64_t epoch_index = 0;       // the epoch that the samples belong to
-  int64_t num_targets = 0;       // of all samples together
   int64_t samples_end = 0;       // samples used since the start of the run, this step included
   double epoch = 0;              // epochs done after this step, for logs
 };

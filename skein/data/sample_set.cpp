@@ -12,16 +12,13 @@
 
 namespace skein::data {
 
-SampleSet::SampleSet(const Blocks& blocks) : blocks_(blocks), count_(blocks.count()) {}
-
-SampleSet::SampleSet(const Blocks& blocks, double percent, uint64_t seed, Holdout side)
-    : blocks_(blocks), is_divided_(true), key_(holdout_key(seed)) {
+SampleSet::SampleSet(int64_t all, double percent, uint64_t seed, Holdout side)
+    : all_(all), is_divided_(true), key_(holdout_key(seed)) {
   SKEIN_CHECK(0 < percent && percent < 100, fmt::format("{} percent", percent));
-  const int64_t all = blocks.count();
   if (all < 2) {
     throw UserError(fmt::format(
-        "validation_split_percentage: the data has {} block of block_size tokens, and one cannot "
-        "be divided; give an eval_file, more data, or a smaller block_size",
+        "validation_split_percentage: the data has {} sample, and one cannot be divided; give an "
+        "eval_file, more data, or a smaller block_size",
         all));
   }
   const auto wanted = static_cast<int64_t>(std::llround(percent / 100 * static_cast<double>(all)));
@@ -39,8 +36,8 @@ SampleSet SampleSet::first(int64_t count) const {
 int64_t SampleSet::sample(int64_t index) const {
   SKEIN_CHECK(0 <= index && index < count_, fmt::format("sample {} of {}", index, count_));
   if (!is_divided_) return index;
-  return static_cast<int64_t>(unpermuted(static_cast<uint64_t>(begin_ + index),
-                                         static_cast<uint64_t>(blocks_.count()), key_));
+  return static_cast<int64_t>(
+      unpermuted(static_cast<uint64_t>(begin_ + index), static_cast<uint64_t>(all_), key_));
 }
 
 }  // namespace skein::data

@@ -4,12 +4,10 @@
 
 // Which samples are trained on, and which are held out?
 //
-// Held-out blocks are the first of a permutation named by the seed, the others stay for training:
+// Held-out samples are the first of a permutation named by the seed, the others stay for training:
 // two sets that never meet, found per index and never stored.
 
 #include <cstdint>
-
-#include "skein/data/blocks.h"
 
 namespace skein::data {
 
@@ -17,11 +15,11 @@ enum class Holdout { kKept, kHeldOut };
 
 class SampleSet {
  public:
-  // All blocks, in their order. Implicit: a set is what everything below works on.
-  SampleSet(const Blocks& blocks);  // NOLINT(google-explicit-constructor)
-  // One side of the division at `percent` of the blocks, rounded; each side has at least one.
-  // Requires 0 < percent < 100. Throws UserError when there are fewer than two blocks.
-  SampleSet(const Blocks& blocks, double percent, uint64_t seed, Holdout side);
+  // All `count` samples of a source, in their order.
+  explicit SampleSet(int64_t count) : all_(count), count_(count) {}
+  // One side of the division at `percent` of `all` samples, rounded; each side has at least one.
+  // Requires 0 < percent < 100. Throws UserError when there are fewer than two samples.
+  SampleSet(int64_t all, double percent, uint64_t seed, Holdout side);
 
   // At most so many of them.
   SampleSet first(int64_t count) const;
@@ -29,10 +27,9 @@ class SampleSet {
   int64_t count() const { return count_; }
   // The id of one of them; requires 0 <= index < count().
   int64_t sample(int64_t index) const;
-  const Blocks& blocks() const { return blocks_; }
 
  private:
-  Blocks blocks_;
+  int64_t all_;
   bool is_divided_ = false;
   uint64_t key_ = 0;
   int64_t begin_ = 0;  // in the permutation

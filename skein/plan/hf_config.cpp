@@ -33,7 +33,7 @@ class Reader {
   void read(const char* key, std::string& value) const { object_.read(key, value); }
   void read(const char* key, int64_t& value, int64_t largest = kMaxSize) const {
     object_.read(key, value);
-    if (value < 1 || value > largest) {
+    if (has(key) && (value < 1 || value > largest)) {
       object_.refuse_value(key, fmt::format("between 1 and {}", largest));
     }
   }

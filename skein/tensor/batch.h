@@ -2,11 +2,13 @@
 // Copyright the skein authors.
 #pragma once
 
-// One micro-batch, as the loader makes it and models read it.
+// One micro-batch, as models read it.
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+
+#include "skein/tensor/host_batch.h"
 
 namespace skein::tensor {
 
@@ -14,13 +16,12 @@ namespace skein::tensor {
 struct Batch {
   at::Tensor tokens;     // (B, T) int64
   at::Tensor targets;    // (B, T) int64: the token that position t predicts, kIgnore where none
-  at::Tensor documents;  // (B) int64: global sample id of each row; keys dropout
+  at::Tensor documents;  // (B) int64: tells rows apart over all epochs; keys dropout
   int64_t num_targets = 0;
 };
 
-constexpr int64_t kIgnore = -100;
-
 Batch to_device(const Batch& batch, at::Device device);
+Batch to_device(const HostBatch& batch, at::Device device);
 
 // What random draws of a step are keyed by. `training` off: no dropout.
 struct StepKey {

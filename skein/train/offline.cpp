@@ -87,7 +87,7 @@ Outcome run_offline(const config::Resolved& resolved, const config::BatchPlan& b
     guard.watch(++step, norm, data.samples);
 
     phases.enter(Phase::kOther);
-    run.metrics.add_step(step, loss, data.num_targets + static_cast<int64_t>(data.samples.size()));
+    run.metrics.add_step(step, loss, data.num_tokens);
     // The one agreement of a step; everything else that branches depends on the step alone.
     stopping = stop.answer();
     const bool saves = stopping || plan.is_due(step, plan.save_every);

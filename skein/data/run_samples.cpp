@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/data/run_samples.h"
+
+#include <fmt/format.h>
+
+#include "skein/core/error.h"
+#include "skein/core/hash.h"
+#include "skein/data/block_source.h"
+#include "skein/data/prepare.h"
+
+namespace skein::data {
+namespace {
+
+void require_vocabulary(const PreparedData& data, const text::TextCodec& codec,
+                        int64_t vocab_size) {
+  if (data.kind == SourceKind::kText && codec.vocab_size() > vocab_size) {
+    throw UserError(
+        fmt::format("the model's vocab_size is {}, but the text is read with {} ids ({}); give a "
+                    "tokenizer_name_or_path that fits the model, or a model with vocab_size {}",
+                    vocab_size, codec.vocab_size(), codec.identity(), codec.vocab_size()));
+  }
+  if (static_cast<int64_t>(data.largest_token) < vocab_size) return;
+  const int64_t first = data.tokens.first_outside(vocab_size);
+  throw UserError(
+      fmt::format("{}{}: token {} has id {}, but the model's vocab_size is {}; was the file made "
+                  "with another tokenizer?",
+                  data.files[0].string(), data.files.size() > 1 ? " and the files after it" : "",
+                  first, data.tokens.read(first, 1)[0], vocab_size));
+}
+
+// A source together with the tokens that it reads.
+struct PreparedBlocks {
+  PreparedBlocks(PreparedData prepared, int64_t block_size)
+      : data(std::move(prepared)), source(data.tokens, block_size) {}
+
+  PreparedData data;
+  BlockSource source;
+};
+
+std::shared_ptr<const PreparedBlocks> open_split(const RunSamplesOptions& options,
+                                                 const text::TextCodec& codec, Split split) {
+  auto data = prepare(options.data, codec, split);
+  require_vocabulary(data, codec, options.vocab_size);
+  return std::make_shared<const PreparedBlocks>(std::move(data), options.data.block_size);
+}
+
+}  // namespace
+
+RunSamples open_blocks(const RunSamplesOptions& asked) {
+  auto options = asked;
+  options.data.overwrite_cache = false;  // see prepare_run()
+  const auto codec = text::open_codec(options.model);
+  const double held_out = held_out_percentage(options.data, options.evaluates);
+  const auto choose = [&](const std::shared_ptr<const PreparedBlocks>& blocks, Split split) {
+    return ChosenSamples{
+        .source = {blocks, &blocks->source},
+        .set = samples_of(options.data, blocks->source.count(), split, held_out, options.seed)};
+  };
+  const auto train = open_split(options, *codec, Split::kTrain);
+  RunSamples samples{.train = choose(train, Split::kTrain)};
+  if (options.evaluates) {
+    const bool has_own = has_eval_sources(options.data);
+    samples.eval =
+        choose(has_own ? open_split(options, *codec, Split::kEval) : train, Split::kEval);
+  }
+  samples.digest = digest(fmt::format(
+      "data {} block_size {} held_out {} samples {}{}", train->data.digest, options.data.block_size,
+      held_out, samples.train.set.count(), options.data.dataloader_drop_last ? " drop_last" : ""));
+  return samples;
+}
+
+}  // namespace skein::data

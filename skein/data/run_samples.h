@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#pragma once
+
+// What does a run train on, and what does it evaluate?
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "skein/config/run_config.h"
+#include "skein/data/sample_set.h"
+#include "skein/data/sample_source.h"
+
+namespace skein::data {
+
+// Some of a source's samples.
+struct ChosenSamples {
+  std::shared_ptr<const SampleSource> source;
+  SampleSet set;  // of source->count()
+};
+
+struct RunSamples {
+  ChosenSamples train;
+  std::optional<ChosenSamples> eval;  // absent: the run does not evaluate
+  // Tells one training set from another: 32 hexadecimal digits of all that the samples and their
+  // order follow from, besides the seed and the global batch.
+  std::string digest;
+};
+
+struct RunSamplesOptions {
+  config::DataConfig data;
+  config::ModelConfig model;  // for the tokenizer
+  bool evaluates = false;
+  uint64_t seed = 0;  // chooses the samples that are held out
+  int64_t vocab_size = 0;
+};
+
+// Blocks of the configured data, which is prepared if nobody did (see prepare.h). Throws UserError
+// or IoError when it cannot be trained on: no data, broken lines, a token id that the model's
+// vocabulary does not have.
+RunSamples open_blocks(const RunSamplesOptions& options);
+
+}  // namespace skein::data
