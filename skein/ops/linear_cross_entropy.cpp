@@ -7,6 +7,7 @@
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/log_softmax.h>
+#include <ATen/ops/maximum.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/ones.h>
@@ -114,42 +115,57 @@ void for_each_chunk(const Head& head, Want want, Visit visit) {
 
 // Collects d_hidden and d_weight over the chunks.
 //
-// What a row counts for (`scale`) meets the products, never the 16-bit d_logits: of all rows about
-// alike, as the reciprocal of a number of targets is, it would be rounded to the same side in every
-// row, and all gradients below would be too long or too short by up to 0.4 %.
+// What a row counts for (`scale`) meets the fp32 products, never the 16-bit d_logits or hidden: of
+// all rows about alike, as the reciprocal of a number of targets is, it would be rounded to the
+// same side in every row, and all gradients below would be too long or too short by up to 0.4 %. In
+// d_weight, where rows are summed, the largest scale waits for the sum, and rows meet their share
+// of it: 1 where all are alike.
 class Gradients {
  public:
-  Gradients(const Head& head, bool hidden_wanted, bool weight_wanted) : weight_(head.weight) {
+  // `scale` (N): fp32, fp64 for float64 inputs.
+  Gradients(const Head& head, const at::Tensor& scale, bool hidden_wanted, bool weight_wanted)
+      : weight_(head.weight), scale_(scale.unsqueeze(1)) {
     if (hidden_wanted) d_hidden_ = at::empty(head.hidden.sizes(), head.hidden.options());
+    if (!weight_wanted) return;
     // Sums over chunks of 16-bit weights are formed in fp32, at twice the bytes of d_weight.
-    const auto options = weight_.options().dtype(row_dtype(weight_));
-    if (weight_wanted) d_weight_ = at::zeros(weight_.sizes(), options);
+    d_weight_ = at::zeros(weight_.sizes(), weight_.options().dtype(row_dtype(weight_)));
+    if (!is_16_bit()) return;
+    constexpr double kTiny = 1e-30;  // all rows count nothing
+    largest_ = scale_.numel() > 0
+                   ? at::maximum(scale_.amax(), scale_.amin().neg()).clamp_min(kTiny).view({1})
+                   : at::ones({1}, scale_.options());
+    share_ = scale_ / largest_;
   }
 
-  void add(const Chunk& chunk, const at::Tensor& scale) {  // (n)
-    const auto rows = scale.unsqueeze(1);
+  void add(const Chunk& chunk) {
+    const auto rows = [&](const at::Tensor& all) {
+      return all.narrow(0, chunk.begin, chunk.hidden.size(0));
+    };
     if (d_hidden_.defined()) {
-      auto place = d_hidden_.narrow(0, chunk.begin, chunk.hidden.size(0));
-      at::mul_out(place, wide_product(chunk.d_logits, weight_), rows);
+      auto place = rows(d_hidden_);
+      at::mul_out(place, wide_product(chunk.d_logits, weight_), rows(scale_));
     }
-    if (d_weight_.defined()) {
-      add_to_weight(chunk.d_logits.t(), (chunk.hidden * rows).to(weight_.scalar_type()));
-    }
+    if (!d_weight_.defined()) return;
+    const auto hidden = (chunk.hidden * rows(is_16_bit() ? share_ : scale_));
+    add_to_weight(chunk.d_logits.t(), hidden.to(weight_.scalar_type()));
   }
 
   const at::Tensor& d_hidden() const { return d_hidden_; }
   // In the weight's dtype; the wide sum is let go.
   at::Tensor take_d_weight() {
-    if (!d_weight_.defined()) return {};
-    return std::exchange(d_weight_, at::Tensor()).to(weight_.scalar_type());
+    auto sum = std::exchange(d_weight_, at::Tensor());
+    if (!sum.defined() || !is_16_bit()) return sum;
+    auto narrow = at::empty(sum.sizes(), weight_.options());
+    return at::mul_out(narrow, sum, largest_);
   }
 
  private:
   bool is_16_bit() const { return weight_.element_size() == 2; }
 
-  // In fp32 where a 16-bit product can be had so: rounded once, after it is scaled.
+  // Of 16-bit factors in fp32: rounded once, after it is scaled. CPUs have no such product.
   at::Tensor wide_product(const at::Tensor& a, const at::Tensor& b) const {
-    return is_16_bit() && a.is_cuda() ? at::mm(a, b, at::kFloat) : at::mm(a, b);
+    if (!is_16_bit()) return at::mm(a, b);
+    return a.is_cuda() ? at::mm(a, b, at::kFloat) : at::mm(a.to(at::kFloat), b.to(at::kFloat));
   }
 
   void add_to_weight(const at::Tensor& a, const at::Tensor& b) {
@@ -158,11 +174,13 @@ class Gradients {
     } else if (a.is_cuda()) {
       at::addmm_out(d_weight_, d_weight_, a, b, at::kFloat);
     } else {
-      d_weight_.add_(at::mm(a, b));  // rounded to 16 bits once
+      d_weight_.addmm_(a.to(at::kFloat), b.to(at::kFloat));
     }
   }
 
   at::Tensor weight_, d_hidden_, d_weight_;
+  at::Tensor scale_;            // (N, 1)
+  at::Tensor largest_, share_;  // (1) and (N, 1): their product is the scale
 };
 
 // What is constant to autograd.
@@ -192,16 +210,12 @@ struct CrossEntropySum : Function<CrossEntropySum> {
     const bool hidden_wanted = rows.gradients && hidden.requires_grad();
     const bool weight_wanted = rows.gradients && weight.requires_grad();
     const auto want = hidden_wanted || weight_wanted ? Want::kGradients : Want::kValues;
-    Gradients gradients(head, hidden_wanted, weight_wanted);
     const auto weights = rows.weights.neg();
-    const auto scale = weights.to(row_dtype(hidden));
+    Gradients gradients(head, weights.to(row_dtype(hidden)), hidden_wanted, weight_wanted);
     auto loss = at::zeros({}, weights.options());
     for_each_chunk(head, want, [&](const Chunk& chunk) {
-      const auto part = [&](const at::Tensor& all) {
-        return all.narrow(0, chunk.begin, chunk.hidden.size(0));
-      };
-      loss += (chunk.log_prob * part(weights)).sum();
-      if (want == Want::kGradients) gradients.add(chunk, part(scale));
+      loss += (chunk.log_prob * weights.narrow(0, chunk.begin, chunk.hidden.size(0))).sum();
+      if (want == Want::kGradients) gradients.add(chunk);
     });
     context->saved_data["d_hidden"] = gradients.d_hidden();
     context->saved_data["d_weight"] = gradients.take_d_weight();
@@ -232,10 +246,9 @@ struct LogProbs : Function<LogProbs> {
     const auto saved = context->get_saved_variables();
     const auto number = [&](const char* name) { return context->saved_data[name].toInt(); };
     const Head head{saved[0], saved[1], saved[2], {number("logits_bytes"), number("vocabulary")}};
-    Gradients gradients(head, context->needs_input_grad(0), context->needs_input_grad(1));
-    for_each_chunk(head, Want::kGradients, [&](const Chunk& chunk) {
-      gradients.add(chunk, incoming[0].narrow(0, chunk.begin, chunk.hidden.size(0)));
-    });
+    Gradients gradients(head, incoming[0], context->needs_input_grad(0),
+                        context->needs_input_grad(1));
+    for_each_chunk(head, Want::kGradients, [&](const Chunk& chunk) { gradients.add(chunk); });
     return {gradients.d_hidden(), gradients.take_d_weight(), {}, {}};
   }
 };

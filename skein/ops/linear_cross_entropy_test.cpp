@@ -127,7 +127,7 @@ TEST(LinearCrossEntropy, RunsOnTheMetaDevice) {
 // Near equal probabilities the gradient of every target's logit is near 1: a factor that meets it
 // before it is rounded to 16 bits would be rounded alike in all rows.
 struct LengthCase {
-  static constexpr int64_t kManyRows = 256, kWidth = 64, kWords = 192;
+  static constexpr int64_t kManyRows = 1024, kWidth = 256, kWords = 1024;
   at::Tensor hidden, weight, targets, wide_hidden, wide_weight;
 
   LengthCase() {
@@ -159,7 +159,7 @@ struct LengthCase {
 
 TEST(LinearCrossEntropy, FactorsReachSixteenBitGradientsUnrounded) {
   const LengthCase c;
-  const auto check = [&](const char* name, const auto& loss_over) {
+  const auto check = [&](const char* name, double bound, const auto& loss_over) {
     std::vector<double> found[2];
     for (int64_t i = 0; i < 20; ++i) {
       const double count = 1000 + 137 * static_cast<double>(i);
@@ -170,17 +170,19 @@ TEST(LinearCrossEntropy, FactorsReachSixteenBitGradientsUnrounded) {
     }
     for (size_t k = 0; k < 2; ++k) {
       const auto [least, most] = std::ranges::minmax(found[k]);
-      EXPECT_LE(most - least, 1e-4) << name << " " << k << ": " << least << " to " << most;
+      EXPECT_LE(most - least, bound) << name << " " << k << ": " << least << " to " << most;
     }
   };
-  check("weights", [&](double count, const auto& hidden, const auto& weight) {
+  check("weights", 1e-4, [&](double count, const auto& hidden, const auto& weight) {
     const auto weights = at::full({LengthCase::kManyRows}, 1 / count, at::kDouble);
     return linear_cross_entropy_sum(hidden, weight, c.targets, weights);
   });
-  check("after", [&](double count, const auto& hidden, const auto& weight) {
+  // Gradients that have been rounded to 16 bits, times a factor, are rounded a second time: few
+  // values that round alike. The factor itself is not: that would be 4e-3.
+  check("after", 5e-4, [&](double count, const auto& hidden, const auto& weight) {
     return linear_cross_entropy_sum(hidden, weight, c.targets, {}) / count;
   });
-  check("log_probs", [&](double count, const auto& hidden, const auto& weight) {
+  check("log_probs", 1e-4, [&](double count, const auto& hidden, const auto& weight) {
     return linear_log_probs(hidden, weight, c.targets).sum() / count;
   });
 }
