@@ -11,6 +11,7 @@
 #include <ATen/ops/randn.h>
 
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -26,8 +27,11 @@ inline const std::string kTinyGpt =
     R"({"model_type": "gpt2", "vocab_size": 17, "n_positions": 9, "n_embd": 8, "n_layer": 2,
         "n_head": 2)";
 
+// `more` holds further keys, or other values of some.
 inline plan::HfConfig tiny_config(const std::string& start, const std::string& more = "") {
-  return plan::parse_hf_config(start + more + "}", "tiny");
+  auto config = nlohmann::json::parse(start + "}");
+  if (!more.empty()) config.update(nlohmann::json::parse("{" + more.substr(1) + "}"));
+  return plan::parse_hf_config(config.dump(), "tiny");
 }
 
 // Every parameter random, so that none (biases, LoRA's B) hides behind a zero.

@@ -287,6 +287,12 @@ class RecordingBackend final : public comm::Backend {
   }
   comm::Work broadcast(const at::Tensor&, int, uint64_t) override { return {}; }
   comm::Work gather_host(comm::HostBytes, uint64_t) override { return {}; }  // size one
+  comm::Work compose(const comm::Call&, std::vector<at::Tensor>,
+                     std::function<void()> steps) override {
+    steps();
+    return {};
+  }
+  std::shared_ptr<comm::Backend> split(const std::vector<int>&) override { return nullptr; }
   void shutdown() override {}
 
   std::vector<std::string> take() { return std::exchange(events_, {}); }

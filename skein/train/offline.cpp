@@ -37,6 +37,12 @@ void save(Session& run, int64_t step) {
   run.store.save(step, run.state.contents(step, !run.config.checkpoint.save_only_model));
 }
 
+std::vector<tensor::Batch> on_device(const data::StepBatches& data, at::Device device) {
+  std::vector<tensor::Batch> batches;
+  for (const auto& batch : data.micro_batches) batches.push_back(tensor::to_device(batch, device));
+  return batches;
+}
+
 // Looks at the step before, and goes back when it must.
 void judge(Session& run, NanGuard& guard, int64_t step) try {
   if (guard.judge() == NanVerdict::kRollBack) roll_back(run, step);
@@ -80,7 +86,8 @@ Outcome run_offline(const config::Resolved& resolved, const config::BatchPlan& b
     board::set_board_step(step, data.samples);
 
     stop.ask(world.stop_requested());
-    const auto [loss, norm] = update(trainer, {data.micro_batches, data.num_targets, key},
+    const auto micro_batches = on_device(data, world.device);
+    const auto [loss, norm] = update(trainer, {micro_batches, data.num_targets, key},
                                      {learning_rate, run.config.optimizer.max_grad_norm});
     // The step before this one: its norm is there without waiting.
     judge(run, guard, step);

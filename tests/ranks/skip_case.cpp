@@ -20,8 +20,8 @@
 #include <sstream>
 #include <tuple>
 
+#include "skein/ops/init.h"
 #include "skein/parallel/sharded.h"
-#include "skein/tensor/init.h"
 
 namespace skein::ranks {
 namespace {
@@ -89,7 +89,7 @@ struct Net {
   void materialise() {
     for (const auto& parameter : table.parameters) {
       auto leaf = at::empty(parameter.shape, at::TensorOptions().dtype(parameter.dtype));
-      tensor::initialise(leaf.view(-1), 0, parameter.init, tensor::init_key(kSeed, parameter.name));
+      ops::initialise(leaf.view(-1), 0, parameter.init, ops::init_key(kSeed, parameter.name));
       *parameter.slot = leaf.set_requires_grad(parameter.trainable);
     }
   }
