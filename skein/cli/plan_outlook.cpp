@@ -229,7 +229,7 @@ void measure_model(const config::RunConfig& config, DType dtype, Outlook& outloo
       .weight_bytes = bytes_of(dtype),
       .gradient_bytes = outlook.gradient_bytes,
       .state_bytes = optim::state_bytes(config.optimizer, bytes_of(dtype)),
-      .accumulates = outlook.batches.accumulation > 1,
+      .micro_batches = outlook.batches.accumulation,
       .rows = outlook.batches.per_device,
       .tokens = config.data.block_size,
       .recompute = config.model.gradient_checkpointing};

@@ -36,42 +36,53 @@ class Transients {
              const MemoryQuestion& question)
       : question_(question) {
     for (size_t unit = 0; unit < sizes.size(); ++unit) {
-      auto& list = shapes.units[unit].root ? roots_ : blocks_;
-      list.push_back(sizes[unit]);
+      if (!shapes.units[unit].root) {
+        blocks_.push_back(sizes[unit]);
+      } else {
+        (blocks_.empty() ? first_root_ : last_root_) += sizes[unit];
+      }
     }
   }
 
   int64_t peak() {
-    // The embedding's gradient comes last, unless it is the head's too or micro-batches add up.
-    const bool all_along = question_.accumulates || roots_.size() < 2;
-    const int64_t first = roots_.empty() ? 0 : roots_.front();
-    const int64_t early = sum(roots_) - (all_along ? 0 : first);
-    const auto count = static_cast<int64_t>(blocks_.size());
-    for (int64_t i = 0; i < count; ++i) {  // forward
-      see(block(i) + block(i + 1), question_.accumulates ? sum(roots_) : 0);
-    }
-    for (int64_t i = count - 1; i >= 0; --i)
-      see(block(i) + block(i - 1), early + block(i) + block(i + 1));
-    see(0, sum(roots_) + block(0));  // the embedding
+    const int64_t count = question_.micro_batches;
+    micro_batch(/*held=*/0, /*is_last=*/count == 1);
+    // Roots' gradients stay whole until the last micro-batch sends them.
+    const int64_t held = first_root_ + last_root_;
+    if (count > 2) micro_batch(held, /*is_last=*/false);
+    if (count > 1) micro_batch(held, /*is_last=*/true);
     return peak_;
   }
 
  private:
-  static int64_t sum(const std::vector<int64_t>& sizes) {
-    return std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
+  // `held`: root gradients of the micro-batches before. An untied head is sent first, while the
+  // last block's gradient is made; each block's, while the next one's is; the first root unit last.
+  void micro_batch(int64_t held, bool is_last) {
+    const auto count = static_cast<int64_t>(blocks_.size());
+    for (int64_t i = 0; i < count; ++i) see(block(i) + block(i + 1), held);  // forward
+    const bool tied = last_root_ == 0;
+    int64_t roots = std::max(held, tied ? first_root_ : last_root_);  // once the head is done
+    see(block(count - 1), roots);
+    for (int64_t i = count - 1; i >= 0; --i) {
+      see(block(i) + block(i - 1), roots + block(i) + block(i + 1));
+      if (is_last && i == count - 1) roots -= last_root_;
+    }
+    see(block(0), std::max(roots, first_root_ + (is_last ? 0 : last_root_)) + block(0));
   }
+
   int64_t block(int64_t index) const {
     const bool exists = index >= 0 && index < static_cast<int64_t>(blocks_.size());
     return exists ? blocks_[static_cast<size_t>(index)] : 0;
   }
   void see(int64_t gathered, int64_t gradients) {
-    const int64_t weights = question_.stage >= 3 ? sum(roots_) + gathered : 0;
+    const int64_t weights = question_.stage >= 3 ? first_root_ + last_root_ + gathered : 0;
     peak_ =
         std::max(peak_, weights * question_.weight_bytes + gradients * question_.gradient_bytes);
   }
 
   MemoryQuestion question_;
-  std::vector<int64_t> roots_, blocks_;  // padded elements
+  std::vector<int64_t> blocks_;             // padded elements
+  int64_t first_root_ = 0, last_root_ = 0;  // before and behind the blocks
   int64_t peak_ = 0;
 };
 

@@ -20,7 +20,7 @@ struct MemoryQuestion {
   int64_t weight_bytes = 4;    // per element: 2, 4 or 8
   int64_t gradient_bytes = 4;  // per element
   int64_t state_bytes = 8;     // per element: optim::state_bytes()
-  bool accumulates = false;    // more than one micro-batch per update
+  int64_t micro_batches = 1;   // per update
   int64_t rows = 1;            // of a micro-batch
   int64_t tokens = 1;          // of a row
   bool recompute = false;      // gradient_checkpointing
