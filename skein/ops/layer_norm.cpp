@@ -93,11 +93,12 @@ Gradients fused_backward(AutogradContext* context, const at::Tensor& d_y, const 
   return {d_x, of_parameters.narrow(0, 0, channels), of_parameters.narrow(0, channels, channels)};
 }
 
-// The norm, with the stream that it belongs to passed through.
+// The norm, with the stream that it belongs to passed through. `parameters` are weight and bias.
 struct FusedNorm : Function<FusedNorm> {
   static variable_list forward(AutogradContext* context, const at::Tensor& x,
-                               const at::Tensor& weight, const at::Tensor& bias, double epsilon) {
-    return {x, fused_forward(context, x.contiguous(), {}, {weight, bias, epsilon}).normalised};
+                               at::TensorList parameters, double epsilon) {
+    const LayerNorm norm{parameters[0], parameters[1], epsilon};
+    return {x, fused_forward(context, x.contiguous(), {}, norm).normalised};
   }
   static variable_list backward(AutogradContext* context, const variable_list& incoming) {
     if (!incoming[1].defined()) return {incoming[0], {}, {}, {}};
@@ -108,10 +109,9 @@ struct FusedNorm : Function<FusedNorm> {
 
 struct FusedAddNorm : Function<FusedAddNorm> {
   static variable_list forward(AutogradContext* context, const at::Tensor& x,
-                               const at::Tensor& delta, const at::Tensor& weight,
-                               const at::Tensor& bias, double epsilon) {
-    const auto [sum, normalised] =
-        fused_forward(context, x.contiguous(), delta.contiguous(), {weight, bias, epsilon});
+                               const at::Tensor& delta, at::TensorList parameters, double epsilon) {
+    const LayerNorm norm{parameters[0], parameters[1], epsilon};
+    const auto [sum, normalised] = fused_forward(context, x.contiguous(), delta.contiguous(), norm);
     return {sum, normalised};
   }
   static variable_list backward(AutogradContext* context, const variable_list& incoming) {
@@ -132,9 +132,10 @@ AddedNorm add_layer_norm(const at::Tensor& x, const at::Tensor& delta, const Lay
     const auto sum = delta.defined() ? x + delta : x;
     return {sum, plain(sum, norm)};
   }
-  const auto outputs = delta.defined()
-                           ? FusedAddNorm::apply(x, delta, norm.weight, norm.bias, norm.epsilon)
-                           : FusedNorm::apply(x, norm.weight, norm.bias, norm.epsilon);
+  const variable_list list{norm.weight, norm.bias};
+  const at::TensorList parameters(list);
+  const auto outputs = delta.defined() ? FusedAddNorm::apply(x, delta, parameters, norm.epsilon)
+                                       : FusedNorm::apply(x, parameters, norm.epsilon);
   return {outputs[0], outputs[1]};
 }
 

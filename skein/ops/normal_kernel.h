@@ -6,6 +6,7 @@
 // raw pointers. Free of torch, C++17: nvcc reads it too.
 
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 
 #include "skein/core/random.h"
@@ -21,7 +22,7 @@ constexpr int kNormalWords = 4;  // elements per Philox call
 SKEIN_HOST_DEVICE inline void normal4(uint64_t key, int64_t block, double (&out)[kNormalWords]) {
   constexpr double kTwoPi = 2 * 3.141592653589793;
   const random::Words words = random::philox(key, static_cast<uint64_t>(block));
-  for (int pair = 0; pair < 2; ++pair) {
+  for (size_t pair = 0; pair < 2; ++pair) {
     const double u = (static_cast<double>(words.word[2 * pair]) + 1) * 0x1p-32;  // (0, 1]
     const double angle = kTwoPi * words.word[2 * pair + 1] * 0x1p-32;
     const double radius = std::sqrt(-2 * std::log(u));
