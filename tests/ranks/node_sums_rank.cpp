@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
 
-// One rank of node_sums_test.py: reduces over Gloo, by node or flat, and prints the digest of what
-// it has afterwards.
+// One rank of node_sums_test.py: reduces over Gloo, by node or flat, and prints digests of what it
+// has afterwards.
 //
 //   node_sums_rank RANK NODES LOCAL_SIZE HOST PORT ADDRESS flat|by_node all_reduce|reduce_scatter
 //                  ELEMENTS TIMES
@@ -30,17 +30,23 @@ at::Tensor values_of(int rank, int64_t count) {
   return (at::sin(index * 0.37 + rank * 1.7) * 100.0).to(at::kBFloat16);
 }
 
-// The sum, whole on every rank.
-at::Tensor reduce(comm::Group& group, const std::string& operation, int64_t count, int times) {
-  const auto whole = values_of(group.rank(), count);
+std::string digest_of(const at::Tensor& tensor) {
+  const auto* data = static_cast<const std::byte*>(tensor.const_data_ptr());
+  return digest(std::span(data, tensor.nbytes()));
+}
+
+// This rank's shard of the sum, and the whole where there is one.
+std::string reduce(comm::Group& group, const std::string& operation, int64_t count) {
+  const auto values = values_of(group.rank(), count);
+  const int64_t part = count / group.size();
   if (operation == "all_reduce") {
-    for (int i = 0; i < times; ++i) group.all_reduce(whole).wait();
-    return whole;
+    const auto whole = values.clone();
+    group.all_reduce(whole).wait();
+    return digest_of(whole.narrow(0, group.rank() * part, part)) + " " + digest_of(whole);
   }
-  const auto shard = at::empty({count / group.size()}, whole.options());
-  for (int i = 0; i < times; ++i) group.reduce_scatter(shard, whole).wait();
-  group.all_gather(whole, shard).wait();
-  return whole;
+  const auto shard = at::empty({part}, values.options());
+  group.reduce_scatter(shard, values).wait();
+  return digest_of(shard);
 }
 
 int run(const std::vector<std::string>& words) {
@@ -55,9 +61,11 @@ int run(const std::vector<std::string>& words) {
                               .sums_by_node = words[7] == "by_node",
                               .timeout = std::chrono::seconds(60)},
                              *store);
-  const auto sum = reduce(group, words[8], std::stoll(words[9]), std::stoi(words[10]));
-  const auto* data = static_cast<const std::byte*>(sum.const_data_ptr());
-  fmt::print("{}\n", digest(std::span(data, sum.nbytes())));
+  std::string digests;
+  for (int i = 0; i < std::stoi(words[10]); ++i) {
+    digests = reduce(group, words[8], std::stoll(words[9]));
+  }
+  fmt::print("{}\n", digests);
   group.barrier();  // rank 0 serves the store
   group.shutdown();
   return 0;
