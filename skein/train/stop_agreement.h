@@ -4,8 +4,8 @@
 
 // Has any rank been asked to stop? The one agreement of a step.
 //
-// It is asked before backward and read at the end of the next step, so that no rank waits for it:
-// a run ends at most two steps after the request.
+// It is asked as a step begins and read at the end of the next one, so that no rank waits for it: a
+// run ends at most two steps after the request.
 
 #include <deque>
 
