@@ -8,6 +8,6 @@
 
 namespace skein::ops {
 
-enum class ElementType : uint8_t { kFloat, kBFloat16 };
+enum class ElementType : uint8_t { kFloat, kBFloat16, kHalf };
 
 }  // namespace skein::ops

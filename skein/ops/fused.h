@@ -7,18 +7,25 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "skein/core/error.h"
 #include "skein/ops/element_type.h"
 
 namespace skein::ops {
 
-// fp32 or bf16 on a GPU, with rows of whole sixteen-byte vectors.
+inline bool has_element_type(const at::Tensor& x) {
+  const auto dtype = x.scalar_type();
+  return dtype == at::kFloat || dtype == at::kBFloat16 || dtype == at::kHalf;
+}
+
+// fp32, bf16 or fp16 on a GPU, with rows of whole sixteen-byte vectors.
 inline bool fits_kernels(const at::Tensor& x) {
-  return x.is_cuda() && (x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16) &&
-         x.size(-1) % 8 == 0;
+  return x.is_cuda() && has_element_type(x) && x.size(-1) % 8 == 0;
 }
 
 inline ElementType element_type(const at::Tensor& x) {
-  return x.scalar_type() == at::kBFloat16 ? ElementType::kBFloat16 : ElementType::kFloat;
+  SKEIN_CHECK(has_element_type(x), "fused kernels take float, bfloat16 and half");
+  if (x.scalar_type() == at::kBFloat16) return ElementType::kBFloat16;
+  return x.scalar_type() == at::kHalf ? ElementType::kHalf : ElementType::kFloat;
 }
 
 }  // namespace skein::ops

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
-// The fused kernels against the plain formulas on the CPU, in fp32 and bf16.
+// The fused kernels against the plain formulas on the CPU, in fp32, bf16 and fp16.
 
 #include <ATen/Context.h>
 #include <ATen/TensorOperators.h>
@@ -66,7 +66,8 @@ Inputs converted(const Inputs& inputs, at::ScalarType dtype) {
 void compare(const std::string& name, const Run& run, const Inputs& shapes,
              Reference reference = Reference::kSameType) {
   if (!at::hasCUDA()) GTEST_SKIP() << "no GPU";
-  for (const auto& [dtype, tolerance] : {std::pair{at::kFloat, 1e-5}, {at::kBFloat16, 1e-2}}) {
+  for (const auto& [dtype, tolerance] :
+       {std::pair{at::kFloat, 1e-5}, {at::kBFloat16, 1e-2}, {at::kHalf, 2e-3}}) {
     const auto inputs = converted(shapes, dtype);
     const auto expected = evaluate(
         run, reference == Reference::kDouble ? converted(inputs, at::kDouble) : inputs, at::kCPU);
@@ -80,6 +81,14 @@ void compare(const std::string& name, const Run& run, const Inputs& shapes,
 TEST(CudaKernels, RmsNorm) {
   compare("rms_norm", [](const Inputs& in) { return rms_norm(in[0], in[1], 1e-6); },
           {at::randn({3, 301, 520}), at::randn({520})});
+}
+
+// From 12,288 channels on a row's sums do not fit into 48 KiB of shared memory.
+TEST(CudaKernels, RmsNormOfWideRows) {
+  for (const int64_t channels : {11264, 11272, 12288, 16392}) {
+    compare("rms_norm", [](const Inputs& in) { return rms_norm(in[0], in[1], 1e-6); },
+            {at::randn({3, 101, channels}), at::randn({channels})});
+  }
 }
 
 TEST(CudaKernels, AddRmsNorm) {
@@ -190,17 +199,20 @@ TEST(CudaKernels, Swiglu) {
           {at::randn({5, 33, 264}), at::randn({5, 33, 264})});
 }
 
-// Odd vocabularies take the scalar path; small chunks make the sums over chunks matter.
+// Odd rows take the scalar path; padded ones (whatever the padding holds) the vectors'. Small
+// chunks make the sums over chunks matter.
 TEST(CudaKernels, CrossEntropy) {
-  for (const int64_t vocabulary : {int64_t{1024}, int64_t{1003}}) {
+  for (const auto& [vocabulary, rows] :
+       {std::pair<int64_t, int64_t>{1024, 1024}, {1003, 1003}, {1003, 1024}, {9, 64}}) {
     auto targets = at::randint(0, vocabulary, {130}, at::kLong);
     targets.slice(0, 5, 9).fill_(tensor::kIgnore);
-    const Inputs shapes = {at::randn({130, 96}), at::randn({vocabulary, 96}) * 0.1, targets};
-    const auto sum = [](const Inputs& in) {
-      return linear_cross_entropy_sum(in[0], in[1], in[2], {}, {.logits_bytes = 4096 * 4});
+    const Inputs shapes = {at::randn({130, 96}), at::randn({rows, 96}) * 0.1, targets};
+    const HeadOptions options{.logits_bytes = 4096 * 4, .vocabulary = vocabulary};
+    const auto sum = [=](const Inputs& in) {
+      return linear_cross_entropy_sum(in[0], in[1], in[2], {}, options);
     };
-    const auto each = [](const Inputs& in) {
-      return linear_log_probs(in[0], in[1], in[2], {.logits_bytes = 4096 * 4});
+    const auto each = [=](const Inputs& in) {
+      return linear_log_probs(in[0], in[1], in[2], options);
     };
     compare("linear_cross_entropy_sum", sum, shapes);
     compare("linear_log_probs", each, shapes);

@@ -8,6 +8,8 @@ namespace skein::ops {
 namespace {
 
 constexpr int kThreads = 256;
+// A block has 48 KiB of shared memory unless more is asked for. Wider rows do without.
+constexpr int kMostSharedChannels = 11 * 1024;
 
 // One block per row; the row is read twice, the second time from cache.
 template <typename T>
@@ -46,13 +48,16 @@ __global__ void forward(RmsNormForward call) {
   }
 }
 
-// Each block takes every kRmsNormParts-th row and keeps its part of d_weight in shared memory, in
-// which a thread touches its own columns only: sums are formed in a fixed order.
+// Each block takes every kRmsNormParts-th row and keeps its part of d_weight in shared memory, or,
+// of wide rows, where it belongs. A thread touches its own columns only: sums are formed in a fixed
+// order.
 template <typename T>
 __global__ void backward(RmsNormBackward call) {
   using V = Vector<T>;
-  extern __shared__ float d_weight[];  // (channels)
+  extern __shared__ float in_shared[];  // (channels), where they fit
   __shared__ float shared[32];
+  float* part = call.d_weight_parts + static_cast<int64_t>(blockIdx.x) * call.channels;
+  float* d_weight = call.channels <= kMostSharedChannels ? in_shared : part;
   const int vectors = call.channels / V::kSize;
   const V* weight = static_cast<const V*>(call.weight);
   for (int c = threadIdx.x; c < call.channels; c += kThreads) d_weight[c] = 0;
@@ -84,7 +89,7 @@ __global__ void backward(RmsNormBackward call) {
       d_x[i] = out;
     }
   }
-  float* part = call.d_weight_parts + static_cast<int64_t>(blockIdx.x) * call.channels;
+  if (d_weight == part) return;
   __syncthreads();
   for (int c = threadIdx.x; c < call.channels; c += kThreads) part[c] = d_weight[c];
 }
@@ -100,7 +105,8 @@ void rms_norm_on_cuda(const RmsNormForward& call) {
 }
 
 void rms_norm_backward_on_cuda(const RmsNormBackward& call) {
-  const size_t bytes = static_cast<size_t>(call.channels) * sizeof(float);
+  const bool fits = call.channels <= kMostSharedChannels;
+  const size_t bytes = fits ? static_cast<size_t>(call.channels) * sizeof(float) : 0;
   with_type(call.type, [&](auto type) {
     backward<decltype(type)><<<kRmsNormParts, kThreads, bytes, current_stream()>>>(call);
   });

@@ -5,6 +5,7 @@
 // What the kernels of this folder share: sixteen-byte loads, widening, sums over a block.
 
 #include <cuda_bf16.h>
+#include <cuda_fp16.h>
 
 #include <cstdint>
 
@@ -51,10 +52,13 @@ __device__ inline float block_sum(float value, float* shared) {
 // Calls `launch` with a value of the element type; double has no kernels here.
 template <typename Launch>
 void with_type(ElementType type, Launch launch) {
-  if (type == ElementType::kBFloat16) {
-    launch(__nv_bfloat16{});
-  } else {
-    launch(float{});
+  switch (type) {
+    case ElementType::kFloat:
+      return launch(float{});
+    case ElementType::kBFloat16:
+      return launch(__nv_bfloat16{});
+    case ElementType::kHalf:
+      return launch(__half{});
   }
 }
 
