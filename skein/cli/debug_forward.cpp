@@ -66,7 +66,8 @@ NamedTensors compute(const model::Model& model, const tensor::Batch& batch) {
   NamedTensors found{{"logits", model.head_logits(hidden, units).detach()},
                      {"loss_sum", loss.detach().view({1})}};
   for (size_t i = 0; i < leaves.size(); ++i) {
-    found["grad." + model.table().parameters[i].name] = gradients[i];
+    const auto& parameter = model.table().parameters[i];
+    found["grad." + parameter.name] = model::without_padding(parameter, gradients[i]);
   }
   return found;
 }

@@ -2,7 +2,6 @@
 // Copyright the skein authors.
 #include "skein/cli/load_model.h"
 
-#include <ATen/ops/empty.h>
 #include <fmt/format.h>
 
 #include <utility>
@@ -44,13 +43,13 @@ std::unique_ptr<model::Model> load_model(const fs::path& folder, plan::HfConfig 
   auto model = model::build(config, {.dtype = dtype});
   std::vector<tensor::TensorSlice> slices;
   for (const auto& parameter : model->table().parameters) {
-    const auto leaf = at::empty(parameter.shape, at::TensorOptions(device).dtype(parameter.dtype));
+    const auto leaf = model::make_leaf(parameter, device);
     slices.push_back({.name = parameter.name,
                       .shape = parameter.shape,
                       .dtype = parameter.dtype,
                       .begin = 0,
                       .end = parameter.numel(),
-                      .data = leaf.view(-1)});
+                      .data = model::without_padding(parameter, leaf).view(-1)});
     *parameter.slot = leaf;
   }
   checkpoint::LoadOptions options;

@@ -60,30 +60,30 @@ class Gpt2 final : public Model {
 
   plan::GptConfig config_;
   int embedding_unit_ = 0, head_unit_ = 0;
-  at::Tensor tokens_;          // (V, C)
+  at::Tensor tokens_;          // (V, C), rows padded where it is the head
   at::Tensor positions_;       // (n_positions, C)
   std::vector<Block> blocks_;  // never resized after registration
   ops::LayerNorm norm_;
-  at::Tensor head_;  // (V, C), when untied
+  at::Tensor head_;  // (V, C) and padded rows, when untied
 };
 
 Gpt2::Gpt2(const plan::GptConfig& config, const BuildOptions& options)
     : config_(config), blocks_(static_cast<size_t>(config.n_layer)) {
   const auto channels = config_.n_embd;
   const auto deviation = config_.initializer_range;
-  auto root =
-      UnitBuilder::root(table_, config_.tie_word_embeddings ? "root" : "embedding", options);
+  const bool tied = config_.tie_word_embeddings;
+  auto root = UnitBuilder::root(table_, tied ? "root" : "embedding", options);
   embedding_unit_ = root.unit();
-  root.add_embedding("transformer.wte", config_.vocab_size, channels, deviation, tokens_);
-  root.add_embedding("transformer.wpe", config_.n_positions, channels, deviation, positions_);
+  root.add_embedding("transformer.wte", {config_.vocab_size, channels, deviation, tied}, tokens_);
+  root.add_embedding("transformer.wpe", {config_.n_positions, channels, deviation}, positions_);
   for (int i = 0; i < config_.n_layer; ++i) add_block(i, options);
 
-  auto last = config_.tie_word_embeddings ? root : UnitBuilder::root(table_, "head", options);
+  auto last = tied ? root : UnitBuilder::root(table_, "head", options);
   head_unit_ = last.unit();
   last.add_norm("transformer.ln_f", channels, norm_.weight, &norm_.bias);
   norm_.epsilon = config_.layer_norm_epsilon;
-  if (!config_.tie_word_embeddings) {
-    last.add_embedding("lm_head", config_.vocab_size, channels, deviation, head_);
+  if (!tied) {
+    last.add_embedding("lm_head", {config_.vocab_size, channels, deviation, /*head=*/true}, head_);
   }
 }
 

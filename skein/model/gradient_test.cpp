@@ -98,7 +98,7 @@ class HeldUnits final : public tensor::Units {
     return leaves_[static_cast<size_t>(unit)];
   }
   bool recompute(int) const override { return recompute_; }
-  void add_gradients(int unit, const tensor::Tensors& gradients) override {
+  void add_gradients(int unit, tensor::Tensors gradients) override {
     auto& sums = sums_[static_cast<size_t>(unit)];
     for (size_t i = 0; i < gradients.size(); ++i) {
       if (!gradients[i].defined()) continue;

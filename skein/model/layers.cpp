@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "skein/ops/linear.h"
+#include "skein/plan/shapes.h"
 
 namespace skein::model {
 namespace {
@@ -62,8 +63,8 @@ UnitBuilder UnitBuilder::block(tensor::ParameterTable& table, const std::string&
   return builder;
 }
 
-void UnitBuilder::add(const std::string& name, std::vector<int64_t> shape, Init init,
-                      at::Tensor& slot) {
+tensor::Parameter& UnitBuilder::add(const std::string& name, std::vector<int64_t> shape, Init init,
+                                    at::Tensor& slot) {
   // Hugging Face's rule by shape: its biases and norm weights are the one-dimensional parameters.
   const bool decay = shape.size() > 1;
   table_.add({.name = name,
@@ -74,6 +75,7 @@ void UnitBuilder::add(const std::string& name, std::vector<int64_t> shape, Init 
               .trainable = !frozen_,
               .decay = decay,
               .slot = &slot});
+  return table_.parameters.back();
 }
 
 void UnitBuilder::add_linear(const std::string& name, const LinearShape& shape, Linear& layer) {
@@ -97,9 +99,11 @@ void UnitBuilder::add_lora(const std::string& name, const LinearShape& shape, Li
   frozen_ = frozen;
 }
 
-void UnitBuilder::add_embedding(const std::string& name, int64_t rows, int64_t columns,
-                                double deviation, at::Tensor& weight) {
-  add(name + ".weight", {rows, columns}, {Init::Kind::kNormal, deviation}, weight);
+void UnitBuilder::add_embedding(const std::string& name, const EmbeddingShape& shape,
+                                at::Tensor& weight) {
+  auto& parameter = add(name + ".weight", {shape.rows, shape.columns},
+                        {Init::Kind::kNormal, shape.deviation}, weight);
+  if (shape.head) parameter.padded_rows = plan::padded_head_rows(shape.rows);
 }
 
 void UnitBuilder::add_norm(const std::string& name, int64_t channels, at::Tensor& weight,

@@ -61,6 +61,12 @@ struct LinearShape {
   double deviation = 0.02;  // of the weight's first values
 };
 
+struct EmbeddingShape {
+  int64_t rows = 0, columns = 0;
+  double deviation = 0.02;
+  bool head = false;  // it is the output head, or that too: its rows are padded in memory
+};
+
 // Registers the parameters of one unit. Slots are remembered by address: structs must not move.
 class UnitBuilder {
  public:
@@ -74,8 +80,7 @@ class UnitBuilder {
 
   // `name` is the module's: .weight, .bias, .lora_A.weight, .lora_B.weight follow from it.
   void add_linear(const std::string& name, const LinearShape& shape, Linear& layer);
-  void add_embedding(const std::string& name, int64_t rows, int64_t columns, double deviation,
-                     at::Tensor& weight);
+  void add_embedding(const std::string& name, const EmbeddingShape& shape, at::Tensor& weight);
   // A norm's weight (ones), and its bias (zeros) where there is one.
   void add_norm(const std::string& name, int64_t channels, at::Tensor& weight,
                 at::Tensor* bias = nullptr);
@@ -84,8 +89,8 @@ class UnitBuilder {
   UnitBuilder(tensor::ParameterTable& table, int unit, at::ScalarType dtype)
       : table_(table), unit_(unit), dtype_(dtype) {}
 
-  void add(const std::string& name, std::vector<int64_t> shape, tensor::Init init,
-           at::Tensor& slot);
+  tensor::Parameter& add(const std::string& name, std::vector<int64_t> shape, tensor::Init init,
+                         at::Tensor& slot);
   void add_lora(const std::string& name, const LinearShape& shape, Linear& layer);
 
   tensor::ParameterTable& table_;

@@ -56,27 +56,27 @@ class Llama final : public Model {
 
   plan::LlamaConfig config_;
   int embedding_unit_ = 0, head_unit_ = 0;
-  at::Tensor embedding_;       // (V, C)
+  at::Tensor embedding_;       // (V, C), rows padded where it is the head
   std::vector<Block> blocks_;  // never resized after registration
   at::Tensor norm_;            // (C)
-  at::Tensor head_;            // (V, C), when untied
+  at::Tensor head_;            // (V, C) and padded rows, when untied
 };
 
 Llama::Llama(const plan::LlamaConfig& config, const BuildOptions& options)
     : config_(config), blocks_(static_cast<size_t>(config.num_hidden_layers)) {
   const auto channels = config_.hidden_size, vocabulary = config_.vocab_size;
-  auto root =
-      UnitBuilder::root(table_, config_.tie_word_embeddings ? "root" : "embedding", options);
+  const double deviation = config_.initializer_range;
+  const bool tied = config_.tie_word_embeddings;
+  auto root = UnitBuilder::root(table_, tied ? "root" : "embedding", options);
   embedding_unit_ = root.unit();
-  root.add_embedding("model.embed_tokens", vocabulary, channels, config_.initializer_range,
-                     embedding_);
+  root.add_embedding("model.embed_tokens", {vocabulary, channels, deviation, tied}, embedding_);
   for (int i = 0; i < config_.num_hidden_layers; ++i) add_block(i, options);
 
-  auto last = config_.tie_word_embeddings ? root : UnitBuilder::root(table_, "head", options);
+  auto last = tied ? root : UnitBuilder::root(table_, "head", options);
   head_unit_ = last.unit();
   last.add_norm("model.norm", channels, norm_);
-  if (!config_.tie_word_embeddings) {
-    last.add_embedding("lm_head", vocabulary, channels, config_.initializer_range, head_);
+  if (!tied) {
+    last.add_embedding("lm_head", {vocabulary, channels, deviation, /*head=*/true}, head_);
   }
 }
 

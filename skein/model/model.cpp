@@ -85,7 +85,8 @@ at::Tensor Model::head_loss_sum(const at::Tensor& hidden, const at::Tensor& targ
                                 const at::Tensor& weights, tensor::Units& units) const {
   const auto block = [this, targets, weights](const tensor::Tensors& in) {
     return ops::linear_cross_entropy_sum(in[0].flatten(0, 1), head_weight(), targets.flatten(),
-                                         weights.defined() ? weights.flatten() : weights);
+                                         weights.defined() ? weights.flatten() : weights,
+                                         {.vocabulary = vocab_size()});
   };
   return run_unit(units, head_unit(), {hidden}, block);
 }
@@ -93,14 +94,17 @@ at::Tensor Model::head_loss_sum(const at::Tensor& hidden, const at::Tensor& targ
 at::Tensor Model::head_log_probs(const at::Tensor& hidden, const at::Tensor& targets,
                                  tensor::Units& units) const {
   const auto block = [this, targets](const tensor::Tensors& in) {
-    return ops::linear_log_probs(in[0].flatten(0, 1), head_weight(), targets.flatten())
+    return ops::linear_log_probs(in[0].flatten(0, 1), head_weight(), targets.flatten(),
+                                 {.vocabulary = vocab_size()})
         .view(targets.sizes());
   };
   return run_unit(units, head_unit(), {hidden}, block);
 }
 
 at::Tensor Model::head_logits(const at::Tensor& hidden, tensor::Units& units) const {
-  const auto block = [this](const tensor::Tensors& in) { return at::linear(in[0], head_weight()); };
+  const auto block = [this](const tensor::Tensors& in) {
+    return at::linear(in[0], head_weight()).narrow(-1, 0, vocab_size());
+  };
   return run_unit(units, head_unit(), {hidden}, block);
 }
 
@@ -110,11 +114,22 @@ std::unique_ptr<Model> build(const plan::HfConfig& config, const BuildOptions& o
   return model;
 }
 
+at::Tensor make_leaf(const tensor::Parameter& parameter, at::Device device) {
+  auto leaf = at::empty(parameter.memory_shape(), at::TensorOptions(device).dtype(parameter.dtype));
+  if (parameter.padded_rows > 0) leaf.slice(0, parameter.shape[0]).zero_();
+  return leaf;
+}
+
+at::Tensor without_padding(const tensor::Parameter& parameter, const at::Tensor& leaf) {
+  return parameter.padded_rows > 0 ? leaf.narrow(0, 0, parameter.shape[0]) : leaf;
+}
+
 void materialise(const tensor::ParameterTable& table, at::Device device, uint64_t seed) {
   for (const auto& parameter : table.parameters) {
-    auto leaf = at::empty(parameter.shape, at::TensorOptions(device).dtype(parameter.dtype));
+    auto leaf = make_leaf(parameter, device);
     if (!leaf.is_meta()) {
-      ops::initialise(leaf.view(-1), 0, parameter.init, ops::init_key(seed, parameter.name));
+      ops::initialise(without_padding(parameter, leaf).view(-1), 0, parameter.init,
+                      ops::init_key(seed, parameter.name));
     }
     *parameter.slot = leaf.set_requires_grad(parameter.trainable);
   }

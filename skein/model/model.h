@@ -64,7 +64,7 @@ class Model {
   virtual at::Tensor decode_at(const at::Tensor& positions, const at::Tensor& tokens,
                                KvCache& cache, tensor::Units& units) const = 0;
   virtual int head_unit() const = 0;
-  virtual const at::Tensor& head_weight() const = 0;  // (V, C)
+  virtual const at::Tensor& head_weight() const = 0;  // (V, C) and perhaps padded rows
 
   tensor::ParameterTable table_;
 };
@@ -72,6 +72,11 @@ class Model {
 // The table is filled, its slots are empty: materialise() or a sharding fills them. Throws
 // UserError when an adapter's targets or a frozen block do not exist.
 std::unique_ptr<Model> build(const plan::HfConfig& config, const BuildOptions& options = {});
+
+// A leaf for a parameter, not yet initialised but for its padding, which is zero.
+at::Tensor make_leaf(const tensor::Parameter& parameter, at::Device device);
+// What files know of a leaf, or of its gradient: the shape without padded rows.
+at::Tensor without_padding(const tensor::Parameter& parameter, const at::Tensor& leaf);
 
 // Puts whole leaves, with their first values, into the slots. For models that nobody shards.
 void materialise(const tensor::ParameterTable& table, at::Device device, uint64_t seed);

@@ -8,6 +8,7 @@
 #include <ATen/ops/equal.h>
 #include <ATen/ops/log_softmax.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include <map>
 #include <set>
@@ -162,6 +163,42 @@ TEST(Model, ThreeHeadsAgree) {
   const auto weights = at::arange(10, at::kDouble).view({2, 5});
   EXPECT_TRUE(at::allclose(model->head_loss_sum(hidden, batch.targets, weights, units),
                            -(expected * weights).sum(), 1e-12));
+}
+
+// A leaf of the head has rows of zeros behind the vocabulary; no result shows them.
+TEST(Model, PaddedRowsOfTheHeadAreNotSeen) {
+  for (const auto& [vocabulary, rows] :
+       {std::pair<int64_t, int64_t>{64, 64}, {257, 320}, {50257, 50304}, {151939, 151936 + 64}}) {
+    for (const bool tied : {false, true}) {
+      auto config = tiny_config(kTinyLlama);
+      auto& llama = std::get<plan::LlamaConfig>(config.architecture);
+      llama.vocab_size = vocabulary;
+      llama.tie_word_embeddings = tied;
+      const auto model = build(config, {.dtype = at::kDouble});
+      materialise(model->table(), at::kCPU, 3);
+      const auto* head = model->table().find(tied ? "model.embed_tokens.weight" : "lm_head.weight");
+      EXPECT_EQ(head->shape, (std::vector<int64_t>{vocabulary, 8}));
+      const auto padded = *head->slot;
+      ASSERT_EQ(padded.sizes(), (std::vector<int64_t>{rows, 8}));
+
+      tensor::PlainUnits units;
+      const auto batch = tiny_batch(2, 5);
+      const auto run = [&](const at::Tensor& weight) {
+        *head->slot = weight;
+        const auto hidden = model->forward(batch, kTinyStep, units);
+        EXPECT_EQ(model->head_logits(hidden, units).sizes(),
+                  (std::vector<int64_t>{2, 5, vocabulary}));
+        const auto loss = model->head_loss_sum(hidden, batch.targets, {}, units);
+        return std::pair{loss, torch::autograd::grad({loss}, {weight})[0]};
+      };
+      const auto [loss, gradient] = run(padded);
+      const auto [expected_loss, expected] =
+          run(without_padding(*head, padded).detach().clone().set_requires_grad(true));
+      EXPECT_TRUE(at::allclose(loss, expected_loss, 1e-12));
+      EXPECT_TRUE(at::allclose(without_padding(*head, gradient), expected, 1e-10, 1e-14));
+      EXPECT_EQ(gradient.slice(0, vocabulary).count_nonzero().item<int64_t>(), 0);
+    }
+  }
 }
 
 TEST(Model, IsCausal) {

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "skein/model/tiny_models.h"
+#include "skein/ops/linear_cross_entropy.h"
 #include "skein/plan/memory_estimate.h"
 #include "skein/tensor/shard_layout.h"
 
@@ -37,6 +38,8 @@ TEST(Shapes, AreThoseOfTheRealModel) {
     for (size_t i = 0; i < shapes.parameters.size(); ++i) {
       EXPECT_EQ(shapes.parameters[i].name, table.parameters[i].name);
       EXPECT_EQ(shapes.parameters[i].shape, table.parameters[i].shape) << table.parameters[i].name;
+      EXPECT_EQ(shapes.parameters[i].padded_rows, table.parameters[i].padded_rows);
+      EXPECT_EQ(shapes.parameters[i].memory_numel(), table.parameters[i].memory_numel());
       EXPECT_EQ(shapes.parameters[i].unit, table.parameters[i].unit) << table.parameters[i].name;
       EXPECT_EQ(shapes.parameters[i].decay, table.parameters[i].decay) << table.parameters[i].name;
     }
@@ -69,13 +72,63 @@ TEST(MemoryEstimate, FlatBytesAreThoseOfTheLayout) {
 }
 
 TEST(MemoryEstimate, RecomputeKeepsTheInputsOfBlocks) {
-  const auto dimensions = plan::dimensions_of(tiny_config(kTinyGpt));
+  const auto config = tiny_config(kTinyGpt);
+  const auto kept = [&](const plan::MemoryQuestion& question) {
+    return plan::activation_bytes(plan::shapes_of(config), plan::dimensions_of(config), question)
+        .kept;
+  };
   const plan::MemoryQuestion question{.weight_bytes = 4, .rows = 3, .tokens = 5};
   // 2 layers x (4 x 8 + 2 x 8 + 2 x 8 + 2 x 32) + 4 x 8
-  EXPECT_EQ(plan::activation_bytes(dimensions, question).bytes, 4 * 3 * 5 * (2 * 128 + 32));
+  EXPECT_EQ(kept(question), 4 * 3 * 5 * (2 * 128 + 32));
   auto again = question;
   again.recompute = true;
-  EXPECT_EQ(plan::activation_bytes(dimensions, again).bytes, 4 * 3 * 5 * (2 * 8 + 128 + 32));
+  EXPECT_EQ(kept(again), 4 * 3 * 5 * (2 * 8 + 128 + 32));
+}
+
+TEST(MemoryEstimate, KnowsTheHeadsChunks) {
+  EXPECT_EQ(plan::kLogitsBytes, ops::HeadOptions().logits_bytes);
+  EXPECT_EQ(plan::kCudaChunkFactor, ops::kCudaChunkFactor);
+}
+
+// A Llama of 1.24B parameters, 4 x 4096 tokens in bf16 on one GPU.
+TEST(MemoryEstimate, WholeGradientsAndActivationsAreNotThereAtOnce) {
+  const auto config = plan::parse_hf_config(
+      R"({"model_type": "llama", "vocab_size": 128256, "hidden_size": 2048,
+          "intermediate_size": 8192, "num_hidden_layers": 16, "num_attention_heads": 32,
+          "num_key_value_heads": 8, "tie_word_embeddings": true})",
+      "1.24B");
+  const auto shapes = plan::shapes_of(config);
+  plan::MemoryQuestion question{.weight_bytes = 2,
+                                .gradient_bytes = 2,
+                                .state_bytes = 12,
+                                .rows = 4,
+                                .tokens = 4096,
+                                .cuda = true};
+  const auto flat = plan::flat_bytes(shapes, question);
+  const auto activations = plan::activation_bytes(shapes, plan::dimensions_of(config), question);
+  const double gib = 1 << 30;
+  EXPECT_NEAR(static_cast<double>(flat.held()) / gib, 18.4, 0.1);
+  EXPECT_NEAR(static_cast<double>(activations.kept) / gib, 18.8, 0.1);
+  // 128,256 x 2,048 fp32 sums, 2,093 rows of logits, 16,384 of d_hidden
+  EXPECT_NEAR(static_cast<double>(activations.head) / gib, 1.57, 0.02);
+  const auto peak = plan::step_peak(flat, activations, question);
+  EXPECT_EQ(peak, flat.held() - flat.gradients + activations.kept + activations.head);
+  EXPECT_NEAR(static_cast<double>(peak) / gib, 36.4, 0.2);
+  question.accumulates = true;
+  EXPECT_EQ(plan::step_peak(flat, activations, question), flat.peak() + activations.peak());
+}
+
+TEST(MemoryEstimate, SaysWhenAStepWillNotFit) {
+  const int64_t gib = 1 << 30;
+  plan::MemoryQuestion question{.ranks = 4, .cuda = true};
+  const plan::Available available{.host = 100 * gib, .gpu = 40 * gib};
+  EXPECT_EQ(plan::memory_shortage(39 * gib, question, available), "");
+  const auto words = plan::memory_shortage(41 * gib, question, available);
+  EXPECT_NE(words.find("about 41.0 GiB, and the GPU has 40.0 GiB"), std::string::npos) << words;
+  EXPECT_EQ(plan::memory_shortage(41 * gib, question, {.host = gib}), "");  // nobody knows
+  question.cuda = false;
+  EXPECT_EQ(plan::memory_shortage(25 * gib, question, available), "");
+  EXPECT_NE(plan::memory_shortage(26 * gib, question, available), "");
 }
 
 }  // namespace

@@ -32,8 +32,6 @@ using torch::autograd::variable_list;
 
 // N rows, C channels, V vocabulary, P rows of the weight (V and padding); n rows of one chunk
 
-constexpr int64_t kCudaChunkFactor = 16;
-
 at::ScalarType row_dtype(const at::Tensor& hidden) {
   return hidden.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
 }

@@ -19,8 +19,10 @@
 
 namespace skein::ops {
 
+constexpr int64_t kCudaChunkFactor = 16;
+
 struct HeadOptions {
-  // Of one chunk, as fp32; larger: fewer, larger products. A GPU takes 16 times as much.
+  // Of one chunk, as fp32; larger: fewer, larger products. A GPU takes kCudaChunkFactor as much.
   int64_t logits_bytes = int64_t{64} << 20;
   // Rows of the weight beyond it are padding: in no sum, and their gradient is zero. 0: none is.
   int64_t vocabulary = 0;

@@ -48,14 +48,14 @@ Segment::Segment(tensor::SegmentLayout layout, SegmentOptions options,
   if (options_.stage.shards_gradients()) {
     gradient_shard_ = memory_->allocate(layout_.shard_size, options_.gradient_dtype);
   } else {
-    gradient_ = memory_->allocate(layout_.whole_size, options_.gradient_dtype);
+    gradient_window_ = make_window(layout_.whole_size, options_.gradient_dtype, memory_->device());
   }
 }
 
 void Segment::make_leaves() {
-  for (const auto& [parameter, range] : layout_.placements) {
+  for (const auto& [parameter, range, memory] : layout_.placements) {
     // variable_data(): an alias with its own version counter, never an autograd view.
-    auto leaf = part(window_, range).view(parameter->shape).variable_data();
+    auto leaf = part(window_, memory).view(parameter->memory_shape()).variable_data();
     leaf.set_requires_grad(layout_.trainable);
     leaves_.push_back(leaf);
     *parameter->slot = leaf;
@@ -86,15 +86,32 @@ void Segment::start_publish(comm::Group& group) {
       group.all_gather(parameters_.tensor(), part(parameters_.tensor(), own_shard()));
 }
 
-void Segment::begin_accumulation() { std::fill(touched_.begin(), touched_.end(), false); }
+void Segment::begin_accumulation() {
+  std::fill(touched_.begin(), touched_.end(), false);
+  drop_gradient();
+}
+
+void Segment::need_gradient() {
+  if (gradient_) return;
+  gradient_ = memory_->allocate_unset(layout_.whole_size, options_.gradient_dtype);
+  for (const Range gap : gaps(layout_)) part(gradient_.tensor(), gap).zero_();
+  if (gradient_window_.defined()) {
+    point(gradient_window_, gradient_.tensor().mutable_data_ptr());
+  }
+}
+
+void Segment::drop_gradient() {
+  if (gradient_window_.defined()) point(gradient_window_, nullptr);
+  gradient_.reset();
+}
 
 at::Tensor Segment::leaf_gradient(size_t leaf) const {
-  const auto& [parameter, range] = layout_.placements[leaf];
-  return part(gradient_.tensor(), range).view(parameter->shape);
+  const auto& [parameter, range, memory] = layout_.placements[leaf];
+  return part(gradient_.tensor(), memory).view(parameter->memory_shape());
 }
 
 void Segment::add_gradient(size_t leaf, const at::Tensor& gradient) {
-  if (!gradient_) gradient_ = memory_->allocate(layout_.whole_size, options_.gradient_dtype);
+  need_gradient();
   auto sum = leaf_gradient(leaf);
   if (touched_[leaf]) {
     sum.add_(gradient);
@@ -111,7 +128,7 @@ void Segment::zero_untouched() {
 }
 
 void Segment::start_reduce(comm::Group& group, bool add) {
-  if (!gradient_) gradient_ = memory_->allocate(layout_.whole_size, options_.gradient_dtype);
+  need_gradient();
   zero_untouched();
   add_to_shard_ = add;
   const auto& whole = gradient_.tensor();
@@ -128,7 +145,6 @@ void Segment::finish_reduce() {
   gradient_work_.wait();
   if (!options_.stage.shards_gradients()) return;
   if (add_to_shard_) gradient_shard_.tensor().add_(part(gradient_.tensor(), own_shard()));
-  gradient_.reset();
   begin_accumulation();
 }
 
@@ -139,8 +155,8 @@ at::Tensor Segment::shard_gradient() const {
 
 optim::OwnedRange Segment::owned() const {
   const Range owned = owned_range();
-  const auto gradients = options_.stage.shards_gradients() ? gradient_shard_.tensor()
-                                                           : part(gradient_.tensor(), owned);
+  const auto gradients =
+      options_.stage.shards_gradients() ? gradient_shard_.tensor() : part(gradient_window_, owned);
   const auto parameters =
       options_.stage.shards_parameters() ? parameters_.tensor() : part(parameters_.tensor(), owned);
   return {parameters, gradients,
@@ -149,7 +165,7 @@ optim::OwnedRange Segment::owned() const {
 
 void cut_slices(const tensor::SegmentLayout& layout, const FlatPart& part, Range want,
                 const std::string& suffix, std::vector<tensor::TensorSlice>& out) {
-  for (const auto& [parameter, range] : layout.placements) {
+  for (const auto& [parameter, range, memory] : layout.placements) {
     const Range cut = intersect(range, intersect(part.range, want));
     if (cut.empty()) continue;
     out.push_back({.name = parameter->name + suffix,

@@ -51,7 +51,9 @@ class Segment {
   // Waits for either of the two.
   void wait_parameters() { parameters_work_.wait(); }
 
-  // The first gradient of a leaf since begin_accumulation() is copied, the next are added.
+  // The first gradient of a leaf since begin_accumulation() is copied, the next are added. Lets go
+  // the memory of the last gradient: there is none from here to the first add_gradient(), so that
+  // activations find room.
   void begin_accumulation();
   void add_gradient(size_t leaf, const at::Tensor& gradient);
   // Sums over ranks; the result lies in the owned gradients after finish_reduce(). `add` keeps what
@@ -73,17 +75,21 @@ class Segment {
   tensor::Range whole_range() const { return {0, layout_.whole_size}; }
   at::Tensor leaf_gradient(size_t leaf) const;
   void make_leaves();
+  void need_gradient();
+  void drop_gradient();
   void zero_untouched();
 
   tensor::SegmentLayout layout_;
   SegmentOptions options_;
   std::shared_ptr<tensor::FlatMemory> memory_;
 
-  tensor::FlatBuffer parameters_;      // whole, or (stage 3) this rank's shard
-  tensor::FlatBuffer gathered_;        // stage 3: whole, while in use
-  tensor::FlatBuffer gradient_;        // whole; at stages 2 and 3 only from first use to reduction
+  tensor::FlatBuffer parameters_;  // whole, or (stage 3) this rank's shard
+  tensor::FlatBuffer gathered_;    // stage 3: whole, while in use
+  // Whole; from first use to begin_accumulation(), at stages 2 and 3 to the end of the reduction.
+  tensor::FlatBuffer gradient_;
   tensor::FlatBuffer gradient_shard_;  // stages 2 and 3
   at::Tensor window_;                  // the whole segment as the leaves see it
+  at::Tensor gradient_window_;         // stages 0 and 1: gradient_ as the optimizer sees it
   std::vector<at::Tensor> leaves_;
   std::vector<bool> touched_;
   bool add_to_shard_ = false;

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <utility>
 
 #include "skein/core/error.h"
 #include "skein/ops/init.h"
@@ -184,12 +185,13 @@ void Sharded::acquire(int unit, Pass pass) {
   schedule_.acquire(unit, pass);
 }
 
-void Sharded::add_gradients(int unit, const tensor::Tensors& gradients) {
+void Sharded::add_gradients(int unit, tensor::Tensors gradients) {
   size_t next = 0;
   for_segments(unit, [&](Segment& segment) {
     if (!segment.layout().trainable) return;
     for (size_t leaf = 0; leaf < segment.leaves().size(); ++leaf, ++next) {
-      if (gradients[next].defined()) segment.add_gradient(leaf, gradients[next]);
+      const auto gradient = std::exchange(gradients[next], at::Tensor());
+      if (gradient.defined()) segment.add_gradient(leaf, gradient);
     }
   });
 }

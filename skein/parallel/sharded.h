@@ -105,7 +105,7 @@ class Sharded final : public tensor::Units {
   void acquire(int unit, Pass pass) override;
   void release(int unit, Pass pass) override { schedule_.release(unit, pass); }
   std::span<const at::Tensor> leaves(int unit) override { return unit_leaves_[unit]; }
-  void add_gradients(int unit, const tensor::Tensors& gradients) override;
+  void add_gradients(int unit, tensor::Tensors gradients) override;
   bool recompute(int unit) const override;
 
  private:

@@ -22,7 +22,7 @@ int64_t round_up(int64_t value, int64_t multiple) {
 std::vector<int64_t> unit_sizes(const Shapes& shapes, int64_t ranks) {
   std::vector<int64_t> sizes(shapes.units.size(), 0);
   for (const auto& parameter : shapes.parameters) {
-    sizes[static_cast<size_t>(parameter.unit)] += round_up(parameter.numel(), kAlignment);
+    sizes[static_cast<size_t>(parameter.unit)] += round_up(parameter.memory_numel(), kAlignment);
   }
   for (auto& size : sizes) size = round_up(size, kAlignment * ranks);
   return sizes;
@@ -100,9 +100,43 @@ FlatBytes flat_bytes(const Shapes& shapes, const MemoryQuestion& question) {
   return bytes;
 }
 
+namespace {
+
+// Beside the activations, while the head's forward makes its gradients.
+int64_t head_bytes(const Dimensions& d, const MemoryQuestion& question) {
+  const int64_t tokens = question.rows * question.tokens,
+                vocabulary = padded_head_rows(d.vocabulary);
+  const int64_t narrow = question.weight_bytes, wide = std::max<int64_t>(4, narrow);
+  const int64_t chunk_bytes = kLogitsBytes * (question.cuda ? kCudaChunkFactor : 1);
+  const int64_t rows = std::clamp<int64_t>(chunk_bytes / (vocabulary * wide), 1, tokens);
+  // The kernel works in the logits' place; the plain formula also holds the log-probabilities and
+  // the gradient.
+  const bool fused = question.cuda && narrow < 8;
+  const int64_t logits = rows * vocabulary * (fused ? narrow : 2 * narrow + wide);
+  const int64_t d_weight = vocabulary * d.channels;
+  // At the end the wide sum is rounded to the weights' 16 bits.
+  const int64_t rounded = narrow < wide ? d_weight * narrow : 0;
+  const int64_t d_hidden = tokens * d.channels * narrow + 2 * rows * d.channels * wide;
+  return std::max(logits, rounded) + d_weight * wide + d_hidden;
+}
+
+int64_t largest_block(const Shapes& shapes) {
+  std::vector<int64_t> sizes(shapes.units.size(), 0);
+  for (const auto& parameter : shapes.parameters) {
+    const auto unit = static_cast<size_t>(parameter.unit);
+    if (!shapes.units[unit].root) sizes[unit] += parameter.numel();
+  }
+  return sizes.empty() ? 0 : *std::ranges::max_element(sizes);
+}
+
+std::string shown_gib(double bytes) { return fmt::format("{:.1f} GiB", bytes / (1 << 30)); }
+
+}  // namespace
+
 // What backward of one block reads: inputs of norms and projections, queries, keys, values and the
 // attention's output, and the MLP's inner values (before and after the activation).
-Activations activation_bytes(const Dimensions& d, const MemoryQuestion& question) {
+Activations activation_bytes(const Shapes& shapes, const Dimensions& d,
+                             const MemoryQuestion& question) {
   const int64_t rows_tokens = question.rows * question.tokens;
   const int64_t inner = (d.gated ? 3 : 2) * d.inner;
   const int64_t per_block = 4 * d.channels + 2 * d.query_width + 2 * d.key_width + inner;
@@ -110,7 +144,9 @@ Activations activation_bytes(const Dimensions& d, const MemoryQuestion& question
       question.recompute ? d.layers * d.channels + per_block : d.layers * per_block;
   const int64_t ends = 4 * d.channels;  // embedding, final norm, their gradients
   Activations result;
-  result.bytes = question.weight_bytes * rows_tokens * (kept + ends);
+  result.head = head_bytes(d, question);
+  result.unit = largest_block(shapes) * question.weight_bytes;
+  result.kept = question.weight_bytes * rows_tokens * (kept + ends);
   result.formula = fmt::format(
       "{} bytes x {} rows x {} tokens x ({} + 4 x {} channels); one block keeps {} = 4 x {} + "
       "2 x {} queries + 2 x {} keys + {} x {} inner",
@@ -119,6 +155,29 @@ Activations activation_bytes(const Dimensions& d, const MemoryQuestion& question
                          : fmt::format("{} layers x {}", d.layers, per_block),
       d.channels, per_block, d.channels, d.query_width, d.key_width, d.gated ? 3 : 2, d.inner);
   return result;
+}
+
+int64_t step_peak(const FlatBytes& flat, const Activations& activations,
+                  const MemoryQuestion& question) {
+  if (question.stage >= 2 || question.accumulates) return flat.peak() + activations.peak();
+  return std::max(flat.weights + flat.states + activations.peak(), flat.held() + activations.unit);
+}
+
+std::string memory_shortage(int64_t per_rank, const MemoryQuestion& question,
+                            const Available& available) {
+  const auto needed = static_cast<double>(per_rank);
+  const char* const remedy =
+      "a smaller per_device_train_batch_size, gradient_checkpointing: true, a higher ZeRO stage "
+      "over more ranks";
+  if (question.cuda) {
+    if (available.gpu == 0 || needed <= static_cast<double>(available.gpu)) return {};
+    return fmt::format("a rank needs about {}, and the GPU has {}: {}", shown_gib(needed),
+                       shown_gib(static_cast<double>(available.gpu)), remedy);
+  }
+  const double all = needed * static_cast<double>(question.ranks);
+  if (all <= static_cast<double>(available.host)) return {};
+  return fmt::format("all ranks together need about {}, more memory than this machine has: {}",
+                     shown_gib(all), remedy);
 }
 
 }  // namespace skein::plan

@@ -6,7 +6,10 @@
 //
 // Flat memory (weights, gradients, optimizer states) follows from the shapes and is exact;
 // activations depend on what kernels keep and are an estimate.
+//
+// A step needs most when the head runs: all activations are there, and the head's own tensors.
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 
@@ -24,6 +27,7 @@ struct MemoryQuestion {
   int64_t rows = 1;            // of a micro-batch
   int64_t tokens = 1;          // of a row
   bool recompute = false;      // gradient_checkpointing
+  bool cuda = false;           // else a CPU
 };
 
 struct FlatBytes {
@@ -34,15 +38,37 @@ struct FlatBytes {
   // two gathered units and the root units whole.
   int64_t transient = 0;
 
-  int64_t held() const { return weights + gradients + states; }
+  int64_t held() const { return weights + gradients + states; }  // when the weights are updated
   int64_t peak() const { return held() + transient; }
 };
 FlatBytes flat_bytes(const Shapes& shapes, const MemoryQuestion& question);
 
 struct Activations {
-  int64_t bytes = 0;
-  std::string formula;  // with the numbers put in
+  int64_t kept = 0;     // from forward to backward
+  int64_t head = 0;     // while it runs: logits of one chunk, d_weight as a wide sum, d_hidden
+  int64_t unit = 0;     // a block's gradients as autograd gives them, before flat memory has them
+  std::string formula;  // of `kept`, with the numbers put in
+
+  int64_t peak() const { return kept + std::max(head, unit); }
 };
-Activations activation_bytes(const Dimensions& dimensions, const MemoryQuestion& question);
+Activations activation_bytes(const Shapes& shapes, const Dimensions& dimensions,
+                             const MemoryQuestion& question);
+
+// All of it at the worst moment of a step. At stages 0 and 1 whole gradients come into being while
+// backward lets activations go, unless earlier micro-batches have left them.
+int64_t step_peak(const FlatBytes& flat, const Activations& activations,
+                  const MemoryQuestion& question);
+
+// Why it will not fit, or nothing; `gpu` 0: unknown.
+struct Available {
+  uint64_t host = 0;
+  uint64_t gpu = 0;  // of the smallest
+};
+std::string memory_shortage(int64_t per_rank, const MemoryQuestion& question,
+                            const Available& available);
+
+// Of the head's chunks of logits, as in ops/linear_cross_entropy.h, which a test holds it to.
+constexpr int64_t kLogitsBytes = int64_t{64} << 20;
+constexpr int64_t kCudaChunkFactor = 16;
 
 }  // namespace skein::plan

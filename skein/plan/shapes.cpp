@@ -20,6 +20,11 @@ class Builder {
     const bool decay = shape.size() > 1;
     shapes.parameters.push_back({name, std::move(shape), unit, decay});
   }
+  // The head, or the embedding that is the head too.
+  void add_head(const std::string& name, int64_t vocabulary, int64_t channels) {
+    add(name, {vocabulary, channels});
+    shapes.parameters.back().padded_rows = padded_head_rows(vocabulary);
+  }
   void add_layer(const std::string& name, std::vector<int64_t> weight, int64_t bias) {
     add(name + ".weight", std::move(weight));
     if (bias > 0) add(name + ".bias", {bias});
@@ -74,6 +79,14 @@ void add_blocks(Builder& builder, const Config& config, int64_t count) {
 int add_first_unit(Builder& builder, bool tied) {
   return builder.add_unit(tied ? "root" : "embedding", true);
 }
+void add_embedding(Builder& builder, bool tied, const std::string& name, int64_t vocabulary,
+                   int64_t channels) {
+  if (tied) {
+    builder.add_head(name, vocabulary, channels);
+  } else {
+    builder.add(name, {vocabulary, channels});
+  }
+}
 void turn_to_last_unit(Builder& builder, bool tied, int first) {
   if (tied) {
     builder.unit = first;
@@ -85,13 +98,14 @@ void turn_to_last_unit(Builder& builder, bool tied, int first) {
 Shapes list(const GptConfig& config) {
   Builder builder;
   const int first = add_first_unit(builder, config.tie_word_embeddings);
-  builder.add("transformer.wte.weight", {config.vocab_size, config.n_embd});
+  add_embedding(builder, config.tie_word_embeddings, "transformer.wte.weight", config.vocab_size,
+                config.n_embd);
   builder.add("transformer.wpe.weight", {config.n_positions, config.n_embd});
   add_blocks(builder, config, config.n_layer);
   turn_to_last_unit(builder, config.tie_word_embeddings, first);
   builder.add_layer("transformer.ln_f", {config.n_embd}, config.n_embd);
   if (!config.tie_word_embeddings) {
-    builder.add("lm_head.weight", {config.vocab_size, config.n_embd});
+    builder.add_head("lm_head.weight", config.vocab_size, config.n_embd);
   }
   return std::move(builder.shapes);
 }
@@ -99,12 +113,13 @@ Shapes list(const GptConfig& config) {
 Shapes list(const LlamaConfig& config) {
   Builder builder;
   const int first = add_first_unit(builder, config.tie_word_embeddings);
-  builder.add("model.embed_tokens.weight", {config.vocab_size, config.hidden_size});
+  add_embedding(builder, config.tie_word_embeddings, "model.embed_tokens.weight", config.vocab_size,
+                config.hidden_size);
   add_blocks(builder, config, config.num_hidden_layers);
   turn_to_last_unit(builder, config.tie_word_embeddings, first);
   builder.add("model.norm.weight", {config.hidden_size});
   if (!config.tie_word_embeddings) {
-    builder.add("lm_head.weight", {config.vocab_size, config.hidden_size});
+    builder.add_head("lm_head.weight", config.vocab_size, config.hidden_size);
   }
   return std::move(builder.shapes);
 }
@@ -135,6 +150,10 @@ Dimensions measure(const LlamaConfig& config) {
 
 int64_t ParameterShape::numel() const {
   return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
+}
+
+int64_t ParameterShape::memory_numel() const {
+  return padded_rows > 0 ? numel() / shape[0] * padded_rows : numel();
 }
 
 int64_t Shapes::numel() const {

@@ -6,11 +6,25 @@
 
 namespace skein::tensor {
 
-int64_t Parameter::numel() const {
+namespace {
+
+int64_t product(const std::vector<int64_t>& shape) {
   int64_t count = 1;
   for (const int64_t extent : shape) count *= extent;
   return count;
 }
+
+}  // namespace
+
+int64_t Parameter::numel() const { return product(shape); }
+
+std::vector<int64_t> Parameter::memory_shape() const {
+  auto padded = shape;
+  if (padded_rows > 0) padded[0] = padded_rows;
+  return padded;
+}
+
+int64_t Parameter::memory_numel() const { return product(memory_shape()); }
 
 int ParameterTable::add_unit(std::string name, bool root) {
   units.push_back({std::move(name), root});
@@ -22,6 +36,9 @@ void ParameterTable::add(Parameter parameter) {
   SKEIN_CHECK(parameter.unit >= 0 && parameter.unit < static_cast<int>(units.size()),
               parameter.name);
   SKEIN_CHECK(find(parameter.name) == nullptr, "registered twice: " + parameter.name);
+  SKEIN_CHECK(parameter.padded_rows == 0 ||
+                  (!parameter.shape.empty() && parameter.padded_rows >= parameter.shape[0]),
+              parameter.name);
   parameters.push_back(std::move(parameter));
 }
 

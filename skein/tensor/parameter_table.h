@@ -25,7 +25,10 @@ struct Init {
 
 struct Parameter {
   std::string name;
-  std::vector<int64_t> shape;
+  std::vector<int64_t> shape;  // in files
+  // In memory the first dimension may be longer, for the sake of matrix products: at the end there
+  // are rows of zeros, whose gradient is zero and which reach no file. 0: it is not.
+  int64_t padded_rows = 0;
   at::ScalarType dtype = at::kFloat;
   int unit = 0;
   Init init;
@@ -34,6 +37,8 @@ struct Parameter {
   at::Tensor* slot = nullptr;
 
   int64_t numel() const;
+  std::vector<int64_t> memory_shape() const;  // of the leaf
+  int64_t memory_numel() const;
 };
 
 // A unit is what is gathered, run and reduced as one: usually a transformer block.
@@ -57,7 +62,7 @@ struct ParameterTable {
   void add(Parameter parameter);
 
   const Parameter* find(const std::string& name) const;
-  int64_t num_elements() const;
+  int64_t num_elements() const;  // padding not counted
   // forward_order, or the blocks as they stand.
   std::vector<int> turns() const;
 };

@@ -16,9 +16,10 @@ void place(SegmentLayout& segment, int num_ranks) {
   std::stable_partition(segment.placements.begin(), segment.placements.end(),
                         [](const Placement& p) { return p.parameter->decay; });
   int64_t offset = 0;
-  for (auto& [parameter, range] : segment.placements) {
+  for (auto& [parameter, range, memory] : segment.placements) {
     range = {offset, offset + parameter->numel()};
-    offset = round_up(range.end, kFlatAlignment);
+    memory = {offset, offset + parameter->memory_numel()};
+    offset = round_up(memory.end, kFlatAlignment);
     if (parameter->decay) segment.decay_end = offset;
   }
   segment.shard_size = round_up(offset, kFlatAlignment * num_ranks) / num_ranks;
@@ -29,6 +30,20 @@ void place(SegmentLayout& segment, int num_ranks) {
 
 Range intersect(Range a, Range b) { return {std::max(a.begin, b.begin), std::min(a.end, b.end)}; }
 
+std::vector<Range> gaps(const SegmentLayout& segment) {
+  std::vector<Range> found;
+  int64_t end = 0;
+  const auto add_up_to = [&](int64_t begin) {
+    if (end < begin) found.push_back({end, begin});
+  };
+  for (const auto& placement : segment.placements) {
+    add_up_to(placement.memory.begin);
+    end = placement.memory.end;
+  }
+  add_up_to(segment.whole_size);
+  return found;
+}
+
 std::vector<SegmentLayout> lay_out(const ParameterTable& table, int num_ranks) {
   std::vector<SegmentLayout> segments;
   for (int unit = 0; unit < static_cast<int>(table.units.size()); ++unit) {
@@ -36,7 +51,7 @@ std::vector<SegmentLayout> lay_out(const ParameterTable& table, int num_ranks) {
     for (const auto& parameter : table.parameters) {
       if (parameter.unit != unit) continue;
       auto& segment = of_unit[{parameter.trainable, parameter.dtype}];
-      segment.placements.push_back({&parameter, {}});
+      segment.placements.push_back({&parameter, {}, {}});
     }
     for (auto& [kind, segment] : of_unit) {
       segment.unit = unit;

@@ -7,7 +7,8 @@
 // A unit has one buffer per segment; a segment is (dtype, trainable or frozen). One offset table
 // serves parameters, gradients, master weights and moments. Offsets, group boundaries and shard
 // sizes are multiples of 128 elements: vector kernels then round the same whatever the cut.
-// Shards are equal; the padding is zero and reaches no file.
+// Shards are equal; the padding (between parameters, of rows, at the end) is zero and reaches no
+// file.
 
 #include <cstdint>
 #include <vector>
@@ -29,7 +30,8 @@ Range intersect(Range a, Range b);
 
 struct Placement {
   const Parameter* parameter = nullptr;  // of the table, which must outlive the layout
-  Range range;                           // elements of the segment
+  Range range;                           // elements of the segment that files know
+  Range memory;                          // those of the leaf: the same, and padded rows
 };
 
 struct SegmentLayout {
@@ -43,6 +45,9 @@ struct SegmentLayout {
 
   Range shard(int rank) const { return {rank * shard_size, (rank + 1) * shard_size}; }
 };
+
+// What of the segment lies in no leaf.
+std::vector<Range> gaps(const SegmentLayout& segment);
 
 // Segments in the order of units; every rank gets the same list.
 std::vector<SegmentLayout> lay_out(const ParameterTable& table, int num_ranks);

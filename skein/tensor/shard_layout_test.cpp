@@ -11,7 +11,7 @@ ParameterTable three_units(at::Tensor* slot) {
   ParameterTable table;
   const int root = table.add_unit("root", true);
   const int block = table.add_unit("block");
-  table.add({.name = "embed", .shape = {7, 5}, .unit = root, .slot = slot});
+  table.add({.name = "embed", .shape = {7, 5}, .padded_rows = 64, .unit = root, .slot = slot});
   table.add({.name = "norm", .shape = {5}, .unit = block, .decay = false, .slot = slot});
   table.add({.name = "weight", .shape = {130}, .unit = block, .slot = slot});
   table.add({.name = "frozen", .shape = {3}, .unit = block, .trainable = false, .slot = slot});
@@ -29,13 +29,41 @@ TEST(ShardLayout, EverythingIsAlignedAndNothingOverlaps) {
       EXPECT_EQ(segment.decay_end % kFlatAlignment, 0);
       EXPECT_EQ(segment.whole_size, segment.shard_size * ranks);
       int64_t end = 0;
-      for (const auto& [parameter, range] : segment.placements) {
+      for (const auto& [parameter, range, memory] : segment.placements) {
         EXPECT_GE(range.begin, end);
         EXPECT_EQ(range.begin % kFlatAlignment, 0);
         EXPECT_EQ(range.size(), parameter->numel());
-        end = range.end;
+        EXPECT_EQ(memory.begin, range.begin);
+        EXPECT_EQ(memory.size(), parameter->memory_numel());
+        end = memory.end;
       }
       EXPECT_LE(end, segment.whole_size);
+    }
+  }
+}
+
+TEST(ShardLayout, PaddedRowsLieBehindTheFilesElements) {
+  at::Tensor slot;
+  const auto table = three_units(&slot);
+  EXPECT_EQ(table.parameters[0].memory_shape(), (std::vector<int64_t>{64, 5}));
+  EXPECT_EQ(table.num_elements(), 7 * 5 + 5 + 130 + 3);
+  const auto placement = lay_out(table, 1)[0].placements[0];
+  EXPECT_EQ(placement.range.size(), 35);
+  EXPECT_EQ(placement.memory.size(), 320);
+}
+
+TEST(ShardLayout, GapsAndLeavesAreTheWhole) {
+  at::Tensor slot;
+  const auto table = three_units(&slot);
+  for (const int ranks : {1, 3}) {
+    for (const auto& segment : lay_out(table, ranks)) {
+      std::vector<int> seen(static_cast<size_t>(segment.whole_size), 0);
+      const auto mark = [&](Range range) {
+        for (int64_t i = range.begin; i < range.end; ++i) ++seen[static_cast<size_t>(i)];
+      };
+      for (const auto& placement : segment.placements) mark(placement.memory);
+      for (const auto gap : gaps(segment)) mark(gap);
+      EXPECT_EQ(seen, std::vector<int>(seen.size(), 1));
     }
   }
 }

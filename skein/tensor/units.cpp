@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <iterator>
 #include <utility>
 
 #include "skein/core/error.h"
@@ -79,20 +80,18 @@ class UnitNode final : public autograd::Node {
     }
     std::copy_if(call_.inputs.begin(), call_.inputs.end(), std::back_inserter(wanted),
                  requires_grad);
-    const size_t num_inputs = wanted.size();
     const auto leaves = call_.units.leaves(call_.unit);
     wanted.insert(wanted.end(), leaves.begin(), leaves.end());
     if (roots.empty() || wanted.empty()) return autograd::variable_list(call_.inputs.size());
 
-    const auto found = autograd::grad(roots, wanted, seeds, /*retain_graph=*/false,
-                                      /*create_graph=*/false, /*allow_unused=*/true);
-    call_.units.add_gradients(call_.unit, Tensors(found.begin() + num_inputs, found.end()));
-
+    auto found = autograd::grad(roots, wanted, seeds, /*retain_graph=*/false,
+                                /*create_graph=*/false, /*allow_unused=*/true);
     autograd::variable_list gradients;
-    auto next = found.begin();
+    auto next = std::make_move_iterator(found.begin());
     for (const auto& input : call_.inputs) {
       gradients.push_back(requires_grad(input) ? *next++ : at::Tensor());
     }
+    call_.units.add_gradients(call_.unit, Tensors(next, std::make_move_iterator(found.end())));
     return gradients;
   }
 

@@ -51,8 +51,9 @@ class Units {
   virtual void release(int unit, Pass pass) = 0;
   // The unit's trainable tensors, always in the same order.
   virtual std::span<const at::Tensor> leaves(int unit) = 0;
-  // One gradient per leaf, undefined where the loss does not depend on it. Before release().
-  virtual void add_gradients(int unit, const Tensors& gradients) = 0;
+  // One gradient per leaf, undefined where the loss does not depend on it. Before release(). Nobody
+  // else holds them: each can be let go as soon as it was copied.
+  virtual void add_gradients(int unit, Tensors gradients) = 0;
   // Drop the inner graph after forward and run the block again in backward?
   virtual bool recompute(int unit) const = 0;
   // A use was made in forward that backward may come back to.
@@ -87,7 +88,7 @@ class PlainUnits final : public Units {
   void acquire(int, Pass) override {}
   void release(int, Pass) override {}
   std::span<const at::Tensor> leaves(int) override { return {}; }
-  void add_gradients(int, const Tensors&) override {}
+  void add_gradients(int, Tensors) override {}
   bool recompute(int) const override { return false; }
 };
 

@@ -24,7 +24,7 @@ class CountingUnits final : public Units {
   void release(int, Pass) override { --held_; }
   std::span<const at::Tensor> leaves(int unit) override { return leaves_[unit]; }
   bool recompute(int) const override { return recompute_; }
-  void add_gradients(int unit, const Tensors& gradients) override {
+  void add_gradients(int unit, Tensors gradients) override {
     EXPECT_GT(held_, 0);
     auto& sums = gradients_[unit];
     sums.resize(gradients.size());

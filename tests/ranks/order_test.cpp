@@ -49,7 +49,7 @@ class NotingUnits final : public tensor::Units {
   void acquire(int, Pass) override {}
   void release(int, Pass) override {}
   std::span<const at::Tensor> leaves(int) override { return {}; }
-  void add_gradients(int, const tensor::Tensors&) override {}
+  void add_gradients(int, tensor::Tensors) override {}
   bool recompute(int) const override { return false; }
 
   std::map<int, uint64_t> issued_before;  // by unit, at its first use
