@@ -95,16 +95,19 @@ void print_memory(const Outlook& outlook) {
   fmt::print("\nmemory per rank, {} weights ({} ranks; * is this run)\n", outlook.dtype,
              outlook.batches.ranks);
   fmt::print("  {:<8}{:>11}{:>11}{:>11}{:>11}{:>13}{:>11}\n", "", "weights", "gradients", "states",
-             "transient", "activations", "sum");
+             "transient", "activations", "peak");
   for (size_t stage = 0; stage < outlook.flat.size(); ++stage) {
     const auto& flat = outlook.flat[stage];
     const bool mine = static_cast<int>(stage) == outlook.stage;
     fmt::print("{} {:<8}{:>11}{:>11}{:>11}{:>11}{:>13}{:>11}\n", mine ? "*" : " ",
                kStageNames[stage], shown(flat.weights), shown(flat.gradients), shown(flat.states),
-               shown(flat.transient), "~ " + shown(outlook.activations.bytes),
-               shown(flat.peak() + outlook.activations.bytes));
+               shown(flat.transient), "~ " + shown(outlook.activations.peak()),
+               "~ " + shown(outlook.peaks[stage]));
   }
-  fmt::print("  activations are an estimate: {}\n\n", outlook.activations.formula);
+  fmt::print("  activations are an estimate: {} from forward to backward, {} for the head: {}\n",
+             shown(outlook.activations.kept), shown(outlook.activations.head),
+             outlook.activations.formula);
+  fmt::print("  peak: not all of it is there at once\n\n");
 }
 
 void print_disk(const Outlook& outlook) {
@@ -162,7 +165,8 @@ Json model_json(const Outlook& outlook) {
                       {"states", flat.states},
                       {"transient", flat.transient},
                       {"flat_peak", flat.peak()},
-                      {"activations_estimate", outlook.activations.bytes}});
+                      {"activations_estimate", outlook.activations.peak()},
+                      {"peak_estimate", outlook.peaks[stage]}});
   }
   return {{"parameters", outlook.shapes.numel()},
           {"trainable", outlook.shapes.numel()},

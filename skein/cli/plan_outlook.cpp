@@ -232,11 +232,17 @@ void measure_model(const config::RunConfig& config, DType dtype, Outlook& outloo
       .micro_batches = outlook.batches.accumulation,
       .rows = outlook.batches.per_device,
       .tokens = config.data.block_size,
-      .recompute = config.model.gradient_checkpointing};
+      .recompute = config.model.gradient_checkpointing,
+      .cuda = outlook.launch.device == config::Device::kCuda};
+  outlook.activations = plan::activation_bytes(outlook.shapes, dimensions, question);
   for (question.stage = 0; question.stage <= 3; ++question.stage) {
     outlook.flat.push_back(plan::flat_bytes(outlook.shapes, question));
+    outlook.peaks.push_back(plan::step_peak(outlook.flat.back(), outlook.activations, question));
   }
-  outlook.activations = plan::activation_bytes(dimensions, question);
+  const auto shortage =
+      plan::memory_shortage(outlook.peaks[static_cast<size_t>(outlook.stage)], question,
+                            {.host = outlook.host_memory, .gpu = outlook.hardware.gpu_memory});
+  if (!shortage.empty()) outlook.warnings.push_back(shortage);
   if (dimensions.positions > 0 && config.data.block_size > dimensions.positions) {
     outlook.warnings.push_back(
         fmt::format("block_size {} is longer than the {} positions that the model knows",
@@ -246,20 +252,13 @@ void measure_model(const config::RunConfig& config, DType dtype, Outlook& outloo
 
 void warn_of_shortage(Outlook& outlook) {
   const auto& disk = outlook.disk;
-  if (disk && disk->free_bytes) {
-    // The old checkpoint goes after the new one is whole.
-    const auto while_saving = disk->total_bytes + disk->model_bytes + disk->optimizer_bytes;
-    if (while_saving > *disk->free_bytes) {
-      outlook.warnings.push_back(
-          "the disk is too small for the checkpoints: lower "
-          "save_total_limit, or choose another output_dir");
-    }
-  }
-  if (outlook.flat.empty() || outlook.launch.device == config::Device::kCuda) return;
-  const auto per_rank =
-      outlook.flat[static_cast<size_t>(outlook.stage)].peak() + outlook.activations.bytes;
-  if (static_cast<uint64_t>(per_rank * outlook.batches.ranks) > outlook.host_memory) {
-    outlook.warnings.push_back("all ranks together need more memory than this machine has");
+  if (!disk || !disk->free_bytes) return;
+  // The old checkpoint goes after the new one is whole.
+  const auto while_saving = disk->total_bytes + disk->model_bytes + disk->optimizer_bytes;
+  if (while_saving > *disk->free_bytes) {
+    outlook.warnings.push_back(
+        "the disk is too small for the checkpoints: lower "
+        "save_total_limit, or choose another output_dir");
   }
 }
 

@@ -55,6 +55,7 @@ struct Outlook {
   std::string dtype;
   int64_t gradient_bytes = 4;
   std::vector<plan::FlatBytes> flat;  // by stage
+  std::vector<int64_t> peaks;         // of a step, by stage
   plan::Activations activations;
   DataOutlook data;
   std::optional<StepsOutlook> steps;

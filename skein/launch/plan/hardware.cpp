@@ -68,6 +68,19 @@ bool hides_all(const char* visible) {
   return visible != nullptr && (*visible == '\0' || std::string_view(visible) == "-1");
 }
 
+uint64_t smallest_memory(void* library, int gpus) {
+  const auto get = symbol<int (*)(int*, int)>(library, "cuDeviceGet");
+  const auto total = symbol<int (*)(size_t*, int)>(library, "cuDeviceTotalMem_v2");
+  uint64_t smallest = 0;
+  for (int i = 0; i < gpus && get != nullptr && total != nullptr; ++i) {
+    int device = 0;
+    size_t bytes = 0;
+    if (get(&device, i) != kCudaSuccess || total(&bytes, device) != kCudaSuccess) return 0;
+    smallest = i == 0 ? bytes : std::min<uint64_t>(smallest, bytes);
+  }
+  return smallest;
+}
+
 void ask_driver(void* library, Hardware& hardware) {
   const auto init = symbol<int (*)(unsigned)>(library, "cuInit");
   const auto count = symbol<int (*)(int*)>(library, "cuDeviceGetCount");
@@ -77,7 +90,10 @@ void ask_driver(void* library, Hardware& hardware) {
   }
   int code = init(0);
   if (code == kCudaSuccess) code = count(&hardware.gpus);
-  if (code == kCudaSuccess) return;
+  if (code == kCudaSuccess) {
+    hardware.gpu_memory = smallest_memory(library, hardware.gpus);
+    return;
+  }
   hardware.gpus = 0;
   const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
   if (code == kCudaNoDevice && hides_all(visible)) return;
@@ -123,7 +139,8 @@ void ask_in_child(Hardware& hardware) {
   if (child < 0) throw_errno("cannot fork");
   if (child == 0) {
     ask_gpus_here(hardware);
-    const auto answer = fmt::format("{} {}", hardware.gpus, hardware.gpu_problem);
+    const auto answer =
+        fmt::format("{} {} {}", hardware.gpus, hardware.gpu_memory, hardware.gpu_problem);
     const bool written = ::write(ends[1], answer.data(), answer.size()) >= 0;
     ::_exit(written ? 0 : 1);
   }
@@ -143,8 +160,10 @@ void ask_in_child(Hardware& hardware) {
     hardware.gpu_problem = "the driver crashed when it was asked for GPUs";
     return;
   }
-  hardware.gpus = std::atoi(answer->c_str());
-  hardware.gpu_problem = answer->substr(std::min(answer->size(), answer->find(' ') + 1));
+  char* rest = nullptr;
+  hardware.gpus = static_cast<int>(std::strtol(answer->c_str(), &rest, 10));
+  hardware.gpu_memory = std::strtoull(rest, &rest, 10);
+  hardware.gpu_problem = rest + (*rest == ' ' ? 1 : 0);
 }
 
 }  // namespace

@@ -1,0 +1,63 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# Copyright the skein authors.
+"""GPU figures of skein's training step, one JSON row per case: `skein bench train` on known shapes.
+
+  benchmarks/gpu.py [CASE...]     default: all
+
+  gpt2          GPT-2 124M with its real 50,257 words, 64 x 1024
+  gpt2_padded   the same with 50,304: what the real vocabulary is held to (2 %)
+  llama_1b      Llama 1.24B, 128,256 words, tied, 4 x 4096
+  half_b        0.5B with 151,936 words, 16 x 1024
+
+SKEIN_BUILD names the build (default build/cuda).
+"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+SKEIN = Path(os.environ.get("SKEIN_BUILD", ROOT / "build/cuda")) / "bin/skein"
+
+GPT2 = {"model_type": "gpt2", "vocab_size": 50257, "embd_pdrop": 0, "attn_pdrop": 0, "resid_pdrop": 0}
+LLAMA = {"model_type": "llama", "max_position_embeddings": 4096, "tie_word_embeddings": True}
+CASES = {
+    "gpt2": (GPT2, 64, 1024),
+    "gpt2_padded": ({**GPT2, "vocab_size": 50304}, 64, 1024),
+    "llama_1b": ({**LLAMA, "vocab_size": 128256, "hidden_size": 2048, "intermediate_size": 8192,
+                  "num_hidden_layers": 16, "num_attention_heads": 32, "num_key_value_heads": 8}, 4, 4096),
+    "half_b": ({**LLAMA, "vocab_size": 151936, "hidden_size": 896, "intermediate_size": 4864,
+                "num_hidden_layers": 24, "num_attention_heads": 14, "num_key_value_heads": 2}, 16, 1024),
+}
+
+
+def bench(name, work):
+    config, batch, tokens = CASES[name]
+    folder = work / name
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(config))
+    command = [SKEIN, "bench", "train", folder, "--batch", str(batch), "--tokens", str(tokens), "--steps", "20"]
+    out = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    row = json.loads(out.stdout)
+    return {"case": name, **row, "model": name, "peak_gib": round(row["peak_device_bytes"] / 2**30, 2)}
+
+
+def main():
+    unknown = set(sys.argv[1:]) - set(CASES)
+    if unknown:
+        sys.exit(f"gpu.py: no case {', '.join(sorted(unknown))}\n{__doc__}")
+    with tempfile.TemporaryDirectory() as folder:
+        rows = {}
+        for name in sys.argv[1:] or CASES:
+            rows[name] = bench(name, Path(folder))
+            print(json.dumps(rows[name]), flush=True)
+    if {"gpt2", "gpt2_padded"} <= set(rows):
+        ratio = rows["gpt2"]["tokens_per_second"] / rows["gpt2_padded"]["tokens_per_second"]
+        print(json.dumps({"case": "real against padded vocabulary", "ratio": round(ratio, 4)}))
+
+
+if __name__ == "__main__":
+    main()
