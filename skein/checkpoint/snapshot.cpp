@@ -2,8 +2,6 @@
 // Copyright the skein authors.
 #include "skein/checkpoint/snapshot.h"
 
-#include <ATen/ops/empty.h>
-#include <ATen/ops/from_blob.h>
 #include <c10/core/GradMode.h>
 #include <fmt/format.h>
 
@@ -55,7 +53,7 @@ Places find_places(const Job& job, size_t first, size_t last) {
   return places;
 }
 
-Piece place_piece(const TensorSlice& slice, const Places& places) {
+Source place_slice(const TensorSlice& slice, const Places& places) {
   const auto found = places.find(slice.name);
   SKEIN_CHECK(found != places.end(), slice.name + " is not in the list of tensors");
   const auto& [file, offset, tensor] = found->second;
@@ -66,25 +64,14 @@ Piece place_piece(const TensorSlice& slice, const Places& places) {
                   static_cast<uint64_t>(slice.end) <= element_count(shape).value() &&
                   slice.data.numel() == slice.end - slice.begin,
               fmt::format("{}: elements [{}, {})", slice.name, slice.begin, slice.end));
-  return {file, offset + static_cast<uint64_t>(slice.begin) * dtype_bytes(tensor->dtype), {}};
+  return {slice.data.flatten().to(slice.dtype), file,
+          offset + static_cast<uint64_t>(slice.begin) * dtype_bytes(tensor->dtype)};
 }
 
-struct Copy {
-  Piece piece;
-  const TensorSlice* slice;
-  int64_t bytes;
-};
-
-void add_copies(const std::vector<TensorSlice>& slices, const Places& places,
-                std::vector<Copy>& copies) {
-  for (const auto& slice : slices) {
-    const auto bytes =
-        (slice.end - slice.begin) * static_cast<int64_t>(dtype_bytes(dtype_of(slice.dtype)));
-    copies.push_back({place_piece(slice, places), &slice, bytes});
-  }
+void add_sources(const std::vector<TensorSlice>& slices, const Places& places,
+                 std::vector<Source>& sources) {
+  for (const auto& slice : slices) sources.push_back(place_slice(slice, places));
 }
-
-int64_t aligned(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 }  // namespace
 
@@ -102,34 +89,18 @@ at::ScalarType scalar_type_of(Dtype dtype) {
   throw UserError(fmt::format("tensors of type {} are not read", dtype_name(dtype)));
 }
 
-Job take_snapshot(const Contents& contents, uint64_t max_shard_bytes, at::Tensor& buffer) {
+Snapshot plan_snapshot(const Contents& contents, uint64_t max_shard_bytes) {
   const c10::NoGradGuard no_grad;
-  Job job{.texts = contents.texts};
+  Snapshot snapshot{.job = {.texts = contents.texts}};
+  auto& job = snapshot.job;
   for (const auto& [name, text] : job.texts) SKEIN_CHECK(is_plain_name(name), name);
   add_plan(plan_files("model", contents.model, max_shard_bytes), job);
   const size_t num_model_files = job.files.size();
   add_plan(plan_files("optimizer", contents.optimizer, max_shard_bytes), job);
-
-  std::vector<Copy> copies;
-  add_copies(contents.model_slices, find_places(job, 0, num_model_files), copies);
-  add_copies(contents.optimizer_slices, find_places(job, num_model_files, job.files.size()),
-             copies);
-
-  int64_t total = 0;
-  for (const auto& copy : copies) total += aligned(copy.bytes);
-  if (!buffer.defined() || buffer.numel() < total) {
-    buffer = at::Tensor();  // release before allocating
-    buffer = at::empty({total}, at::TensorOptions(at::kByte));
-  }
-  auto* next = static_cast<std::byte*>(buffer.data_ptr());
-  for (auto& [piece, slice, bytes] : copies) {
-    at::from_blob(next, {slice->end - slice->begin}, at::TensorOptions(slice->dtype))
-        .copy_(slice->data.flatten());
-    piece.bytes = {next, static_cast<size_t>(bytes)};
-    job.pieces.push_back(piece);
-    next += aligned(bytes);
-  }
-  return job;
+  add_sources(contents.model_slices, find_places(job, 0, num_model_files), snapshot.sources);
+  add_sources(contents.optimizer_slices, find_places(job, num_model_files, job.files.size()),
+              snapshot.sources);
+  return snapshot;
 }
 
 }  // namespace skein::checkpoint

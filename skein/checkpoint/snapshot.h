@@ -2,7 +2,7 @@
 // Copyright the skein authors.
 #pragma once
 
-// The copy of a rank's state that a save writes while training goes on.
+// Which of a rank's tensors does a save write, and where do they go?
 
 #include <ATen/core/Tensor.h>
 
@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "skein/checkpoint/staging.h"
 #include "skein/checkpoint/writer.h"
 #include "skein/tensor/tensor_slice.h"
 
@@ -32,8 +33,12 @@ struct Contents {
   std::map<std::string, std::string> texts;
 };
 
-// Copies the slices to host memory, converted to the type that the file has. `buffer` holds the
-// copy: it is kept by the caller, reused by the next save, and must outlive the job.
-Job take_snapshot(const Contents& contents, uint64_t max_shard_bytes, at::Tensor& buffer);
+// What a save writes, planned: the slices as they lie in memory, converted where the file has
+// another type, and where they go.
+struct Snapshot {
+  Job job;  // without pieces
+  std::vector<Source> sources;
+};
+Snapshot plan_snapshot(const Contents& contents, uint64_t max_shard_bytes);
 
 }  // namespace skein::checkpoint

@@ -11,7 +11,9 @@
 namespace skein::checkpoint {
 
 CheckpointStore::CheckpointStore(StoreOptions options, skein::Store& store)
-    : options_(std::move(options)), store_(store) {
+    : options_(std::move(options)),
+      store_(store),
+      staging_(options_.engine ? options_.engine : make_copy_engine(at::kCPU), stop_) {
   SKEIN_CHECK(!options_.token.empty(), "a run has a token");
 }
 
@@ -20,13 +22,25 @@ CheckpointStore::~CheckpointStore() {
   if (thread_.joinable()) thread_.join();
 }
 
+void CheckpointStore::prepare(const Contents& contents) {
+  staging_.prepare(plan_snapshot(contents, options_.max_shard_bytes).sources);
+}
+
+void CheckpointStore::begin_job(const Contents& contents, Staging::Wish wish) {
+  auto snapshot = plan_snapshot(contents, options_.max_shard_bytes);
+  job_ = std::move(snapshot.job);
+  job_.pieces = staging_.start(snapshot.sources, wish);
+  job_.flow = &staging_;
+}
+
 void CheckpointStore::save(int64_t step, const Contents& contents) {
   finish();
-  job_ = take_snapshot(contents, options_.max_shard_bytes, buffer_);
+  begin_job(contents, Staging::Wish::kAllAtOnce);
   step_ = step;
   exchanges_.push_back(make_exchange(step));
   thread_ = std::thread([this, options = commit_options(step), exchange = exchanges_.back().get()] {
     failure_ = write_checkpoint(job_, options, *exchange);
+    staging_.close();
     if (failure_.empty()) forget_older_keys();
   });
 }
@@ -45,9 +59,10 @@ void CheckpointStore::save_model(const Contents& contents) {
   Contents model = contents;
   model.optimizer.clear();
   model.optimizer_slices.clear();
-  job_ = take_snapshot(model, options_.max_shard_bytes, buffer_);
+  begin_job(model, Staging::Wish::kFewSlots);
   exchanges_.push_back(make_exchange(-1));
   const auto failure = write_model(job_, commit_options(-1), *exchanges_.back());
+  staging_.close();
   if (!failure.empty()) {
     throw IoError(
         fmt::format("the model was not written to {}: {}", options_.output.string(), failure));

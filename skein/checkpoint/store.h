@@ -4,14 +4,13 @@
 
 // Saves checkpoints of a run while it goes on.
 //
-// Every rank has one and makes the same calls in the same order. A save stalls the caller for the
-// copy to host memory; a thread of the store then writes, agrees with the other ranks through the
-// key-value store and commits. No collective is used. Not thread-safe.
+// Every rank has one and makes the same calls in the same order. A save copies to host memory: on a
+// CPU at once, from a GPU while the caller goes on, until before_update(). A thread of the store
+// writes what has come, agrees with the other ranks through the key-value store and commits. No
+// collective is used. Not thread-safe.
 //
 // A save that fails is abandoned with one warning on rank 0: older checkpoints stay, the run goes
 // on.
-
-#include <ATen/core/Tensor.h>
 
 #include <atomic>
 #include <chrono>
@@ -22,6 +21,7 @@
 #include <vector>
 
 #include "skein/checkpoint/snapshot.h"
+#include "skein/checkpoint/staging.h"
 #include "skein/checkpoint/writer.h"
 #include "skein/core/file.h"
 #include "skein/core/store.h"
@@ -37,6 +37,7 @@ struct StoreOptions {
   std::chrono::milliseconds deadline{600'000};    // for one save, all ranks; then it is abandoned
   uint64_t max_shard_bytes = kDefaultShardBytes;  // larger file sets are split
   RunConditions conditions;                       // recorded in the manifest
+  std::shared_ptr<CopyEngine> engine;             // none: that of CPUs
 };
 
 class CheckpointStore {
@@ -48,8 +49,19 @@ class CheckpointStore {
   CheckpointStore(const CheckpointStore&) = delete;
   CheckpointStore& operator=(const CheckpointStore&) = delete;
 
-  // Waits for the save before, copies, and returns while checkpoint-STEP is being written.
+  // Allocates, in the background, the host memory that saves of such contents need: it takes
+  // seconds from a GPU. await_prepared() before the first step.
+  void prepare(const Contents& contents);
+  void await_prepared() { staging_.await_prepared(); }
+
+  // Waits for the save before, and returns while checkpoint-STEP is being copied and written. The
+  // tensors must not change before before_update() or finish().
   void save(int64_t step, const Contents& contents);
+
+  // What the caller issues from here on may change them: it runs after the copies. Blocks the host
+  // only where host memory is short. Nothing to do when is_copying() is false.
+  void before_update() { staging_.before_update(); }
+  bool is_copying() const { return staging_.is_copying(); }
 
   // The checkpoint of this step outlives save_total_limit: the best one so far. Call it before the
   // step is saved; until that is committed, the one before stays protected.
@@ -68,6 +80,7 @@ class CheckpointStore {
   void save_model(const Contents& contents);
 
  private:
+  void begin_job(const Contents& contents, Staging::Wish wish);
   std::unique_ptr<Exchange> make_exchange(int64_t step);
   CommitOptions commit_options(int64_t step) const;
   void forget_older_keys();
@@ -81,7 +94,7 @@ class CheckpointStore {
   std::vector<std::unique_ptr<Exchange>> exchanges_;  // whose keys may still be in the store
 
   // Of the save under way; read again after the thread has been joined.
-  at::Tensor buffer_;
+  Staging staging_;
   Job job_;
   std::thread thread_;
   int64_t step_ = 0;

@@ -49,16 +49,18 @@ void create_files(const Job& job, const fs::path& folder, const std::string& suf
 
 void write_pieces(const Job& job, const fs::path& folder, const std::string& suffix,
                   std::vector<WrittenRange>& ranges) {
-  for (uint64_t i = 0; i < job.files.size(); ++i) {
-    File file;
-    for (const auto& piece : job.pieces) {
-      if (piece.file != i || piece.bytes.empty()) continue;
-      if (!file) file = File::open_to_write(path_of(job, folder, suffix, i));
-      file.write_at(piece.offset, piece.bytes);
-      digest_pieces(i, piece.offset, piece.bytes, ranges);
-    }
-    if (file) file.sync();
+  std::map<uint64_t, File> files;
+  for (size_t i = 0; i < job.pieces.size(); ++i) {
+    const auto& piece = job.pieces[i];
+    if (piece.bytes.empty()) continue;
+    auto& file = files[piece.file];
+    if (!file) file = File::open_to_write(path_of(job, folder, suffix, piece.file));
+    if (job.flow != nullptr) job.flow->await(i);
+    file.write_at(piece.offset, piece.bytes);
+    digest_pieces(piece.file, piece.offset, piece.bytes, ranges);
+    if (job.flow != nullptr) job.flow->written(i);
   }
+  for (const auto& [index, file] : files) file.sync();
 }
 
 std::vector<FileRecord> file_records(const Job& job, const std::vector<WrittenRange>& ranges) {

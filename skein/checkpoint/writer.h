@@ -28,10 +28,21 @@ struct Piece {
   std::span<const std::byte> bytes;
 };
 
+// Pieces whose bytes come while the writer is at work, and go when it has written them.
+class PieceFlow {
+ public:
+  virtual ~PieceFlow() = default;
+  // Returns when the bytes of the piece with this index are there. Called for each, in order.
+  virtual void await(size_t piece) = 0;
+  // They are no longer needed.
+  virtual void written(size_t piece) = 0;
+};
+
 struct Job {
   std::vector<FilePlan> files;               // alike on all ranks
   std::vector<Piece> pieces;                 // of this rank; together the ranks' pieces cover all
   std::map<std::string, std::string> texts;  // whole files; rank 0's count
+  PieceFlow* flow = nullptr;                 // none: all bytes are there
 };
 
 struct CommitOptions {

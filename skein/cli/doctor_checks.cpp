@@ -15,15 +15,14 @@
 #include <cstring>
 #include <ctime>
 #include <filesystem>
-#include <fstream>
 #include <functional>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "skein/control/socket.h"
 #include "skein/core/amounts.h"
 #include "skein/core/error.h"
+#include "skein/core/host_memory.h"
 #include "skein/launch/plan/detect.h"
 #include "skein/launch/plan/interface.h"
 
@@ -52,13 +51,6 @@ std::string text_of(const Json& facts, const char* key) {
   return facts.is_object() && facts.contains(key) && facts[key].is_string()
              ? facts[key].get<std::string>()
              : "";
-}
-
-std::string first_line(const std::filesystem::path& path) {
-  std::ifstream stream(path);
-  std::string line;
-  std::getline(stream, line);
-  return line;
 }
 
 Finding check_devices(const launch::Hardware& hardware, bool cuda_build, const Json& facts) {
@@ -215,36 +207,6 @@ Finding check_disk() {
   }
   if (space.available >= 5 * kGiB) return ok("disk", found);
   return warning("disk", found, "`skein plan CONFIG.yaml` tells what checkpoints need");
-}
-
-// The smallest limit of this process's cgroups, version 2 or 1; nothing if none.
-std::optional<uint64_t> memory_limit() {
-  std::ifstream membership("/proc/self/cgroup");
-  std::optional<uint64_t> smallest;
-  const auto read = [&](const std::filesystem::path& path) {
-    const auto text = first_line(path);
-    if (text.empty() || text == "max") return;
-    const auto value = std::strtoull(text.c_str(), nullptr, 10);
-    if (value < std::numeric_limits<int64_t>::max() / 2) {
-      smallest = std::min<uint64_t>(smallest.value_or(value), value);
-    }
-  };
-  for (std::string line; std::getline(membership, line);) {
-    const auto colon = line.find(':');
-    const auto second = colon == std::string::npos ? colon : line.find(':', colon + 1);
-    if (second == std::string::npos) continue;
-    const auto kinds = line.substr(colon + 1, second - colon - 1);
-    const bool unified = kinds.empty();
-    if (!unified && kinds.find("memory") == std::string::npos) continue;
-    std::filesystem::path group = line.substr(second + 1);
-    const std::filesystem::path root = unified ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory";
-    const char* file = unified ? "memory.max" : "memory.limit_in_bytes";
-    for (auto folder = group.relative_path(); !folder.empty(); folder = folder.parent_path()) {
-      read(root / folder / file);
-    }
-    read(root / file);
-  }
-  return smallest;
 }
 
 Finding check_memory() {

@@ -75,7 +75,8 @@ Outcome run_offline(const config::Resolved& resolved, const config::BatchPlan& b
   NanGuard guard(run.config.optimizer.nan_policy, run.sharded);
   auto& phases = run.metrics.phases();
   StopAgreement stop(world.group);
-  const Trainer trainer{*run.algorithm, run.sharded, run.optimizer, phases};
+  const Trainer trainer{*run.algorithm, run.sharded, run.optimizer, phases,
+                        [&run] { before_update(run); }};
   bool stopping = false;
   while (step < plan.total_steps && !stopping) {
     phases.enter(Phase::kData);

@@ -114,7 +114,8 @@ checkpoint::StoreOptions store_options(const Session& run) {
           .token = world.own_output ? fmt::format("{}-{}", world.token, folder_id(run.output))
                                     : world.token,
           .save_total_limit = run.config.checkpoint.save_total_limit.value_or(0),
-          .conditions = conditions};
+          .conditions = conditions,
+          .engine = checkpoint::make_copy_engine(world.device, world.local_size)};
 }
 
 data::LoaderOptions loader_options(const Session& run) {
@@ -218,6 +219,9 @@ int64_t begin(Session& run) {
   const auto& config = run.config;
   const board::HostWork work("loading the weights");
   const auto checkpoint = checkpoint_to_continue(config.checkpoint, run.output, run.world);
+  if (run.plan.save_every > 0) {
+    run.store.prepare(run.state.contents(0, !config.checkpoint.save_only_model));
+  }
   int64_t step = 0;
   if (checkpoint) {
     step = run.state.restore(*checkpoint);
@@ -244,7 +248,14 @@ int64_t begin(Session& run) {
                     .config_text = config::to_yaml(run.resolved),
                     .hparams = hparams_of(config),
                     .resume_step = checkpoint ? std::optional(step) : std::nullopt});
+  run.store.await_prepared();
   return step;
+}
+
+void before_update(Session& run) {
+  if (!run.store.is_copying()) return;
+  const board::HostWork work("saving");  // it waits for the disk where host memory is short
+  run.store.before_update();
 }
 
 void roll_back(Session& run, int64_t step) {

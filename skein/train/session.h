@@ -47,6 +47,9 @@ struct Session {
 // finished steps. Collective.
 int64_t begin(Session& run);
 
+// Call it before weights or moments change: what a save is still copying is copied first.
+void before_update(Session& run);
+
 // Weights and moments of the newest checkpoint up to `step`; steps and data go on. Collective.
 void roll_back(Session& run, int64_t step);
 

@@ -11,7 +11,7 @@ namespace {
 // The loss is one mean over the targets of all micro-batches on all ranks, so gradients are summed,
 // never averaged.
 at::Tensor accumulate_gradients(const Trainer& trainer, const StepData& data) {
-  auto& [algorithm, sharded, optimizer, phases] = trainer;
+  auto& [algorithm, sharded, optimizer, phases, before_change] = trainer;
   const auto device = sharded.memory().device();
   const double weight = 1.0 / static_cast<double>(data.num_targets);
   auto loss = at::zeros({}, at::TensorOptions().dtype(at::kDouble).device(device));
@@ -35,6 +35,7 @@ Update update(const Trainer& trainer, const StepData& data, const UpdateOptions&
   Update result{.loss = accumulate_gradients(trainer, data)};
   trainer.phases.enter(Phase::kOptimizer);
   result.norm = trainer.sharded.gradient_norm(options.max_grad_norm);
+  if (trainer.before_change) trainer.before_change();
   trainer.optimizer.step(options.learning_rate, result.norm.decision);  // clips
   trainer.sharded.publish();
   return result;

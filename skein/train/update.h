@@ -8,6 +8,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <span>
 
 #include "skein/algorithms/algorithm.h"
@@ -24,6 +25,8 @@ struct Trainer {
   parallel::Sharded& sharded;
   optim::AdamW& optimizer;
   Phases& phases;
+  // Called before weights and optimizer states change, when something still reads them.
+  std::function<void()> before_change = {};
 };
 
 struct StepData {

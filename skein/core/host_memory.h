@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#pragma once
+
+// How much memory may this process still take?
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+
+namespace skein {
+
+// Where the kernel tells; tests have others.
+struct KernelFolders {
+  std::filesystem::path proc = "/proc";
+  std::filesystem::path cgroups = "/sys/fs/cgroup";
+};
+
+// The smallest limit of this process's cgroups, version 2 or 1; nothing if there is none.
+std::optional<uint64_t> memory_limit(const KernelFolders& folders = {});
+
+// What the machine has left, or less where a cgroup's limit leaves less. Cached files that can be
+// dropped count as left. 0 when the kernel does not tell.
+uint64_t available_memory(const KernelFolders& folders = {});
+
+}  // namespace skein
