@@ -4,6 +4,7 @@
 
 #include <type_traits>
 
+#include "skein/config/fields.h"
 #include "skein/config/run_config.h"
 #include "skein/core/error.h"
 
@@ -16,7 +17,8 @@ FieldIndex make_index() {
     const bool is_new = index.canonical.emplace(spelling, name).second;
     SKEIN_CHECK(is_new, "two fields share the spelling " + std::string(spelling));
   };
-  RunConfig().fields([&](const std::string& name, auto& member, const About& about) {
+  RunConfig defaults;
+  fields(defaults, [&](const std::string& name, auto& member, const About& about) {
     add(name, name);
     for (const auto& alias : about.aliases) add(alias, name);
     if (std::is_same_v<std::decay_t<decltype(member)>, bool>) index.booleans.insert(name);

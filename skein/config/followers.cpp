@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "skein/config/fields.h"
 #include "skein/config/standins.h"
 #include "skein/config/values.h"
 
@@ -56,8 +57,9 @@ const std::map<std::string, std::vector<Schedule>> kScheduleKeys = {
 
 std::map<std::string, std::string> texts_of(RunConfig config) {
   std::map<std::string, std::string> texts;
-  config.fields(
-      [&](const std::string& name, auto& member, const About&) { texts[name] = to_text(member); });
+  fields(config, [&](const std::string& name, auto& member, const About&) {
+    texts[name] = to_text(member);
+  });
   return texts;
 }
 

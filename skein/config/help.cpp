@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "skein/config/fields.h"
 #include "skein/config/run_config.h"
 #include "skein/config/values.h"
 
@@ -12,7 +13,8 @@ namespace skein::config {
 
 std::vector<KeyHelp> key_help() {
   std::vector<KeyHelp> keys;
-  RunConfig().fields([&](const std::string& name, auto& member, const About& about) {
+  RunConfig defaults;
+  fields(defaults, [&](const std::string& name, auto& member, const About& about) {
     keys.push_back({name, to_text(member), fmt::format("{}", fmt::join(about.aliases, ", ")),
                     std::string(about.help)});
   });

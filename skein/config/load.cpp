@@ -10,6 +10,7 @@
 
 #include "skein/config/deepspeed.h"
 #include "skein/config/field_index.h"
+#include "skein/config/fields.h"
 #include "skein/config/followers.h"
 #include "skein/config/known_keys.h"
 #include "skein/config/standins.h"
@@ -130,7 +131,8 @@ void put_over(Layer& below, Layer above, int layer = 0) {
 
 // A wrong value is refused even where a higher layer would hide it.
 void check_values(const Layer& layer) {
-  RunConfig().fields([&](const std::string& name, auto& member, const About& about) {
+  RunConfig defaults;
+  fields(defaults, [&](const std::string& name, auto& member, const About& about) {
     const auto found = layer.find(name);
     if (found == layer.end() || says_deepspeed(name, found->second)) return;
     if (found->second.key == "fp16" && found->second.value.text == "fp16") {
@@ -166,7 +168,7 @@ std::optional<std::string> take_text(Layer& layer, std::string_view key) {
 std::vector<std::string> overridden(const Layer& explicit_layer, const Layer& deepspeed) {
   std::vector<std::string> lines;
   RunConfig config;
-  config.fields([&](const std::string& name, auto& member, const About& about) {
+  fields(config, [&](const std::string& name, auto& member, const About& about) {
     const auto above = explicit_layer.find(name), below = deepspeed.find(name);
     if (above == explicit_layer.end() || below == deepspeed.end()) return;
     assign(above->second, about, member);
@@ -308,7 +310,7 @@ Resolved resolve(const Sources& sources) {
   read_do_eval(explicit_layer, resolved.notes);
   auto layer = add_deepspeed(std::move(explicit_layer), resolved.notes);
   add_environment_timeout(layer);
-  resolved.config.fields([&](const std::string& name, auto& member, const About& about) {
+  fields(resolved.config, [&](const std::string& name, auto& member, const About& about) {
     const auto found = layer.find(name);
     if (found == layer.end()) return;
     assign(found->second, about, member);
@@ -347,7 +349,7 @@ Resolved load(std::span<const std::string> words) { return load(parse_arguments(
 std::string to_yaml(const Resolved& resolved, bool with_origins) {
   std::string text;
   auto config = resolved.config;
-  config.fields([&](const std::string& name, auto& member, const About& about) {
+  fields(config, [&](const std::string& name, auto& member, const About& about) {
     if (!about.saved) return;
     const auto line = fmt::format("{}: {}", name, to_text(member));
     text += with_origins ? fmt::format("{:<44} # {}\n", line, resolved.origin_of(name).text())

@@ -2,6 +2,7 @@
 // Copyright the skein authors.
 #include "skein/config/load.h"
 
+#include "skein/config/fields.h"
 #include "skein/config/test_support.h"
 
 namespace skein::config {
@@ -232,7 +233,7 @@ TEST_F(LoadTest, TheResolvedConfigurationReloadsToTheSameRun) {
 
 TEST_F(LoadTest, EveryFieldChangedReloadsToTheSameRun) {
   Resolved changed;
-  changed.config.fields([](const std::string&, auto& member, const About& about) {
+  fields(changed.config, [](const std::string&, auto& member, const About& about) {
     using Member = std::decay_t<decltype(member)>;
     if (!about.saved) return;
     if constexpr (std::is_same_v<Member, std::string>) {

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "skein/config/fields.h"
 #include "skein/config/known_keys.h"
 #include "skein/config/run_config.h"
 #include "skein/config/standins.h"
@@ -102,7 +103,8 @@ void put(Json& properties, const std::string& key, Json schema) {
 }
 
 void add_fields(Json& properties) {
-  RunConfig().fields([&](const std::string& name, auto& member, const About& about) {
+  RunConfig defaults;
+  fields(defaults, [&](const std::string& name, auto& member, const About& about) {
     Json schema = {{"description", about.help}};
     schema.update(value_schema(member, about));
     auto canonical = schema;

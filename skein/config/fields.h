@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#pragma once
+
+// Private to this folder: the one list of all keys, which parsing, help, printing, saving and
+// "unknown key" walk. fields(config, field) calls field(name, member, about) for each.
+
+#include "skein/config/about.h"
+#include "skein/config/run_config.h"
+
+namespace skein::config {
+
+void fields(ModelConfig& config, auto&& field) {
+  field("model_name_or_path", config.model_name_or_path,
+        About{.help = "folder with config.json, and weights unless train_from_scratch",
+              .aliases = {"model_path", "base_model"}});
+  field("train_from_scratch", config.train_from_scratch,
+        About{.help = "initialise from seed instead of loading weights"});
+  field("dtype", config.dtype,
+        About{.help = "working weights: auto (bfloat16 where native, else float32), float32, "
+                      "bfloat16, float64",
+              .aliases = {"torch_dtype"}});
+  field("gradient_checkpointing", config.gradient_checkpointing,
+        About{.help = "recompute each block in backward: less memory, a third more compute"});
+  field("tokenizer_name_or_path", config.tokenizer_name_or_path,
+        About{.help = "folder or tokenizer.json; empty: the model folder's, else bytes",
+              .aliases = {"tokenizer_name", "tokenizer_path", "tokenizer_config"}});
+}
+
+void fields(DataConfig& config, auto&& field) {
+  field("train_file", config.train_file,
+        About{.help = ".txt, .jsonl with \"text\", or .bin of token ids (nanoGPT, llm.c)"});
+  field("train_file_dir", config.train_file_dir,
+        About{.help = "folder whose .txt, .jsonl and .bin files are trained on"});
+  field("eval_file", config.eval_file,
+        About{.help = "the same for evaluation", .aliases = {"validation_file"}});
+  field("validation_file_dir", config.validation_file_dir,
+        About{.help = "folder of files for evaluation", .aliases = {"eval_file_dir"}});
+  field("block_size", config.block_size,
+        About{.help = "tokens per block",
+              .aliases = {"cutoff_len", "max_length", "max_seq_length", "sequence_len"},
+              .min = 2});
+  field("max_train_samples", config.max_train_samples,
+        About{.help = "use at most this many blocks; absent: all",
+              .aliases = {"max_samples"},
+              .min = 1});
+  field("max_eval_samples", config.max_eval_samples,
+        About{.help = "evaluate at most this many blocks; absent: all", .min = 1});
+  field("validation_split_percentage", config.validation_split_percentage,
+        About{.help = "percent of the blocks held out; 0: none, or 5 when evaluation is on and "
+                      "has no file",
+              .min = 0,
+              .max = 100,
+              .max_is_allowed = false,
+              .is_percentage = true});
+  field("bad_lines", config.bad_lines,
+        About{.help = "a line that is not UTF-8 or not JSON: stop, skip"});
+  field("preprocessing_num_workers", config.preprocessing_num_workers,
+        About{.help = "threads that tokenise; 0: all cores",
+              .aliases = {"dataset_num_proc", "dataset_processes"},
+              .min = 0});
+  field("dataloader_drop_last", config.dataloader_drop_last,
+        About{.help = "drop the last incomplete global batch of an epoch",
+              .aliases = {"dataloader.drop_last", "drop_last"}});
+  field("dataloader_num_workers", config.dataloader_num_workers,
+        About{.help = "0: no thread reads ahead; more than 1 is as good as 1",
+              .aliases = {"num_workers", "dataloader.num_workers"},
+              .min = 0});
+  field("dataloader_prefetch_factor", config.dataloader_prefetch_factor,
+        About{.help = "steps that are read ahead",
+              .aliases = {"prefetch_factor", "dataloader.prefetch_factor"},
+              .min = 1});
+  field("data_cache_dir", config.data_cache_dir,
+        About{.help = "prepared data; empty: $XDG_CACHE_HOME/skein/data or ~/.cache/skein/data",
+              .aliases = {"dataset_prepared_path"}});
+  field("overwrite_cache", config.overwrite_cache, About{.help = "prepare the data again"});
+}
+
+void fields(EvalConfig& config, auto&& field) {
+  field("eval_strategy", config.eval_strategy,
+        About{.help = "evaluate: no, steps, epoch", .aliases = {"evaluation_strategy"}});
+  field("eval_steps", config.eval_steps,
+        About{.help = "updates between evaluations; below 1: a share of all; 0: logging_steps",
+              .min = 0});
+  field("per_device_eval_batch_size", config.per_device_eval_batch_size,
+        About{.help = "blocks per rank and evaluation batch",
+              .aliases = {"eval_batch_size"},
+              .min = 1});
+  field("eval_on_start", config.eval_on_start, About{.help = "also before the first update"});
+  field("load_best_model_at_end", config.load_best_model_at_end,
+        About{.help = "the final model is the one with the best evaluation"});
+  field("metric_for_best_model", config.metric_for_best_model,
+        About{.help = "what best means: loss", .choices = {"loss", "eval_loss"}});
+}
+
+void fields(BatchConfig& config, auto&& field) {
+  field("per_device_train_batch_size", config.per_device_train_batch_size,
+        About{.help = "blocks per rank and micro-batch; 8 when nothing says otherwise",
+              .aliases = {"micro_batch_size", "micro_batch_size_per_gpu",
+                          "train_micro_batch_size_per_gpu", "dataloader.batch_size"},
+              .min = 1});
+  field("gradient_accumulation_steps", config.gradient_accumulation_steps,
+        About{.help = "micro-batches per update; 1 when nothing says otherwise",
+              .aliases = {"accumulation_steps"},
+              .min = 1});
+  field(
+      "global_batch_size", config.global_batch_size,
+      About{.help = "blocks per update over all ranks", .aliases = {"train_batch_size"}, .min = 1});
+  field("batch_size", config.batch_size,
+        About{.help = "global batch when alone, per device beside gradient_accumulation_steps",
+              .min = 1,
+              .saved = false});
+  field("batch_conflict", config.batch_conflict,
+        About{.help = "when the three do not multiply: error, keep_micro, keep_global"});
+}
+
+void fields(OptimizerConfig& config, auto&& field) {
+  field("learning_rate", config.learning_rate,
+        About{.help = "peak learning rate", .aliases = {"lr"}, .min = 0});
+  field("weight_decay", config.weight_decay,
+        About{.help = "not applied to biases and norm weights", .min = 0});
+  field("adam_beta1", config.adam_beta1,
+        About{.help = "AdamW beta1", .min = 0, .max = 1, .max_is_allowed = false});
+  field("adam_beta2", config.adam_beta2,
+        About{.help = "AdamW beta2", .min = 0, .max = 1, .max_is_allowed = false});
+  field("adam_epsilon", config.adam_epsilon,
+        About{.help = "AdamW epsilon", .min = 0, .min_is_allowed = false});
+  field("max_grad_norm", config.max_grad_norm,
+        About{.help = "clip the gradient to this norm; 0: no clipping", .min = 0});
+  field("grad_accum_fp32", config.grad_accum_fp32,
+        About{.help = "keep gradients in float32; always so with accumulation"});
+  field("nan_policy", config.nan_policy,
+        About{.help = "when loss or gradient is not finite: stop, skip, rollback"});
+}
+
+void cosine_fields(ScheduleConfig& config, auto&& field) {
+  field("num_cycles", config.num_cycles,
+        About{.help = "cosines: waves; -1: 1 with restarts, else 0.5",
+              .aliases = {"lr_scheduler_kwargs.num_cycles"},
+              .min = -1});
+  field("min_lr", config.min_lr,
+        About{.help = "cosine_with_min_lr, nanogpt: the last learning rate",
+              .aliases = {"lr_scheduler_kwargs.min_lr"},
+              .min = 0});
+  field("min_lr_rate", config.min_lr_rate,
+        About{.help = "the same as a share of learning_rate; also warmup_stable_decay",
+              .aliases = {"lr_scheduler_kwargs.min_lr_rate", "lr_scheduler_kwargs.min_lr_ratio",
+                          "cosine_min_lr_ratio"},
+              .min = 0,
+              .max = 1});
+  field("lr_decay_iters", config.lr_decay_iters,
+        About{.help = "nanogpt: update at which min_lr is reached; 0: the last",
+              .aliases = {"lr_scheduler_kwargs.lr_decay_iters"},
+              .min = 0});
+}
+
+void other_shape_fields(ScheduleConfig& config, auto&& field) {
+  field("lr_end", config.lr_end,
+        About{.help = "polynomial: the last learning rate",
+              .aliases = {"lr_scheduler_kwargs.lr_end"},
+              .min = 0});
+  field("power", config.power,
+        About{.help = "polynomial: exponent", .aliases = {"lr_scheduler_kwargs.power"}});
+  field("num_decay_steps", config.num_decay_steps,
+        About{.help = "warmup_stable_decay: updates of the fall",
+              .aliases = {"lr_scheduler_kwargs.num_decay_steps"},
+              .min = 0});
+  field("num_stable_steps", config.num_stable_steps,
+        About{.help = "warmup_stable_decay: updates at the peak; 0: what the others leave",
+              .aliases = {"lr_scheduler_kwargs.num_stable_steps"},
+              .min = 0});
+  field("warmup_type", config.warmup_type,
+        About{.help = "warmup_stable_decay: linear, cosine, 1-sqrt",
+              .aliases = {"lr_scheduler_kwargs.warmup_type"}});
+  field("decay_type", config.decay_type,
+        About{.help = "warmup_stable_decay: linear, cosine, 1-sqrt",
+              .aliases = {"lr_scheduler_kwargs.decay_type"}});
+  field("timescale", config.timescale,
+        About{.help = "inverse_sqrt: updates; 0: those of the warm-up, or 10000",
+              .aliases = {"lr_scheduler_kwargs.timescale"},
+              .min = 0});
+}
+
+void fields(ScheduleConfig& config, auto&& field) {
+  field("lr_scheduler_type", config.lr_scheduler_type,
+        About{.help = "constant, constant_with_warmup, linear, cosine, cosine_with_restarts, "
+                      "polynomial, inverse_sqrt, cosine_with_min_lr, warmup_stable_decay, "
+                      "nanogpt",
+              .aliases = {"lr_scheduler"}});
+  field("warmup_steps", config.warmup_steps,
+        About{.help = "updates of linear warm-up; below 1: a share of all", .min = 0});
+  field("warmup_ratio", config.warmup_ratio,
+        About{.help = "the same as a share of all updates", .min = 0, .max = 1});
+  field("num_train_epochs", config.num_train_epochs,
+        About{.help = "passes over the data, fractions allowed",
+              .aliases = {"num_epochs"},
+              .min = 0,
+              .min_is_allowed = false});
+  field("max_steps", config.max_steps,
+        About{.help = "updates; positive: wins over num_train_epochs", .min = -1});
+  cosine_fields(config, field);
+  other_shape_fields(config, field);
+  field("lr_scaling", config.lr_scaling,
+        About{.help = "multiply the learning rate as the batch grows: none, linear, sqrt"});
+  field("lr_scaling_base_batch", config.lr_scaling_base_batch,
+        About{.help = "the batch that learning_rate is meant for; 0: that of one rank", .min = 0});
+}
+
+void fields(ParallelConfig& config, auto&& field) {
+  field("distributed_strategy", config.distributed_strategy,
+        About{.help = "auto (ddp), ddp, zero1, zero2, zero3; deepspeed: as the JSON says"});
+  field("device", config.device, About{.help = "auto, cuda, cpu"});
+  field("ddp_backend", config.ddp_backend,
+        About{.help = "auto (nccl on GPUs, gloo on CPUs), nccl, gloo",
+              .aliases = {"distributed_backend"},
+              .choices = {"auto", "nccl", "gloo"}});
+  field("ddp_timeout", config.ddp_timeout,
+        About{.help = "seconds a collective may take before the run ends", .min = 1});
+  field("heartbeat_timeout", config.heartbeat_timeout,
+        About{.help = "seconds a stopped rank is waited for; 0: no heartbeats", .min = 0});
+  field("join_timeout", config.join_timeout,
+        About{.help = "seconds all ranks have to join the run", .min = 1});
+  field("distributed", config.distributed,
+        About{.help = "false: one rank, no group", .aliases = {"ddp", "use_ddp"}});
+}
+
+void fields(CheckpointConfig& config, auto&& field) {
+  field("output_dir", config.output_dir,
+        About{.help = "the run's folder", .aliases = {"output_path"}});
+  field("experiment_name", config.experiment_name,
+        About{.help = "without output_dir: outputs/<experiment_name>; empty: run_name"});
+  field("save_strategy", config.save_strategy, About{.help = "save: no, steps, epoch"});
+  field("save_steps", config.save_steps,
+        About{.help = "updates between checkpoints; below 1: a share of all",
+              .min = 0,
+              .min_is_allowed = false});
+  field("save_total_limit", config.save_total_limit,
+        About{.help = "checkpoints to keep; absent: all", .min = 1});
+  field("save_only_model", config.save_only_model,
+        About{.help = "checkpoints without optimizer state, which cannot be continued"});
+  field("save_on_each_node", config.save_on_each_node,
+        About{.help = "output_dir is not shared: every node saves all by itself; ddp only"});
+  field("resume_from_checkpoint", config.resume_from_checkpoint,
+        About{.help = "auto (true, latest): the newest in output_dir; false: none; or a "
+                      "checkpoint's folder",
+              .saved = false});
+  field("fresh", config.fresh,
+        About{.help = "start over instead of continuing a started run", .saved = false});
+}
+
+void fields(LogConfig& config, auto&& field) {
+  field("logging_steps", config.logging_steps,
+        About{.help = "updates between log lines; below 1: a share of all",
+              .min = 0,
+              .min_is_allowed = false});
+  field("logging_first_step", config.logging_first_step,
+        About{.help = "also log the first update"});
+  field("report_to", config.report_to,
+        About{.help = "none, all, tensorboard, wandb, or a list of them",
+              .choices = {"tensorboard", "wandb"},
+              .not_built = {"mlflow", "comet_ml", "neptune", "clearml", "dvclive", "codecarbon",
+                            "azure_ml", "swanlab", "trackio", "dagshub", "flyte"}});
+  field("run_name", config.run_name,
+        About{.help = "name in the logs; empty: experiment_name", .aliases = {"wandb_name"}});
+  field("disable_tqdm", config.disable_tqdm, About{.help = "plain lines instead of the live line"});
+  field("loss_spike_zscore", config.loss_spike_zscore,
+        About{.help = "warn when a loss lies this many deviations above the mean; 0: never",
+              .min = 0});
+}
+
+void fields(RunConfig& config, auto&& field) {
+  field("stage", config.stage, About{.help = "pt (pretrain)", .aliases = {"algorithm"}});
+  field("seed", config.seed, About{.help = "everything random follows from it", .min = 0});
+  field("data_seed", config.data_seed, About{.help = "order of the data; absent: seed", .min = 0});
+  field("full_determinism", config.full_determinism,
+        About{.help = "bit-exact on GPUs too, with slower kernels"});
+  fields(config.model, field);
+  fields(config.data, field);
+  fields(config.eval, field);
+  fields(config.batch, field);
+  fields(config.optimizer, field);
+  fields(config.schedule, field);
+  fields(config.parallel, field);
+  fields(config.checkpoint, field);
+  fields(config.log, field);
+}
+
+}  // namespace skein::config
