@@ -11,7 +11,7 @@
 #include "skein/checkpoint/catalog.h"
 #include "skein/checkpoint/manifest.h"
 #include "skein/cli/words.h"
-#include "skein/config/suggest.h"
+#include "skein/config/syntax/suggest.h"
 #include "skein/core/amounts.h"
 #include "skein/core/error.h"
 

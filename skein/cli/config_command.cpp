@@ -11,7 +11,7 @@
 #include "skein/config/help.h"
 #include "skein/config/load.h"
 #include "skein/config/schema.h"
-#include "skein/config/suggest.h"
+#include "skein/config/syntax/suggest.h"
 #include "skein/core/error.h"
 
 namespace skein::cli {

@@ -8,7 +8,7 @@
 #include <charconv>
 #include <string_view>
 
-#include "skein/config/suggest.h"
+#include "skein/config/syntax/suggest.h"
 #include "skein/core/error.h"
 
 namespace skein::cli {

@@ -9,7 +9,7 @@
 #include <functional>
 #include <map>
 
-#include "skein/config/suggest.h"
+#include "skein/config/syntax/suggest.h"
 #include "skein/core/error.h"
 #include "skein/core/file.h"
 #include "skein/text/jsonl.h"

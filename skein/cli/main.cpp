@@ -20,7 +20,7 @@
 #include "skein/cli/train_command.h"
 #include "skein/cli/words.h"
 #include "skein/cli/worker_program.h"
-#include "skein/config/suggest.h"
+#include "skein/config/syntax/suggest.h"
 #include "skein/core/error.h"
 #include "skein/launch/remote/remote_start.h"
 

@@ -14,7 +14,7 @@
 #include <optional>
 #include <vector>
 
-#include "skein/config/suggest.h"
+#include "skein/config/syntax/suggest.h"
 #include "skein/core/error.h"
 #include "skein/core/log.h"
 #include "skein/text/tokenizer.h"

@@ -6,10 +6,10 @@
 
 #include <algorithm>
 
+#include "skein/config/compat/known_keys.h"
+#include "skein/config/compat/translated_keys.h"
 #include "skein/config/field_index.h"
-#include "skein/config/known_keys.h"
-#include "skein/config/standins.h"
-#include "skein/config/suggest.h"
+#include "skein/config/syntax/suggest.h"
 #include "skein/core/error.h"
 
 namespace skein::cli {
@@ -58,14 +58,14 @@ void check_flags(std::span<const std::string> arguments,
   for (const auto& word : arguments) {
     if (!word.starts_with("--")) continue;
     const auto key = underscored(word.substr(2, word.find('=') - 2));
-    const bool is_key = keys.contains(key) || config::is_standin(key) ||
+    const bool is_key = keys.contains(key) || config::is_translated_key(key) ||
                         config::find_known_key(key) != nullptr || key == "config" ||
                         key.starts_with("training.");
     if (is_key) continue;
     std::vector<std::string> names;
     for (const auto& flag : flags) names.push_back(underscored(std::string(flag)));
     if (std::ranges::count(names, key) > 0) continue;
-    for (const auto& name : config::standin_names()) names.push_back(name);
+    for (const auto& name : config::translated_keys()) names.push_back(name);
     for (const auto& [spelling, name] : keys) names.push_back(spelling);
     const bool with_dashes = word.find('_') == std::string::npos;
     for (auto& name : names) name = as_flag(name, with_dashes);

@@ -6,10 +6,10 @@
 
 #include <algorithm>
 
+#include "skein/config/compat/known_keys.h"
+#include "skein/config/compat/translated_keys.h"
 #include "skein/config/field_index.h"
-#include "skein/config/known_keys.h"
-#include "skein/config/standins.h"
-#include "skein/config/values.h"
+#include "skein/config/syntax/values.h"
 #include "skein/core/error.h"
 
 namespace skein::config {
@@ -29,7 +29,7 @@ bool takes_only_booleans(const std::string& key) {
   if (const auto found = index.canonical.find(key); found != index.canonical.end()) {
     return index.booleans.contains(found->second);
   }
-  if (is_standin(key)) return is_standin_flag(key);
+  if (is_translated_key(key)) return is_translated_flag(key);
   const auto* known = find_known_key(key);
   return known && is_flag(*known);
 }

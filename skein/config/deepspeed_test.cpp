@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
-#include "skein/config/deepspeed.h"
+#include "skein/config/compat/deepspeed.h"
 
 #include "skein/config/test_support.h"
 

@@ -5,8 +5,8 @@
 // Private to this folder: the one list of all keys, which parsing, help, printing, saving and
 // "unknown key" walk. fields(config, field) calls field(name, member, about) for each.
 
-#include "skein/config/about.h"
 #include "skein/config/run_config.h"
+#include "skein/config/syntax/about.h"
 
 namespace skein::config {
 

@@ -7,7 +7,7 @@
 
 #include "skein/config/fields.h"
 #include "skein/config/run_config.h"
-#include "skein/config/values.h"
+#include "skein/config/syntax/values.h"
 
 namespace skein::config {
 

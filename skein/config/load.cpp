@@ -8,15 +8,15 @@
 #include <optional>
 #include <set>
 
-#include "skein/config/deepspeed.h"
+#include "skein/config/compat/deepspeed.h"
+#include "skein/config/compat/known_keys.h"
+#include "skein/config/compat/translated_keys.h"
 #include "skein/config/field_index.h"
 #include "skein/config/fields.h"
-#include "skein/config/followers.h"
-#include "skein/config/known_keys.h"
-#include "skein/config/standins.h"
-#include "skein/config/suggest.h"
-#include "skein/config/values.h"
-#include "skein/config/yaml_reader.h"
+#include "skein/config/implied_settings.h"
+#include "skein/config/syntax/suggest.h"
+#include "skein/config/syntax/values.h"
+#include "skein/config/syntax/yaml_reader.h"
 #include "skein/core/error.h"
 
 namespace skein::config {
@@ -29,7 +29,7 @@ using Notes = std::vector<std::string>;
   if (field_index().canonical.contains(section)) {
     refuse(setting.origin, fmt::format("'{}' takes a value, not a section", section));
   }
-  auto candidates = standin_names();
+  auto candidates = translated_keys();
   for (const auto& [spelling, name] : field_index().canonical) candidates.push_back(spelling);
   refuse(setting.origin,
          fmt::format("unknown key '{}'{}", setting.key, did_you_mean(setting.key, candidates)));
@@ -86,8 +86,8 @@ class LayerBuilder {
       insert(found->second, setting, false);
     } else if (is_inline_object(setting)) {
       for (const auto& member : inline_members(setting)) add(member);
-    } else if (is_standin(setting.key)) {
-      auto resolved = resolve_standin(setting, notes_);
+    } else if (is_translated_key(setting.key)) {
+      auto resolved = translate(setting, notes_);
       if (!resolved) return;
       const auto key = resolved->key;
       resolved->key = setting.key;

@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "skein/config/arguments.h"
-#include "skein/config/node.h"
 #include "skein/config/run_config.h"
+#include "skein/config/syntax/node.h"
 
 namespace skein::config {
 

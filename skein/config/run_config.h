@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "skein/config/choices.h"
+#include "skein/config/syntax/choices.h"
 
 namespace skein::config {
 

@@ -7,11 +7,11 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "skein/config/compat/known_keys.h"
+#include "skein/config/compat/translated_keys.h"
 #include "skein/config/fields.h"
-#include "skein/config/known_keys.h"
 #include "skein/config/run_config.h"
-#include "skein/config/standins.h"
-#include "skein/config/values.h"
+#include "skein/config/syntax/values.h"
 
 namespace skein::config {
 namespace {
@@ -143,7 +143,7 @@ std::string json_schema() {
   properties["training"] = {{"$ref", "#"}, {"description", "a key here is the same as outside"}};
   // First, so that a field or a stand-in of the same section is added to it and not lost.
   add_known_keys(properties, patterns);
-  for (const auto& name : standin_names()) {
+  for (const auto& name : translated_keys()) {
     if (name.find('.') == std::string::npos) properties[name] = Json::object();
   }
   properties["deepspeed"] = {{"type", {"string", "object", "boolean", "null"}},

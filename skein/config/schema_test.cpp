@@ -4,8 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "skein/config/compat/translated_keys.h"
 #include "skein/config/field_index.h"
-#include "skein/config/standins.h"
 #include "skein/config/test_support.h"
 
 namespace skein::config {
@@ -33,7 +33,7 @@ TEST(Schema, HasEverySpellingAndMarksTheOthers) {
     EXPECT_EQ(found.value("deprecated", false), spelling != name) << spelling;
     EXPECT_EQ(found.contains("default"), spelling == name) << spelling;
   }
-  for (const auto& name : standin_names()) {
+  for (const auto& name : translated_keys()) {
     if (name.find('.') == std::string::npos) {
       EXPECT_TRUE(schema_of(name).is_object()) << name;
     }

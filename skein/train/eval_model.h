@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string>
 
-#include "skein/config/choices.h"
+#include "skein/config/syntax/choices.h"
 #include "skein/core/file.h"
 #include "skein/train/evaluate.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
-#include "skein/config/yaml_reader.h"
+#include "skein/config/syntax/yaml_reader.h"
 
 #include <fmt/format.h>
 #include <yaml-cpp/eventhandler.h>

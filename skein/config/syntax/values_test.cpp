@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
-#include "skein/config/values.h"
+#include "skein/config/syntax/values.h"
 
 #include <gtest/gtest.h>
 
-#include "skein/config/suggest.h"
+#include "skein/config/syntax/suggest.h"
 
 namespace skein::config {
 namespace {

@@ -16,9 +16,9 @@
 #include <type_traits>
 #include <vector>
 
-#include "skein/config/about.h"
-#include "skein/config/node.h"
-#include "skein/config/run_config.h"
+#include "skein/config/syntax/about.h"
+#include "skein/config/syntax/choices.h"
+#include "skein/config/syntax/node.h"
 
 namespace skein::config {
 

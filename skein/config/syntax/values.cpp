@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
-#include "skein/config/values.h"
+#include "skein/config/syntax/values.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -10,7 +10,7 @@
 #include <cmath>
 #include <string_view>
 
-#include "skein/config/suggest.h"
+#include "skein/config/syntax/suggest.h"
 
 namespace skein::config {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
-#include "skein/config/node.h"
+#include "skein/config/syntax/node.h"
 
 #include <fmt/format.h>
 

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
-#include "skein/config/followers.h"
+#include "skein/config/implied_settings.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdlib>
 
+#include "skein/config/compat/translated_keys.h"
 #include "skein/config/fields.h"
-#include "skein/config/standins.h"
-#include "skein/config/values.h"
+#include "skein/config/syntax/values.h"
 
 namespace skein::config {
 namespace {

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "skein/config/node.h"
 #include "skein/config/run_config.h"
+#include "skein/config/syntax/node.h"
 
 namespace skein::config {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
-#include "skein/config/suggest.h"
+#include "skein/config/syntax/suggest.h"
 
 #include <algorithm>
 #include <numeric>

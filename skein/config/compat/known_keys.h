@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "skein/config/node.h"
+#include "skein/config/syntax/node.h"
 
 namespace skein::config {
 

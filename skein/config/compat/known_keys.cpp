@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
-#include "skein/config/known_keys.h"
+#include "skein/config/compat/known_keys.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "skein/config/values.h"
+#include "skein/config/syntax/values.h"
 
 namespace skein::config {
 namespace {

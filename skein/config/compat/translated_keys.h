@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "skein/config/node.h"
+#include "skein/config/syntax/node.h"
 
 namespace skein::config {
 
@@ -21,13 +21,13 @@ inline constexpr std::string_view kDoEvalKey = "do_eval";
 // no, none, off, false: what a strategy says when there is none.
 bool is_off_word(const std::string& text);
 
-bool is_standin(std::string_view key);
+bool is_translated_key(std::string_view key);
 // Its bare `--key` means true.
-bool is_standin_flag(std::string_view key);
-std::vector<std::string> standin_names();
+bool is_translated_flag(std::string_view key);
+std::vector<std::string> translated_keys();
 
 // The canonical setting that it stands for; none when the value asks for what happens anyway.
 // The value keeps its origin. Throws UserError; may add notes.
-std::optional<Setting> resolve_standin(const Setting& setting, std::vector<std::string>& notes);
+std::optional<Setting> translate(const Setting& setting, std::vector<std::string>& notes);
 
 }  // namespace skein::config

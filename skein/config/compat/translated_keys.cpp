@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
-#include "skein/config/standins.h"
+#include "skein/config/compat/translated_keys.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <map>
 
-#include "skein/config/values.h"
+#include "skein/config/syntax/values.h"
 
 namespace skein::config {
 namespace {
@@ -154,7 +154,7 @@ Result deepspeed_conflict(const Setting& setting, Notes&) {
   return stands_for(setting, setting.key, word);
 }
 
-const std::map<std::string_view, Result (*)(const Setting&, Notes&)> kStandins = {
+const std::map<std::string_view, Result (*)(const Setting&, Notes&)> kTranslations = {
     {"bf16", bf16},
     {"fp16", fp16},
     {"pure_bf16", pure_bf16},
@@ -180,9 +180,9 @@ const std::map<std::string_view, Result (*)(const Setting&, Notes&)> kStandins =
 
 }  // namespace
 
-bool is_standin(std::string_view key) { return kStandins.contains(key); }
+bool is_translated_key(std::string_view key) { return kTranslations.contains(key); }
 
-bool is_standin_flag(std::string_view key) {
+bool is_translated_flag(std::string_view key) {
   constexpr std::string_view kFlags[] = {"bf16",
                                          "fp16",
                                          "pure_bf16",
@@ -199,14 +199,14 @@ bool is_off_word(const std::string& text) {
   return word == "none" || parse_bool(word) == false;
 }
 
-std::vector<std::string> standin_names() {
+std::vector<std::string> translated_keys() {
   std::vector<std::string> names;
-  for (const auto& [name, resolve] : kStandins) names.emplace_back(name);
+  for (const auto& [name, resolve] : kTranslations) names.emplace_back(name);
   return names;
 }
 
-Result resolve_standin(const Setting& setting, Notes& notes) {
-  const auto resolve = kStandins.at(setting.key);
+Result translate(const Setting& setting, Notes& notes) {
+  const auto resolve = kTranslations.at(setting.key);
   if (is_null(setting.value) && resolve != deepspeed) return std::nullopt;
   return resolve(setting, notes);
 }

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "skein/config/node.h"
+#include "skein/config/syntax/node.h"
 
 namespace skein::config {
 

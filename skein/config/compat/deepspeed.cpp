@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
-#include "skein/config/deepspeed.h"
+#include "skein/config/compat/deepspeed.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "skein/config/deepspeed_keys.h"
-#include "skein/config/suggest.h"
-#include "skein/config/values.h"
-#include "skein/config/yaml_reader.h"
+#include "skein/config/compat/deepspeed_keys.h"
+#include "skein/config/syntax/suggest.h"
+#include "skein/config/syntax/values.h"
+#include "skein/config/syntax/yaml_reader.h"
 #include "skein/core/file.h"
 
 namespace skein::config {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
-#include "skein/config/deepspeed_keys.h"
+#include "skein/config/compat/deepspeed_keys.h"
 
 #include <algorithm>
 

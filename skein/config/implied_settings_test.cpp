@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
-#include "skein/config/followers.h"
+#include "skein/config/implied_settings.h"
 
 #include <cstdlib>
 
@@ -9,10 +9,10 @@
 namespace skein::config {
 namespace {
 
-class FollowersTest : public ConfigTest {
+class ImpliedSettingsTest : public ConfigTest {
  protected:
-  FollowersTest() { clear(); }
-  ~FollowersTest() override { clear(); }
+  ImpliedSettingsTest() { clear(); }
+  ~ImpliedSettingsTest() override { clear(); }
   static void clear() {
     ::unsetenv("NCCL_TIMEOUT");
     ::unsetenv("DEEPSPEED_TIMEOUT");
@@ -22,7 +22,7 @@ class FollowersTest : public ConfigTest {
   }
 };
 
-TEST_F(FollowersTest, ReportersAreAWordAListOrFlags) {
+TEST_F(ImpliedSettingsTest, ReportersAreAWordAListOrFlags) {
   struct Case {
     const char* yaml;
     std::vector<std::string> expected;
@@ -47,7 +47,7 @@ TEST_F(FollowersTest, ReportersAreAWordAListOrFlags) {
             std::vector<std::string>());
 }
 
-TEST_F(FollowersTest, ScheduleObjectsAreNestedKeys) {
+TEST_F(ImpliedSettingsTest, ScheduleObjectsAreNestedKeys) {
   const auto schedule = load_yaml(
                             "lr_scheduler_type: warmup_stable_decay\n"
                             "lr_scheduler_kwargs: {num_decay_steps: 20, min_lr_ratio: 0.1, "
@@ -64,7 +64,7 @@ TEST_F(FollowersTest, ScheduleObjectsAreNestedKeys) {
   EXPECT_EQ(load_yaml("", {"lr_scheduler_kwargs.lr_end=1e-6"}).config.schedule.lr_end, 1e-6);
 }
 
-TEST_F(FollowersTest, DoEvalFollowsTheStrategy) {
+TEST_F(ImpliedSettingsTest, DoEvalFollowsTheStrategy) {
   EXPECT_EQ(strategy("do_eval: true"), EvalStrategy::kEpoch);
   EXPECT_EQ(strategy("do_eval: true\neval_strategy: steps"), EvalStrategy::kSteps);
   EXPECT_EQ(strategy("do_eval: false\nevaluation_strategy: no"), EvalStrategy::kNo);
@@ -74,14 +74,14 @@ TEST_F(FollowersTest, DoEvalFollowsTheStrategy) {
                "run.yaml:1:1: 'do_eval' is read as eval_strategy: epoch");
 }
 
-TEST_F(FollowersTest, ShareOfTheDataHeldOut) {
+TEST_F(ImpliedSettingsTest, ShareOfTheDataHeldOut) {
   EXPECT_EQ(load_yaml("val_size: 0.07").config.data.validation_split_percentage, 7);
   EXPECT_EQ(load_yaml("validation_split_percentage: 5%").config.data.validation_split_percentage,
             5);
   EXPECT_EQ(load_yaml("validation_split_percentage: 5").config.data.validation_split_percentage, 5);
 }
 
-TEST_F(FollowersTest, ResumeWords) {
+TEST_F(ImpliedSettingsTest, ResumeWords) {
   const auto resume = [&](const std::string& value) {
     return load_yaml("resume_from_checkpoint: " + value).config.checkpoint.resume_from_checkpoint;
   };
@@ -93,14 +93,14 @@ TEST_F(FollowersTest, ResumeWords) {
   EXPECT_EQ(resume("outputs/x/checkpoints/latest"), "outputs/x/checkpoints/latest");
 }
 
-TEST_F(FollowersTest, OneNameServesFolderAndLogs) {
+TEST_F(ImpliedSettingsTest, OneNameServesFolderAndLogs) {
   EXPECT_EQ(load_yaml("run_name: a").config.checkpoint.experiment_name, "a");
   EXPECT_EQ(load_yaml("experiment_name: b").config.log.run_name, "b");
   const auto both = load_yaml("run_name: a\nexperiment_name: b").config;
   EXPECT_EQ(both.log.run_name + both.checkpoint.experiment_name, "ab");
 }
 
-TEST_F(FollowersTest, KeysThatDoNothingInThisRunAreNoted) {
+TEST_F(ImpliedSettingsTest, KeysThatDoNothingInThisRunAreNoted) {
   EXPECT_PRED2(contains, notes_of(load_yaml("eval_steps: 10")),
                "run.yaml:1:1: 'eval_steps' has no effect: eval_strategy is no");
   EXPECT_PRED2(contains, notes_of(load_yaml("lr_scheduler_kwargs: {lr_end: 1e-6}")),
@@ -114,13 +114,13 @@ TEST_F(FollowersTest, KeysThatDoNothingInThisRunAreNoted) {
   EXPECT_EQ(notes_of(load_yaml(to_yaml(load_yaml("")))), "");
 }
 
-TEST_F(FollowersTest, CpuByFlag) {
+TEST_F(ImpliedSettingsTest, CpuByFlag) {
   EXPECT_EQ(load_yaml("", {"--use_cpu"}).config.parallel.device, Device::kCpu);
   EXPECT_EQ(load_yaml("no_cuda: false").config.parallel.device, Device::kAuto);
   EXPECT_PRED2(contains, error_of("use_cpu: true\ndevice: cuda"), "contradicts");
 }
 
-TEST_F(FollowersTest, TimeoutPrecedence) {
+TEST_F(ImpliedSettingsTest, TimeoutPrecedence) {
   const auto timeout = [&](const std::string& yaml) {
     const auto resolved = load_yaml(yaml);
     return std::to_string(resolved.config.parallel.ddp_timeout) + " " +
