@@ -120,16 +120,16 @@ void add_fields(Json& properties) {
 }
 
 void add_known_keys(Json& properties, Json& patterns) {
-  for (const auto& key : known_keys()) {
-    const bool no_effect = key.status == KnownKey::Status::kNoEffect;
+  for (const auto& rule : known_keys()) {
+    const bool no_effect = rule.status == KeyRule::Status::kNoEffect;
     const Json schema = {
         {"description", fmt::format("{}{}{}", no_effect ? "no effect" : "not supported",
-                                    key.why.empty() ? "" : ": ", key.why)},
+                                    rule.detail.empty() ? "" : ": ", rule.detail)},
         {"deprecated", true}};
-    if (!key.name.ends_with('*')) {
-      put(properties, std::string(key.name), schema);
-    } else if (key.name.find('.') == std::string_view::npos) {
-      patterns[fmt::format("^{}", key.name.substr(0, key.name.size() - 1))] = schema;
+    if (!rule.key.ends_with('*')) {
+      put(properties, std::string(rule.key), schema);
+    } else if (rule.key.find('.') == std::string_view::npos) {
+      patterns[fmt::format("^{}", rule.key.substr(0, rule.key.size() - 1))] = schema;
     }
   }
 }

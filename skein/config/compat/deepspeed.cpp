@@ -66,13 +66,13 @@ class Reader {
     if (lower(leaf.value.text) == "auto")
       return report(leaf, "auto", "the YAML or the default decides");
     switch (rule->status) {
-      case DeepSpeedRule::Status::kHonoured:
+      case KeyRule::Status::kHonoured:
         return honour(leaf, *rule);
-      case DeepSpeedRule::Status::kEmulated:
+      case KeyRule::Status::kEmulated:
         return report(leaf, "emulated", std::string(rule->detail));
-      case DeepSpeedRule::Status::kNoEffect:
+      case KeyRule::Status::kNoEffect:
         return report(leaf, "no effect", std::string(rule->detail));
-      case DeepSpeedRule::Status::kRefused:
+      case KeyRule::Status::kRefused:
         return refuse_unless_off(leaf, *rule);
     }
   }
@@ -92,7 +92,7 @@ class Reader {
     report(leaf, "honoured", fmt::format("{}: {}", key, value.shown()));
   }
 
-  void honour(const Setting& leaf, const DeepSpeedRule& rule) {
+  void honour(const Setting& leaf, const KeyRule& rule) {
     if (leaf.key == "zero_optimization.stage") return set_stage(leaf);
     if (leaf.key == "optimizer.params.betas") return set_betas(leaf);
     if (leaf.key == "optimizer.type") return check_optimizer(leaf);
@@ -152,13 +152,8 @@ class Reader {
     report(leaf, "emulated", "accumulation is always in fp32");
   }
 
-  void refuse_unless_off(const Setting& leaf, const DeepSpeedRule& rule) {
-    const auto value = lower(leaf.value.shown());
-    const auto number = parse_real(value);
-    for (const auto& off : rule.off) {
-      const bool same_number = number && number == parse_real(std::string(off));
-      if (value == off || same_number) return report(leaf, "no effect", "off");
-    }
+  void refuse_unless_off(const Setting& leaf, const KeyRule& rule) {
+    if (rule.is_off(leaf.value)) return report(leaf, "no effect", "off");
     if (is_null(leaf.value)) return report(leaf, "no effect", "null");
     refuse(leaf.origin,
            fmt::format("DeepSpeed key '{}' is known, but this version does not support "

@@ -7,7 +7,7 @@
 namespace skein::config {
 namespace {
 
-using Rule = DeepSpeedRule;
+using Rule = KeyRule;
 using Status = Rule::Status;
 constexpr auto kHonoured = Status::kHonoured;
 constexpr auto kEmulated = Status::kEmulated;
@@ -168,13 +168,10 @@ const std::vector<Rule>& table() {
 }
 
 bool matches(const Rule& rule, std::string_view path) {
-  if (rule.path.ends_with('*')) {
-    return path.starts_with(rule.path.substr(0, rule.path.size() - 1));
-  }
-  if (rule.path == path) return true;
+  if (rule.matches(path)) return true;
   constexpr std::string_view kSection = "zero_optimization.", kPrefix = "zero_optimization.stage3_";
-  return rule.path.starts_with(kPrefix) && path.starts_with(kSection) &&
-         rule.path.substr(kPrefix.size()) == path.substr(kSection.size());
+  return rule.key.starts_with(kPrefix) && path.starts_with(kSection) &&
+         rule.key.substr(kPrefix.size()) == path.substr(kSection.size());
 }
 
 }  // namespace
@@ -188,7 +185,7 @@ const Rule* find_deepspeed_rule(std::string_view path) {
 std::vector<std::string> deepspeed_key_names() {
   std::vector<std::string> names;
   for (const auto& rule : table()) {
-    if (!rule.path.ends_with('*')) names.emplace_back(rule.path);
+    if (!rule.key.ends_with('*')) names.emplace_back(rule.key);
   }
   return names;
 }

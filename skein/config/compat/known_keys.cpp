@@ -11,7 +11,7 @@
 namespace skein::config {
 namespace {
 
-using Status = KnownKey::Status;
+using Status = KeyRule::Status;
 using Off = std::vector<std::string_view>;
 
 const Off kFalse = {"false"};
@@ -21,7 +21,7 @@ const Off kZero = {"0"};
 constexpr std::string_view kOneBucketPerUnit = "gradients travel one block at a time";
 constexpr std::string_view kOwnLoader = "the loader reads blocks ahead by itself";
 
-std::vector<KnownKey> no_effect_keys() {
+std::vector<KeyRule> no_effect_keys() {
   constexpr auto kNo = Status::kNoEffect;
   return {
       {"gradient_as_bucket_view", kNo, "gradients always live in one flat buffer"},
@@ -65,8 +65,8 @@ std::vector<KnownKey> no_effect_keys() {
   };
 }
 
-std::vector<KnownKey> precision_keys() {
-  constexpr auto kNot = Status::kNotBuilt;
+std::vector<KeyRule> precision_keys() {
+  constexpr auto kNot = Status::kRefused;
   return {
       {"tf32", kNot, "float32 products are exact", kFalse},
       {"fp8", kNot, "use bf16: true", kFalse},
@@ -79,8 +79,8 @@ std::vector<KnownKey> precision_keys() {
   };
 }
 
-std::vector<KnownKey> algorithm_keys() {
-  constexpr auto kNot = Status::kNotBuilt;
+std::vector<KeyRule> algorithm_keys() {
+  constexpr auto kNot = Status::kRefused;
   return {
       {"finetuning_type", kNot, "", {"full"}},
       {"adapter", kNot, "", kNone},
@@ -125,8 +125,8 @@ std::vector<KnownKey> algorithm_keys() {
   };
 }
 
-std::vector<KnownKey> data_keys() {
-  constexpr auto kNot = Status::kNotBuilt;
+std::vector<KeyRule> data_keys() {
+  constexpr auto kNot = Status::kRefused;
   constexpr std::string_view kTrainFile = "use train_file";
   return {
       {"dataset", kNot, kTrainFile, kNone},
@@ -150,8 +150,8 @@ std::vector<KnownKey> data_keys() {
   };
 }
 
-std::vector<KnownKey> run_keys() {
-  constexpr auto kNot = Status::kNotBuilt;
+std::vector<KeyRule> run_keys() {
+  constexpr auto kNot = Status::kRefused;
   return {
       {"use_mlflow", kNot, "", kFalse},
       {"wandb_*", kNot, "set WANDB_PROJECT and the like in the environment", kNone},
@@ -169,16 +169,11 @@ std::vector<KnownKey> run_keys() {
   };
 }
 
-bool matches(const KnownKey& known, std::string_view key) {
-  if (!known.name.ends_with('*')) return known.name == key;
-  return key.starts_with(known.name.substr(0, known.name.size() - 1));
-}
-
 }  // namespace
 
-const std::vector<KnownKey>& known_keys() {
+const std::vector<KeyRule>& known_keys() {
   static const auto kTable = [] {
-    std::vector<KnownKey> all;
+    std::vector<KeyRule> all;
     for (auto* part : {&no_effect_keys, &precision_keys, &algorithm_keys, &data_keys, &run_keys}) {
       for (auto& key : part()) all.push_back(std::move(key));
     }
@@ -187,35 +182,29 @@ const std::vector<KnownKey>& known_keys() {
   return kTable;
 }
 
-const KnownKey* find_known_key(std::string_view key) {
+const KeyRule* find_known_key(std::string_view key) {
   const auto& keys = known_keys();
-  const auto found = std::ranges::find_if(keys, [&](const auto& k) { return matches(k, key); });
+  const auto found = std::ranges::find_if(keys, [&](const auto& k) { return k.matches(key); });
   return found == keys.end() ? nullptr : &*found;
 }
 
-bool is_flag(const KnownKey& key) {
-  return key.name == "use_torchrun" || key.name == "do_train" ||
-         key.name == "overwrite_output_dir" || (!key.off.empty() && key.off[0] == "false");
+bool is_flag(const KeyRule& rule) {
+  return rule.key == "use_torchrun" || rule.key == "do_train" ||
+         rule.key == "overwrite_output_dir" || (!rule.off.empty() && rule.off[0] == "false");
 }
 
-std::string check_known_key(const KnownKey& key, const Setting& setting) {
-  if (key.status == Status::kNoEffect) {
-    return fmt::format("{}: '{}' has no effect: {}", setting.origin.place(), setting.key, key.why);
+std::string check_known_key(const KeyRule& rule, const Setting& setting) {
+  if (rule.status == Status::kNoEffect) {
+    return fmt::format("{}: '{}' has no effect: {}", setting.origin.place(), setting.key,
+                       rule.detail);
   }
-  const auto word = lower(setting.value.shown());
-  const auto as_bool = parse_bool(word);
-  for (const auto& off : key.off) {
-    // `packing: off` says what `packing: false` does, and `val_size: 0.0` what 0 does.
-    const bool same_bool = parse_bool(std::string(off)) == as_bool && as_bool.has_value();
-    const bool same_zero = off == "0" && parse_real(word) == 0.0;
-    if (word == off || same_bool || same_zero) return "";
-  }
+  if (rule.is_off(setting.value)) return "";
   if (is_null(setting.value)) return "";
-  const auto hint = key.why.empty() ? std::string() : fmt::format(" ({})", key.why);
+  const auto hint = rule.detail.empty() ? std::string() : fmt::format(" ({})", rule.detail);
   refuse(setting.origin,
          fmt::format("'{}' is a known key, but this version does not support it{}; remove it{}",
                      setting.key, hint,
-                     key.off.empty() ? "" : fmt::format(" or set it to '{}'", key.off[0])));
+                     rule.off.empty() ? "" : fmt::format(" or set it to '{}'", rule.off[0])));
 }
 
 }  // namespace skein::config
