@@ -25,6 +25,11 @@ struct JsonLimits {
   bool whole_numbers = false;  // refuses any other: where all numbers are counts
 };
 
+// Of messages between processes. The library would convert a float that fits no integer without a
+// word, to no defined value.
+inline constexpr JsonLimits kMessageLimits{
+    .bytes = uint64_t{1} << 20, .depth = 8, .whole_numbers = true};
+
 // Why a text was refused: what() is the reason alone, since only the caller knows what the text is.
 struct JsonError : std::runtime_error {
   JsonError(const std::string& reason, size_t byte) : std::runtime_error(reason), byte(byte) {}

@@ -18,6 +18,7 @@
 #include "skein/control/socket.h"
 #include "skein/core/error.h"
 #include "skein/core/host.h"
+#include "skein/core/json.h"
 #include "skein/core/log.h"
 #include "skein/launch/watch/failure_report.h"
 
@@ -59,11 +60,11 @@ std::string encode(const Notice& notice) {
 }
 
 std::optional<Notice> decode_notice(const std::string& text) try {
-  const auto json = Json::parse(text);
+  const auto json = parse_json(text, kMessageLimits);
   const auto board = board::decode_board(json.at("board"));
   if (!board) return std::nullopt;
   return Notice{json.at("count"), json.at("left"), json.at("host"), *board};
-} catch (const Json::exception&) {
+} catch (const std::exception&) {
   return std::nullopt;
 }
 

@@ -20,6 +20,7 @@
 #include <thread>
 
 #include "skein/core/error.h"
+#include "skein/core/json.h"
 #include "skein/core/log.h"
 
 namespace skein::launch {
@@ -67,7 +68,7 @@ std::string encode(const Holder& holder) {
 std::optional<Holder> read_holder(const File& file) try {
   std::string text(std::min<uint64_t>(file.size(), 4096), '\0');
   file.read_at(0, std::as_writable_bytes(std::span(text)));
-  const auto record = nlohmann::json::parse(text);
+  const auto record = parse_json(text, kMessageLimits);
   return Holder{.host = record.at("host"),
                 .boot = record.at("boot"),
                 .pid = record.at("pid"),

@@ -20,6 +20,7 @@
 #include "skein/control/socket.h"
 #include "skein/core/error.h"
 #include "skein/core/file.h"
+#include "skein/core/json.h"
 #include "skein/core/log.h"
 #include "skein/launch/plan/detect.h"
 #include "skein/launch/process/child.h"
@@ -181,7 +182,7 @@ std::string encode(const NodeOrder& order) {
 }
 
 NodeOrder decode_order(const std::string& text) try {
-  const auto json = Json::parse(text);
+  const auto json = parse_json(text, kMessageLimits);
   NodeOrder order{.arguments = json.at("arguments"),
                   .directory = json.at("directory"),
                   .variables = json.at("variables"),
@@ -194,6 +195,8 @@ NodeOrder decode_order(const std::string& text) try {
   }
   return order;
 } catch (const Json::exception& error) {
+  throw UserError(fmt::format("remote-node: not an order: {}", error.what()));
+} catch (const JsonError& error) {
   throw UserError(fmt::format("remote-node: not an order: {}", error.what()));
 }
 

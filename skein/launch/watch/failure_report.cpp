@@ -14,6 +14,7 @@
 
 #include "skein/core/error.h"
 #include "skein/core/file.h"
+#include "skein/core/json.h"
 #include "skein/core/log.h"
 
 namespace skein::launch {
@@ -167,7 +168,7 @@ FailureCount::FailureCount(const fs::path& output) : file_(output / "failures.js
   std::error_code error;
   if (!fs::exists(file_, error)) return;
   try {
-    const auto saved = nlohmann::json::parse(read_file(file_, uint64_t{1} << 20));
+    const auto saved = parse_json(read_file(file_, kMessageLimits.bytes), kMessageLimits);
     step_ = saved.at("step").get<int64_t>();
     count_ = saved.at("count").get<int>();
   } catch (const std::exception& problem) {

@@ -15,7 +15,7 @@
 
 #include "skein/core/error.h"
 #include "skein/core/hash.h"
-#include "skein/launch/watch/message_json.h"
+#include "skein/core/json.h"
 
 namespace skein::launch {
 namespace {
@@ -157,7 +157,7 @@ std::string encode(const NodeIdentity& identity) {
 }
 
 std::optional<NodeIdentity> decode_identity(const std::string& text) try {
-  const auto json = parse_message(text);
+  const auto json = parse_json(text, kMessageLimits);
   return NodeIdentity{.node = json.at("node"),
                       .host = json.at("host"),
                       .local_ranks = json.at("local_ranks"),

@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "skein/launch/watch/message_json.h"
+#include "skein/core/json.h"
 
 namespace skein::launch {
 namespace {
@@ -113,13 +113,13 @@ std::string encode(const NodeCommand& command) {
 }
 
 std::optional<NodeStatus> decode_status(const std::string& text) try {
-  return to_status(parse_message(text));
+  return to_status(parse_json(text, kMessageLimits));
 } catch (const std::exception&) {
   return std::nullopt;
 }
 
 std::optional<NodeCommand> decode_command(const std::string& text) try {
-  return to_command(parse_message(text));
+  return to_command(parse_json(text, kMessageLimits));
 } catch (const std::exception&) {
   return std::nullopt;
 }
