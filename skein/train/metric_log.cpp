@@ -69,8 +69,8 @@ void MetricLog::write(const StepNumbers& numbers) {
   }
   record["num_input_tokens_seen"] = num_tokens_seen_;
   const auto phases = phases_.take();
-  for (size_t i = 0; i < kNumPhases; ++i) {
-    record[fmt::format("seconds_{}", kPhaseNames[i])] = phases[i];
+  for (const auto phase : kStepPhases) {
+    record[fmt::format("seconds_{}", name_of(phase))] = phases[static_cast<size_t>(phase)];
   }
   const double blocked = comm::Group::seconds_blocked();
   record["seconds_communication"] = blocked - std::exchange(seconds_blocked_, blocked);

@@ -16,18 +16,12 @@
 
 namespace skein::train {
 
-enum class Phase { kData, kForward, kBackward, kOptimizer, kEvaluate, kSave, kOther };
-inline constexpr size_t kNumPhases = 7;
-inline constexpr std::array<const char*, kNumPhases> kPhaseNames = {
-    "data", "forward", "backward", "optimizer", "evaluate", "save", "other"};
+using board::Phase;
 
-inline board::Phase on_board(Phase phase) {
-  constexpr std::array<board::Phase, kNumPhases> kOnBoard = {
-      board::Phase::kData,      board::Phase::kForward,  board::Phase::kBackward,
-      board::Phase::kOptimizer, board::Phase::kEvaluate, board::Phase::kSave,
-      board::Phase::kOther};
-  return kOnBoard[static_cast<size_t>(phase)];
-}
+// Those that a step is made of, in the order in which they are recorded.
+inline constexpr Phase kStepPhases[] = {Phase::kData,      Phase::kForward,  Phase::kBackward,
+                                        Phase::kOptimizer, Phase::kEvaluate, Phase::kSave,
+                                        Phase::kOther};
 
 class Phases {
  public:
@@ -37,10 +31,10 @@ class Phases {
     seconds_[static_cast<size_t>(current_)] += std::chrono::duration<double>(now - since_).count();
     current_ = phase;
     since_ = now;
-    board::enter_phase(on_board(phase));
+    board::enter_phase(phase);
   }
-  // Seconds by phase since the last call.
-  std::array<double, kNumPhases> take() {
+  // Seconds by phase since the last call; static_cast<size_t>(phase) is the index.
+  std::array<double, board::kNumPhases> take() {
     enter(current_);
     return std::exchange(seconds_, {});
   }
@@ -49,7 +43,7 @@ class Phases {
   using Clock = std::chrono::steady_clock;
   Phase current_ = Phase::kOther;
   Clock::time_point since_ = Clock::now();
-  std::array<double, kNumPhases> seconds_{};
+  std::array<double, board::kNumPhases> seconds_{};
 };
 
 }  // namespace skein::train
