@@ -16,6 +16,10 @@ skein_static(xxhash xxhash.h libxxhash.a)
 skein_static(pcre2 pcre2.h libpcre2-8.a)
 skein_static(utf8proc utf8proc.h libutf8proc.a)
 target_compile_definitions(skein::utf8proc INTERFACE UTF8PROC_STATIC)
+skein_static(hwloc hwloc.h libhwloc.a)
+# The archive names disks through libudev, which every Linux has and which comes without headers here.
+find_library(UDEV_LIBRARY NAMES libudev.so.1 REQUIRED)
+target_link_libraries(skein::hwloc INTERFACE "${UDEV_LIBRARY}" m Threads::Threads ${CMAKE_DL_LIBS})
 find_path(JSON_INCLUDE nlohmann/json.hpp REQUIRED)
 
 # fmt has no archive in Debian; header-only inside core's own objects would cost every file, so it is shared.

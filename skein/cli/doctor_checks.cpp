@@ -223,7 +223,7 @@ Finding check_memory() {
 }
 
 Finding check_cores(const launch::Hardware& hardware, const launch::Environment& environment) {
-  auto found = fmt::format("{}, {} NUMA node(s)", hardware.cores, hardware.numa_nodes);
+  auto found = fmt::format("{}, {} NUMA node(s)", hardware.cores, hardware.count_numa_nodes());
   const auto threads = launch::find_variable(environment, "OMP_NUM_THREADS");
   if (threads) found += fmt::format(", OMP_NUM_THREADS={}", *threads);
   if (threads && std::atoi(threads->c_str()) > hardware.cores) {

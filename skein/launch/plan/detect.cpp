@@ -169,7 +169,7 @@ void place(LaunchPlan& plan, const Machines& machines) {
 
 void note_numa(LaunchPlan& plan, const Hardware& hardware) {
   const bool whole_nodes = plan.numa == NumaBinding::kNode || plan.numa == NumaBinding::kSocket;
-  if (!whole_nodes || hardware.numa_nodes > 1) return;
+  if (!whole_nodes || hardware.count_numa_nodes() > 1) return;
   plan.warnings.push_back(fmt::format(
       "--numa-binding {}: no effect, this machine has one NUMA node", to_text(plan.numa)));
 }

@@ -171,7 +171,7 @@ void ask_in_child(Hardware& hardware) {
 Hardware look_at_hardware(bool ask_gpus) {
   Hardware hardware;
   hardware.cores = count_cores();
-  hardware.numa_nodes = count_numa_nodes();
+  hardware.count_numa_nodes = [] { return Topology().count_numa_nodes(); };
   if (ask_gpus) ask_in_child(hardware);
   return hardware;
 }

@@ -2,15 +2,15 @@
 // Copyright the skein authors.
 #include "skein/launch/plan/numa.h"
 
-#include <fmt/format.h>
+#include <hwloc.h>
 #include <sched.h>
 
 #include <algorithm>
 #include <array>
 #include <cctype>
 #include <cstdlib>
-#include <fstream>
-#include <map>
+#include <filesystem>
+#include <stdexcept>
 #include <utility>
 
 #include "skein/launch/plan/number.h"
@@ -20,127 +20,153 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr auto kWords = std::to_array<std::pair<NumaBinding, const char*>>({
+constexpr auto kBindings = std::to_array<std::pair<NumaBinding, const char*>>({
     {NumaBinding::kNone, "none"},
     {NumaBinding::kNode, "node"},
     {NumaBinding::kSocket, "socket"},
     {NumaBinding::kExclusive, "exclusive"},
     {NumaBinding::kCoreComplex, "core-complex"},
 });
-constexpr int kMostCpus = 65535;
 
-// One line of the kernel's; empty when there is no such file.
-std::string read_line(const fs::path& path) {
-  std::ifstream stream(path);
-  std::string line;
-  std::getline(stream, line);
-  return line;
+// hwloc would load plugins of the distribution's, which start OpenCL and X11 clients: a launcher
+// that forks wants neither, and our copy of hwloc is not theirs.
+class NoPlugins {
+ public:
+  NoPlugins() {
+    if (const char* path = std::getenv(kVariable)) before_ = path;
+    ::setenv(kVariable, "/nonexistent", /*overwrite=*/1);
+  }
+  ~NoPlugins() {
+    if (before_) {
+      ::setenv(kVariable, before_->c_str(), /*overwrite=*/1);
+    } else {
+      ::unsetenv(kVariable);
+    }
+  }
+  NoPlugins(const NoPlugins&) = delete;
+  NoPlugins& operator=(const NoPlugins&) = delete;
+
+ private:
+  static constexpr const char* kVariable = "HWLOC_PLUGINS_PATH";
+  std::optional<std::string> before_;
+};
+
+hwloc_topology* begin_topology() {
+  const NoPlugins no_plugins;
+  hwloc_topology_t topology = nullptr;
+  if (hwloc_topology_init(&topology) != 0) throw std::runtime_error("hwloc cannot be used");
+  hwloc_topology_set_io_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
+  // The kernel's own description is enough: the x86 component would visit every processor.
+  hwloc_topology_set_components(topology, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, "x86");
+  return topology;
 }
 
-// Cores by NUMA node; nodes of memory alone are left out.
-std::map<int, std::vector<int>> read_nodes(const fs::path& system) {
-  std::map<int, std::vector<int>> nodes;
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(system / "devices/system/node", ignored)) {
-    const auto name = entry.path().filename().string();
-    const auto number =
-        name.starts_with("node") ? read_number(name.substr(4), 0, kMostCpus) : std::nullopt;
-    if (!number) continue;
-    auto cpus = read_cpu_list(read_line(entry.path() / "cpulist"));
-    if (!cpus.empty()) nodes.emplace(*number, std::move(cpus));
+void load(hwloc_topology* topology) {
+  if (hwloc_topology_load(topology) != 0) {
+    throw std::runtime_error("hwloc cannot read how this machine's processors lie");
   }
+}
+
+// All objects of a type, in hwloc's order.
+std::vector<hwloc_obj_t> objects(hwloc_topology* topology, hwloc_obj_type_t type) {
+  std::vector<hwloc_obj_t> found;
+  for (hwloc_obj_t object = nullptr;
+       (object = hwloc_get_next_obj_by_type(topology, type, object)) != nullptr;) {
+    found.push_back(object);
+  }
+  return found;
+}
+
+// NUMA nodes that have processors; those of memory alone are left out.
+std::vector<hwloc_obj_t> numa_nodes(hwloc_topology* topology) {
+  auto nodes = objects(topology, HWLOC_OBJ_NUMANODE);
+  std::erase_if(nodes, [](hwloc_obj_t node) { return hwloc_bitmap_iszero(node->cpuset) != 0; });
   return nodes;
 }
 
-fs::path cpu_folder(const Topology& topology, int cpu) {
-  return topology.system / fmt::format("devices/system/cpu/cpu{}", cpu);
-}
+// Gives bind_ranks() the parts of a machine as lists of the processors that may be used.
+class Machine {
+ public:
+  Machine(const Topology& topology, const std::vector<int>& allowed)
+      : topology_(topology.get()), allowed_(allowed), nodes_(numa_nodes(topology.get())) {}
 
-// Of those on `cpu`'s last-level cache; the numbers of the caches run from 0 up.
-std::vector<int> cache_sharers(const Topology& topology, int cpu) {
-  return read_cpu_list(read_line(cpu_folder(topology, cpu) / "cache/index3/shared_cpu_list"));
-}
+  size_t count_nodes() const { return nodes_.size(); }
 
-std::string socket_of(const Topology& topology, int cpu) {
-  return read_line(cpu_folder(topology, cpu) / "topology/physical_package_id");
-}
-
-std::vector<int> cpus_of_socket(const Topology& topology, const std::vector<int>& node,
-                                const std::map<int, std::vector<int>>& nodes) {
-  const auto socket = socket_of(topology, node.front());
-  std::vector<int> cpus;
-  for (const auto& [number, members] : nodes) {
-    if (socket_of(topology, members.front()) != socket) continue;
-    cpus.insert(cpus.end(), members.begin(), members.end());
-  }
-  std::sort(cpus.begin(), cpus.end());
-  return cpus;
-}
-
-std::vector<int> keep_allowed(std::vector<int> cpus, const Topology& topology) {
-  const auto& allowed = topology.allowed;
-  if (allowed.empty()) return cpus;
-  std::erase_if(cpus, [&](int cpu) {
-    return std::find(allowed.begin(), allowed.end(), cpu) == allowed.end();
-  });
-  return cpus;
-}
-
-// Share `index` of `count`, whole cores: hardware threads of a core stay together.
-std::vector<int> take_share(const Topology& topology, const std::vector<int>& cpus, size_t index,
-                            size_t count) {
-  std::map<int, std::vector<int>> cores;
-  for (const int cpu : cpus) {
-    const auto siblings =
-        read_cpu_list(read_line(cpu_folder(topology, cpu) / "topology/thread_siblings_list"));
-    cores[siblings.empty() ? cpu : siblings.front()].push_back(cpu);
-  }
-  if (cores.size() < count) return cpus;  // fewer cores than ranks: all share them
-  const size_t begin = cores.size() * index / count;
-  const size_t end = cores.size() * (index + 1) / count;
-  std::vector<int> share;
-  size_t position = 0;
-  for (const auto& [first, members] : cores) {
-    if (position >= begin && position < end) {
-      share.insert(share.end(), members.begin(), members.end());
+  // The place in the list of nodes of the one that a device hangs on; nothing when hwloc does not
+  // know the device, or knows it only as part of the whole machine.
+  std::optional<size_t> node_of_device(const std::string& pci_id) const {
+    const auto device = hwloc_get_pcidev_by_busidstring(topology_, pci_id.c_str());
+    if (device == nullptr) return std::nullopt;
+    const auto place = hwloc_get_non_io_ancestor_obj(topology_, device);
+    if (hwloc_bitmap_isequal(place->nodeset, hwloc_topology_get_topology_nodeset(topology_)) != 0)
+      return std::nullopt;
+    for (size_t i = 0; i < nodes_.size(); ++i) {
+      if (hwloc_bitmap_isset(place->nodeset, nodes_[i]->os_index) != 0) return i;
     }
-    ++position;
+    return std::nullopt;
   }
-  std::sort(share.begin(), share.end());
+
+  std::vector<int> cpus_of_node(size_t node) const { return usable(nodes_[node]->cpuset); }
+
+  std::vector<int> cpus_of_socket(size_t node) const {
+    const auto socket = hwloc_get_ancestor_obj_by_type(topology_, HWLOC_OBJ_PACKAGE, nodes_[node]);
+    return usable(socket == nullptr ? nodes_[node]->cpuset : socket->cpuset);
+  }
+
+  // The node's parts of one kind, as far as they may be used: cores, last-level caches.
+  std::vector<std::vector<int>> parts_of_node(size_t node, hwloc_obj_type_t type) const {
+    std::vector<std::vector<int>> parts;
+    for (const auto part : objects(topology_, type)) {
+      if (hwloc_bitmap_intersects(part->cpuset, nodes_[node]->cpuset) == 0) continue;
+      auto cpus = usable(part->cpuset);
+      if (!cpus.empty()) parts.push_back(std::move(cpus));
+    }
+    return parts;
+  }
+
+ private:
+  std::vector<int> usable(hwloc_const_cpuset_t set) const {
+    std::vector<int> cpus;
+    for (int cpu = hwloc_bitmap_first(set); cpu >= 0; cpu = hwloc_bitmap_next(set, cpu)) {
+      if (allowed_.empty() || std::ranges::count(allowed_, cpu) > 0) cpus.push_back(cpu);
+    }
+    return cpus;
+  }
+
+  hwloc_topology* topology_;
+  const std::vector<int>& allowed_;
+  std::vector<hwloc_obj_t> nodes_;
+};
+
+// Share `index` of `count`, whole cores: hardware threads of a core stay together. With fewer cores
+// than ranks all of them share the node.
+std::vector<int> take_share(const Machine& machine, size_t node, size_t index, size_t count) {
+  const auto cores = machine.parts_of_node(node, HWLOC_OBJ_CORE);
+  if (cores.size() < count) return machine.cpus_of_node(node);
+  std::vector<int> share;
+  for (size_t i = cores.size() * index / count; i < cores.size() * (index + 1) / count; ++i) {
+    share.insert(share.end(), cores[i].begin(), cores[i].end());
+  }
+  std::ranges::sort(share);
   return share;
 }
 
-std::vector<int> take_complex(const Topology& topology, const std::vector<int>& cpus,
-                              size_t index) {
-  std::vector<std::vector<int>> complexes;
-  for (const int cpu : cpus) {
-    auto sharers = keep_allowed(cache_sharers(topology, cpu), topology);
-    if (sharers.empty()) return cpus;  // the kernel tells nothing about caches
-    if (std::find(complexes.begin(), complexes.end(), sharers) == complexes.end()) {
-      complexes.push_back(std::move(sharers));
-    }
-  }
-  return complexes.empty() ? cpus : complexes[index % complexes.size()];
+std::vector<int> take_complex(const Machine& machine, size_t node, size_t index) {
+  const auto caches = machine.parts_of_node(node, HWLOC_OBJ_L3CACHE);
+  return caches.empty() ? machine.cpus_of_node(node) : caches[index % caches.size()];
 }
 
 // The node of every local rank: its GPU's, else spread evenly.
-std::vector<int> nodes_of_ranks(const Topology& topology,
-                                const std::map<int, std::vector<int>>& nodes, int local_ranks) {
-  std::vector<int> numbers;
-  for (const auto& [number, cpus] : nodes) numbers.push_back(number);
-  std::vector<int> result;
-  for (int rank = 0; rank < local_ranks; ++rank) {
-    const auto index = static_cast<size_t>(rank);
-    int node = numbers[index * numbers.size() / static_cast<size_t>(local_ranks)];
-    if (index < topology.gpu_pci_ids.size()) {
-      const auto path =
-          topology.system / "bus/pci/devices" / topology.gpu_pci_ids[index] / "numa_node";
-      const auto told = read_number(read_line(path), 0, kMostCpus);
-      if (told && nodes.contains(*told)) node = *told;
-    }
-    result.push_back(node);
+std::vector<size_t> nodes_of_ranks(const Machine& machine, const BindingRequest& request) {
+  const auto ranks = static_cast<size_t>(request.local_ranks);
+  std::vector<size_t> nodes;
+  for (size_t rank = 0; rank < ranks; ++rank) {
+    std::optional<size_t> of_gpu;
+    if (rank < request.gpu_pci_ids.size())
+      of_gpu = machine.node_of_device(request.gpu_pci_ids[rank]);
+    nodes.push_back(of_gpu.value_or(rank * machine.count_nodes() / ranks));
   }
-  return result;
+  return nodes;
 }
 
 std::vector<int> allowed_cpus() {
@@ -160,18 +186,31 @@ std::vector<std::string> list_gpus() {
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator("/proc/driver/nvidia/gpus", ignored)) {
     auto id = entry.path().filename().string();
-    std::transform(id.begin(), id.end(), id.begin(),
-                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    std::ranges::transform(id, id.begin(),
+                           [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
     ids.push_back(std::move(id));
   }
-  std::sort(ids.begin(), ids.end());
+  std::ranges::sort(ids);
   return ids;
+}
+
+// By local rank. Empty when the GPUs are named by UUID: which is which is not known here.
+std::vector<std::string> visible_gpus(const std::string& visible_devices) {
+  const auto all = list_gpus();
+  if (visible_devices.empty()) return all;
+  std::vector<std::string> visible;
+  for (const auto& word : split(visible_devices, ',')) {
+    const auto index = read_number(word, 0, 65535);
+    if (!index || static_cast<size_t>(*index) >= all.size()) return {};
+    visible.push_back(all[static_cast<size_t>(*index)]);
+  }
+  return visible;
 }
 
 }  // namespace
 
 std::optional<NumaBinding> read_numa_binding(std::string_view word) {
-  for (const auto& [binding, text] : kWords) {
+  for (const auto& [binding, text] : kBindings) {
     if (word == text || (word == "core_complex" && binding == NumaBinding::kCoreComplex)) {
       return binding;
     }
@@ -180,80 +219,71 @@ std::optional<NumaBinding> read_numa_binding(std::string_view word) {
 }
 
 const char* to_text(NumaBinding binding) {
-  for (const auto& [value, text] : kWords) {
+  for (const auto& [value, text] : kBindings) {
     if (value == binding) return text;
   }
   return "none";
 }
 
-std::vector<int> read_cpu_list(std::string_view text) {
-  std::vector<int> cpus;
-  for (const auto& part : split(text, ',')) {
-    const auto dash = part.find('-');
-    const auto low = read_number(part.substr(0, dash), 0, kMostCpus);
-    const auto high =
-        dash == std::string::npos ? low : read_number(part.substr(dash + 1), 0, kMostCpus);
-    if (!low || !high) return {};
-    for (int cpu = *low; cpu <= *high; ++cpu) cpus.push_back(cpu);
-  }
-  return cpus;
+Topology::Topology() : topology_(begin_topology()) { load(topology_.get()); }
+
+Topology::Topology(const std::string& xml) : topology_(begin_topology()) {
+  // The terminating zero counts.
+  if (hwloc_topology_set_xmlbuffer(topology_.get(), xml.c_str(), static_cast<int>(xml.size() + 1)))
+    throw std::runtime_error("hwloc cannot read this XML");
+  load(topology_.get());
 }
 
-Topology read_topology(bool with_gpus, const std::string& visible_devices) {
-  Topology topology;
-  topology.allowed = allowed_cpus();
-  if (!with_gpus) return topology;
-  const auto all = list_gpus();
-  if (visible_devices.empty()) {
-    topology.gpu_pci_ids = all;
-    return topology;
-  }
-  for (const auto& word : split(visible_devices, ',')) {
-    const auto index = read_number(word, 0, kMostCpus);
-    if (!index || static_cast<size_t>(*index) >= all.size()) {
-      topology.gpu_pci_ids.clear();  // named by UUID: which is which is not known here
-      return topology;
+void Topology::Destroy::operator()(hwloc_topology* topology) const {
+  hwloc_topology_destroy(topology);
+}
+
+int Topology::count_numa_nodes() const {
+  return std::max(1, static_cast<int>(numa_nodes(topology_.get()).size()));
+}
+
+std::vector<std::vector<int>> bind_ranks(const Topology& topology, const BindingRequest& request) {
+  std::vector<std::vector<int>> bound(static_cast<size_t>(request.local_ranks));
+  const Machine machine(topology, request.allowed);
+  const bool whole_nodes =
+      request.binding == NumaBinding::kNode || request.binding == NumaBinding::kSocket;
+  if (request.binding == NumaBinding::kNone || machine.count_nodes() == 0) return bound;
+  if (whole_nodes && machine.count_nodes() == 1) return bound;
+  const auto nodes = nodes_of_ranks(machine, request);
+  for (size_t rank = 0; rank < bound.size(); ++rank) {
+    const auto node = nodes[rank];
+    const auto mine = nodes.begin() + static_cast<std::ptrdiff_t>(rank);
+    const auto index = static_cast<size_t>(std::count(nodes.begin(), mine, node));
+    const auto count = static_cast<size_t>(std::ranges::count(nodes, node));
+    if (machine.cpus_of_node(node).empty()) continue;
+    switch (request.binding) {
+      case NumaBinding::kSocket:
+        bound[rank] = machine.cpus_of_socket(node);
+        break;
+      case NumaBinding::kExclusive:
+        bound[rank] = take_share(machine, node, index, count);
+        break;
+      case NumaBinding::kCoreComplex:
+        bound[rank] = take_complex(machine, node, index);
+        break;
+      default:
+        bound[rank] = machine.cpus_of_node(node);
     }
-    topology.gpu_pci_ids.push_back(all[static_cast<size_t>(*index)]);
   }
-  return topology;
+  return bound;
 }
 
-int count_numa_nodes(const fs::path& system) {
-  return std::max(1, static_cast<int>(read_nodes(system).size()));
-}
-
-std::vector<int> cpus_for(NumaBinding binding, int local_rank, int local_ranks,
-                          const Topology& topology) {
-  const auto nodes = read_nodes(topology.system);
-  const bool whole_nodes = binding == NumaBinding::kNode || binding == NumaBinding::kSocket;
-  if (binding == NumaBinding::kNone || nodes.empty()) return {};
-  if (whole_nodes && nodes.size() == 1) return {};
-  const auto placed = nodes_of_ranks(topology, nodes, local_ranks);
-  const int node = placed.at(static_cast<size_t>(local_rank));
-  auto cpus = keep_allowed(nodes.at(node), topology);
-  if (cpus.empty()) return {};
-  const auto mine = placed.begin() + local_rank;
-  const auto index = static_cast<size_t>(std::count(placed.begin(), mine, node));
-  const auto count = static_cast<size_t>(std::count(placed.begin(), placed.end(), node));
-  switch (binding) {
-    case NumaBinding::kSocket:
-      return keep_allowed(cpus_of_socket(topology, nodes.at(node), nodes), topology);
-    case NumaBinding::kExclusive:
-      return take_share(topology, cpus, index, count);
-    case NumaBinding::kCoreComplex:
-      return take_complex(topology, cpus, index);
-    default:
-      return cpus;
-  }
-}
-
-std::vector<int> cpus_for(const LaunchPlan& plan, int local_rank) {
-  if (plan.numa == NumaBinding::kNone) return {};
+std::vector<std::vector<int>> bind_ranks(const LaunchPlan& plan) {
+  BindingRequest request{
+      .binding = plan.numa, .local_ranks = plan.local_ranks, .allowed = allowed_cpus()};
+  if (plan.numa == NumaBinding::kNone)
+    return std::vector<std::vector<int>>(static_cast<size_t>(plan.local_ranks));
   const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
-  const auto devices = plan.visible_devices.value_or(visible == nullptr ? "" : visible);
-  const auto topology = read_topology(plan.device == config::Device::kCuda, devices);
-  return cpus_for(plan.numa, local_rank, plan.local_ranks, topology);
+  if (plan.device == config::Device::kCuda) {
+    request.gpu_pci_ids =
+        visible_gpus(plan.visible_devices.value_or(visible == nullptr ? "" : visible));
+  }
+  return bind_ranks(Topology(), request);
 }
 
 }  // namespace skein::launch

@@ -2,13 +2,15 @@
 // Copyright the skein authors.
 #pragma once
 
-// Which cores may a rank run on?
+// Which processors may a rank run on?
 //
-// torchrun's --numa-binding: `node` all cores of the GPU's NUMA node; `socket` all cores of that
-// node's socket; `exclusive` a share of the node's cores of its own; `core-complex` the cores that
+// torchrun's --numa-binding: `node` all processors of the GPU's NUMA node; `socket` all of that
+// node's socket; `exclusive` a share of the node's cores of its own; `core-complex` those that
 // share one last-level cache. Without GPUs the ranks are spread over the nodes in their order.
+//
+// A processor is what the kernel numbers: one hardware thread of a core.
 
-#include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -16,31 +18,44 @@
 
 #include "skein/launch/plan/launch_plan.h"
 
+struct hwloc_topology;
+
 namespace skein::launch {
 
 std::optional<NumaBinding> read_numa_binding(std::string_view word);
 const char* to_text(NumaBinding binding);
 
-// `0-3,8` as the kernel writes it.
-std::vector<int> read_cpu_list(std::string_view text);
+// How processors, caches, memory and devices of a machine lie to each other, as hwloc tells it.
+class Topology {
+ public:
+  // This machine. Takes about 20 ms, so read it only where a binding is asked for; call before any
+  // other thread exists.
+  Topology();
+  // Another machine, as hwloc's `lstopo --of xml` writes it. Throws std::runtime_error.
+  explicit Topology(const std::string& xml);
 
-// Where the kernel describes the machine; tests give another folder.
-struct Topology {
-  std::filesystem::path system = "/sys";
-  std::vector<std::string> gpu_pci_ids;  // by local rank, `0000:3b:00.0`; empty: no GPUs
-  std::vector<int> allowed;              // cores that this process may use; empty: all
+  int count_numa_nodes() const;  // that have processors; at least 1
+  hwloc_topology* get() const { return topology_.get(); }
+
+ private:
+  struct Destroy {
+    void operator()(hwloc_topology* topology) const;
+  };
+  std::unique_ptr<hwloc_topology, Destroy> topology_;
 };
 
-// This machine: the GPUs in the driver's order, chosen by a value of CUDA_VISIBLE_DEVICES.
-Topology read_topology(bool with_gpus, const std::string& visible_devices);
+struct BindingRequest {
+  NumaBinding binding = NumaBinding::kNone;
+  int local_ranks = 1;
+  std::vector<std::string> gpu_pci_ids = {};  // by local rank, `0000:3b:00.0`; empty: no GPUs
+  std::vector<int> allowed = {};              // processors that may be used; empty: all
+};
 
-int count_numa_nodes(const std::filesystem::path& system = "/sys");
-
-// For sched_setaffinity in the child. Empty: no binding, because none was asked for, or because
-// there is one NUMA node only, where `node` and `socket` change nothing.
-std::vector<int> cpus_for(NumaBinding binding, int local_rank, int local_ranks,
-                          const Topology& topology = read_topology(false, ""));
-// The same for a rank of a plan on this machine.
-std::vector<int> cpus_for(const LaunchPlan& plan, int local_rank);
+// The processors of each local rank, for sched_setaffinity in the child. An empty list is no
+// binding: none was asked for, or the machine has one NUMA node only, where `node` and `socket`
+// change nothing.
+std::vector<std::vector<int>> bind_ranks(const Topology& topology, const BindingRequest& request);
+// The same for the ranks of a plan on this machine; like Topology(), before any other thread.
+std::vector<std::vector<int>> bind_ranks(const LaunchPlan& plan);
 
 }  // namespace skein::launch

@@ -12,7 +12,6 @@
 #include "skein/core/error.h"
 #include "skein/core/file.h"
 #include "skein/launch/plan/interface.h"
-#include "skein/launch/plan/numa.h"
 #include "skein/launch/plan/slurm.h"
 
 namespace skein::launch {
@@ -78,54 +77,6 @@ TEST(Variables, LogLevel) {
       asked_log_level({{"DEEPSPEED_LOG_LEVEL", "ERROR"}, {"TORCH_DISTRIBUTED_DEBUG", "INFO"}}),
       LogLevel::kInfo);
   EXPECT_THROW(asked_log_level({{"DEEPSPEED_LOG_LEVEL", "loud"}}), UserError);
-}
-
-// Two sockets with one NUMA node each, 4 cores with 2 threads in each; one GPU on node 1.
-class FakeTopology : public ::testing::Test {
- protected:
-  FakeTopology() {
-    topology.system =
-        std::filesystem::temp_directory_path() / fmt::format("skein-numa-{}", getpid());
-    write("devices/system/node/node0/cpulist", "0-3,8-11");
-    write("devices/system/node/node1/cpulist", "4-7,12-15");
-    for (int cpu = 0; cpu < 16; ++cpu) {
-      const auto folder = fmt::format("devices/system/cpu/cpu{}", cpu);
-      const int core = cpu % 8;
-      write(folder + "/topology/physical_package_id", std::to_string(core / 4));
-      write(folder + "/topology/thread_siblings_list", fmt::format("{},{}", core, core + 8));
-      const int cache = core / 2 * 2;
-      write(folder + "/cache/index3/shared_cpu_list",
-            fmt::format("{}-{},{}-{}", cache, cache + 1, cache + 8, cache + 9));
-    }
-    write("bus/pci/devices/0000:3b:00.0/numa_node", "1");
-  }
-  ~FakeTopology() override { std::filesystem::remove_all(topology.system); }
-
-  void write(const std::string& path, const std::string& text) const {
-    std::filesystem::create_directories((topology.system / path).parent_path());
-    std::ofstream(topology.system / path) << text << "\n";
-  }
-  std::vector<int> cpus(NumaBinding binding, int rank, int ranks) const {
-    return cpus_for(binding, rank, ranks, topology);
-  }
-
-  Topology topology;
-};
-
-TEST_F(FakeTopology, Bindings) {
-  using Cpus = std::vector<int>;
-  EXPECT_EQ(count_numa_nodes(topology.system), 2);
-  EXPECT_EQ(cpus(NumaBinding::kNone, 0, 2), Cpus{});
-  EXPECT_EQ(cpus(NumaBinding::kNode, 1, 2), (Cpus{4, 5, 6, 7, 12, 13, 14, 15}));
-  EXPECT_EQ(cpus(NumaBinding::kSocket, 0, 2), (Cpus{0, 1, 2, 3, 8, 9, 10, 11}));
-  EXPECT_EQ(cpus(NumaBinding::kExclusive, 1, 4), (Cpus{2, 3, 10, 11}));
-  EXPECT_EQ(cpus(NumaBinding::kCoreComplex, 3, 4), (Cpus{6, 7, 14, 15}));
-  topology.gpu_pci_ids = {"0000:3b:00.0"};
-  EXPECT_EQ(cpus(NumaBinding::kNode, 0, 1), (Cpus{4, 5, 6, 7, 12, 13, 14, 15}));
-  topology.allowed = {5, 6};
-  EXPECT_EQ(cpus(NumaBinding::kNode, 0, 1), (Cpus{5, 6}));
-  std::filesystem::remove_all(topology.system / "devices/system/node/node0");
-  EXPECT_EQ(cpus(NumaBinding::kNode, 0, 1), Cpus{});
 }
 
 TEST(Interface, LoopbackAndUnknown) {

@@ -14,6 +14,7 @@
 #include "skein/core/log.h"
 #include "skein/core/log_writer.h"
 #include "skein/launch/plan/interface.h"
+#include "skein/launch/plan/numa.h"
 #include "skein/launch/plan/variables.h"
 #include "skein/launch/process/signal_inbox.h"
 #include "skein/launch/ranks/head_node.h"
@@ -241,7 +242,8 @@ int launch(const LaunchPlan& plan, const std::vector<std::string>& arguments,
                   .environment = rank_environment(plan, interface),
                   .rank = {},
                   .host = host_name(),
-                  .grace = options.grace};
+                  .grace = options.grace,
+                  .cpus = bind_ranks(plan)};
   setup.rank.device = plan.device;
   setup.rank.interface = interface.address;
   return plan.node_rank == 0 ? run_head(std::move(setup), options, inbox)

@@ -11,7 +11,6 @@
 #include <iterator>
 
 #include "skein/core/host.h"
-#include "skein/launch/plan/numa.h"
 #include "skein/launch/watch/failure_report.h"
 
 namespace skein::launch {
@@ -57,7 +56,7 @@ void LocalRanks::start(const RankSetup& setup, RankEnvironment place, const Node
                      .inherited = {secret_.descriptor(), board.descriptor()},
                      .out = streams.out,
                      .error = streams.error,
-                     .cpus = cpus_for(setup.plan, place.local_rank)};
+                     .cpus = setup.cpus.at(static_cast<size_t>(place.local_rank))};
   if (setup.lease != nullptr) child.inherited.push_back(setup.lease->descriptor());
   if (command.continues) {
     child.arguments.insert(child.arguments.end(), setup.restart_words.begin(),

@@ -36,6 +36,7 @@ struct RankSetup {
   const Lease* lease = nullptr;  // of the output folder, for as long as any rank lives
   std::string host;
   std::chrono::milliseconds grace{1000};
+  std::vector<std::vector<int>> cpus;  // by local rank, as bind_ranks() gives them
 };
 
 class LocalRanks {
