@@ -4,16 +4,15 @@
 
 // TCP sockets with deadlines. All are non-blocking and closed on exec.
 
-#include <chrono>
 #include <string>
 #include <string_view>
 
+#include "skein/core/clock.h"
 #include "skein/core/file.h"
 
 namespace skein::control {
 
-using Clock = std::chrono::steady_clock;
-using Deadline = Clock::time_point;
+using Deadline = Time;
 
 // Listens on that address alone; port 0 takes a free one. Throws UserError when it cannot.
 File listen_on(const std::string& host, int port);

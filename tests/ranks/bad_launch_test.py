@@ -165,7 +165,7 @@ class Hostfiles(BadLaunch):
                  (["--include", "alpha:2"], ["'alpha' has no slot '2'"]),
                  (["--exclude", "alpha@beta"], ["leaves nothing"]),
                  (["--include", "alpha", "--exclude", "beta"], ["only one of them"]),
-                 (["--num-nodes", "3"], ["3 machines are asked for, but there are 2"]),
+                 (["--num-nodes", "3"], ["3 nodes are asked for, but there are 2"]),
                  (["--node-rank", "0"], ["--hostfile hosts", "--node-rank 0", "--no-ssh"]))
         for words, says in cases:
             with self.subTest(words):

@@ -37,7 +37,7 @@ class Plan(unittest.TestCase):
         with Workspace(global_batch_size=8, output_dir="out") as work:
             plan = self.plan(work, "--nnodes=2", "--node-rank=1", "--master-addr=192.0.2.1", ranks=2)
             self.assertEqual(plan["launch"]["ranks"], 4)
-            self.assertIn("machine 1 of 2 (--nnodes 2; --node-rank 1)", plan["launch"]["summary"])
+            self.assertIn("node 1 of 2 (--nnodes 2; --node-rank 1)", plan["launch"]["summary"])
 
     def test_it_says_what_is_missing(self):
         with Workspace() as work:

@@ -80,13 +80,13 @@ class Peer {
     auto notice = text ? decode_notice(*text) : std::nullopt;
     if (!notice || notice->count <= notice_.count) return;
     notice_ = std::move(*notice);
-    heard_ = control::Clock::now();
+    heard_ = Clock::now();
   }
 
   bool left() const { return notice_.left; }
   bool known() const { return notice_.count > 0; }
   Milliseconds silence() const {
-    return std::chrono::floor<Milliseconds>(control::Clock::now() - heard_);
+    return std::chrono::floor<Milliseconds>(Clock::now() - heard_);
   }
   const std::string& host() const { return notice_.host; }
   int64_t pid() const { return notice_.board.pid; }
@@ -110,7 +110,7 @@ class Peer {
 
  private:
   Notice notice_;
-  control::Clock::time_point heard_ = control::Clock::now();
+  Time heard_ = Clock::now();
 };
 
 }  // namespace
@@ -140,8 +140,8 @@ class ForeignWatch::Loop {
   }
 
   void wait_for_cause() {
-    const auto deadline = control::Clock::now() + options_.limits.heartbeat + kFailurePatience;
-    while (!ended_ && control::Clock::now() < deadline)
+    const auto deadline = Clock::now() + options_.limits.heartbeat + kFailurePatience;
+    while (!ended_ && Clock::now() < deadline)
       std::this_thread::sleep_for(Milliseconds(20));
   }
 
@@ -185,7 +185,7 @@ class ForeignWatch::Loop {
 
   // While it lives the store owes an answer.
   struct Asking {
-    explicit Asking(Loop& loop) : loop_(loop) { loop_.set_asked(control::Clock::now()); }
+    explicit Asking(Loop& loop) : loop_(loop) { loop_.set_asked(Clock::now()); }
     ~Asking() { loop_.set_asked(std::nullopt); }
     Loop& loop_;
   };
@@ -199,9 +199,9 @@ class ForeignWatch::Loop {
   }
 
   void wait_for_count(const char* key, int count, Milliseconds most) {
-    const auto deadline = control::Clock::now() + most;
+    const auto deadline = Clock::now() + most;
     bool reached = false;
-    while (!reached && control::Clock::now() < deadline) {
+    while (!reached && Clock::now() < deadline) {
       reached = true;  // unless the store says otherwise
       ask([&] { reached = store_.add(key, 0) >= count; });
       if (!reached) std::this_thread::sleep_for(Milliseconds(20));
@@ -277,7 +277,7 @@ class ForeignWatch::Loop {
     while (!stop.stop_requested() && !ended_) {
       std::unique_lock lock(mutex_);
       changed_.wait_for(lock, Milliseconds(250), [&] { return stop.stop_requested(); });
-      const bool late = asked_ && control::Clock::now() - *asked_ >= limit;
+      const bool late = asked_ && Clock::now() - *asked_ >= limit;
       if (!std::exchange(was_late, late) || !late) continue;
       lock.unlock();
       end(fmt::format("rank {} of {} on {}: the ranks' store has not answered for {:.1f} s: {}, "
@@ -289,7 +289,7 @@ class ForeignWatch::Loop {
     }
   }
 
-  void set_asked(std::optional<control::Clock::time_point> time) {
+  void set_asked(std::optional<Time> time) {
     const std::lock_guard lock(mutex_);
     asked_ = time;
   }
@@ -307,7 +307,7 @@ class ForeignWatch::Loop {
   std::atomic<bool> leaving_ = false, ended_ = false;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::optional<control::Clock::time_point> asked_;  // since when the store owes an answer
+  std::optional<Time> asked_;  // since when the store owes an answer
   std::jthread exchanger_, guard_;                   // last: they use the others
 };
 

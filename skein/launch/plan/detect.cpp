@@ -15,7 +15,7 @@
 #include "skein/launch/plan/foreign_rank.h"
 #include "skein/launch/plan/hostfile.h"
 #include "skein/launch/plan/interface.h"
-#include "skein/launch/plan/machines.h"
+#include "skein/launch/plan/node_place.h"
 #include "skein/launch/plan/numa.h"
 #include "skein/launch/plan/number.h"
 #include "skein/launch/plan/rank_request.h"
@@ -73,7 +73,7 @@ void check_flags_of_foreign(const LaunchFlags& flags, const FoundRank& found) {
        {std::pair("--nnodes", flags.nnodes), std::pair("--num-nodes", flags.num_nodes)}) {
     if (!value || *value == nodes) continue;
     refuse(fmt::format("{} {}", name, *value),
-           fmt::format("{} machine(s) ({})", nodes, found.variables));
+           fmt::format("{} node(s) ({})", nodes, found.variables));
   }
   if (flags.hostfile) refuse("--hostfile", found.variables);
   if (flags.include || flags.exclude) {
@@ -150,20 +150,20 @@ LaunchPlan plan_here(const Situation& situation, const LaunchFlags& flags, RankR
   return plan;
 }
 
-void place(LaunchPlan& plan, const Machines& machines) {
-  plan.nodes = machines.count;
-  plan.node_rank = machines.rank;
-  if (machines.count == 1) return;
-  plan.master_addr = machines.address;
-  plan.master_port = machines.port;
-  plan.summary = fmt::format("{}, machine {} of {} ({}; {}), machine 0 is {}:{}", plan.summary,
-                             machines.rank, machines.count, machines.origin, machines.rank_origin,
-                             machines.address, machines.port);
-  const bool loopback = machines.address == "localhost" || machines.address.starts_with("127.");
-  if (loopback && machines.rank > 0) {
+void place(LaunchPlan& plan, const NodePlace& node) {
+  plan.nodes = node.count;
+  plan.node_rank = node.rank;
+  if (node.count == 1) return;
+  plan.master_addr = node.address;
+  plan.master_port = node.port;
+  plan.summary = fmt::format("{}, node {} of {} ({}; {}), node 0 is {}:{}", plan.summary,
+                             node.rank, node.count, node.origin, node.rank_origin,
+                             node.address, node.port);
+  const bool loopback = node.address == "localhost" || node.address.starts_with("127.");
+  if (loopback && node.rank > 0) {
     plan.warnings.push_back(
-        fmt::format("machine 0 is {}, which is this machine itself: right only if all {} run here",
-                    machines.address, machines.count));
+        fmt::format("node 0 is {}, which is this machine itself: right only if all {} run here",
+                    node.address, node.count));
   }
 }
 
@@ -175,9 +175,9 @@ void note_numa(LaunchPlan& plan, const Hardware& hardware) {
 }
 
 LaunchPlan plan_by_hand(const Situation& situation, const LaunchFlags& flags,
-                        const RankRequest& request, const Machines& machines) {
+                        const RankRequest& request, const NodePlace& node) {
   auto plan = plan_here(situation, flags, request);
-  place(plan, machines);
+  place(plan, node);
   fill_common(plan, flags);
   note_numa(plan, situation.hardware);
   return plan;
@@ -199,7 +199,7 @@ std::vector<Host> find_hosts(const LaunchFlags& flags, const RankRequest& reques
   for (const auto& host : hosts) {
     if (host.slots.size() == hosts[0].slots.size()) continue;
     throw UserError(fmt::format(
-        "host '{}' has {} slot(s) and host '{}' has {}: every machine runs the same number of "
+        "host '{}' has {} slot(s) and host '{}' has {}: every node runs the same number of "
         "ranks; type --num-gpus N, or --include",
         hosts[0].name, hosts[0].slots.size(), host.name, host.slots.size()));
   }
@@ -222,7 +222,7 @@ void check_count(const Environment& environment, const std::vector<Host>& hosts,
   }
 }
 
-// --no-ssh: the hostfile only says which machines there are.
+// --no-ssh: the hostfile only says which nodes there are.
 LaunchPlan plan_without_ssh(const Situation& situation, LaunchFlags flags,
                             const RankRequest& request, const std::vector<Host>& hosts) {
   flags.nnodes = static_cast<int>(hosts.size());
@@ -231,8 +231,8 @@ LaunchPlan plan_without_ssh(const Situation& situation, LaunchFlags flags,
   flags.exclude.reset();
   if (!flags.master_addr && !flags.rdzv_endpoint) flags.master_addr = address_of(hosts[0]);
   const auto ranks = std::to_string(hosts[0].slots.size());
-  const auto machines = find_machines(flags, situation.environment, request.number());
-  return plan_by_hand(situation, flags, {ranks, "--hostfile", false}, machines);
+  const auto node = find_node_place(flags, situation.environment, request.number());
+  return plan_by_hand(situation, flags, {ranks, "--hostfile", false}, node);
 }
 
 // A hostfile that leaves this machine alone needs no ssh.
@@ -251,7 +251,7 @@ LaunchPlan plan_hosts(const Situation& situation, const LaunchFlags& flags,
     return plan_lone_host(situation, flags, hosts[0]);
   if (flags.node_rank) {
     throw UserError(fmt::format(
-        "--hostfile {} starts all machines over ssh from one of them, --node-rank {} starts one by "
+        "--hostfile {} starts all nodes over ssh from one of them, --node-rank {} starts one by "
         "hand: drop one, or add --no-ssh",
         flags.hostfile->string(), *flags.node_rank));
   }
@@ -267,14 +267,14 @@ LaunchPlan plan_hosts(const Situation& situation, const LaunchFlags& flags,
   plan.master_port = endpoint_port.value_or(flags.master_port.value_or(0));
   if (plan.master_port == 0) plan.master_port = kUsualPort;
   fill_common(plan, flags);
-  plan.summary = fmt::format("{} rank{} on each of {} machine{} ({}), over ssh, machine 0 is {}:{}",
+  plan.summary = fmt::format("{} rank{} on each of {} node{} ({}), over ssh, node 0 is {}:{}",
                              plan.local_ranks, plan.local_ranks == 1 ? "" : "s", plan.nodes,
                              plan.nodes == 1 ? "" : "s", flags.hostfile->string(), plan.master_addr,
                              plan.master_port);
   return plan;
 }
 
-// Whether a task of srun or mpirun shall start ranks of its own, being alone on its machine.
+// Whether a task of srun or mpirun shall start ranks of its own, being alone on its node.
 bool starts_own_ranks(const FoundRank& task, const RankRequest& request) {
   return task.rank.local_size == 1 && request.text && *request.text != "1";
 }
@@ -295,12 +295,12 @@ LaunchPlan detect(const Situation& given) {
   auto task = by_hand ? std::nullopt : find_task(environment);
   if (task && starts_own_ranks(*task, request)) {
     fill_address(*task, flags, environment, situation.parent);
-    return plan_by_hand(situation, flags, request, machines_of_tasks(*task));
+    return plan_by_hand(situation, flags, request, node_place_of_task(*task));
   }
   if (task) return plan_foreign(situation, flags, *task);
   if (flags.hostfile) return plan_hosts(situation, flags, request);
-  const auto machines = find_machines(flags, environment, request.number());
-  return plan_by_hand(situation, flags, request, machines);
+  const auto node = find_node_place(flags, environment, request.number());
+  return plan_by_hand(situation, flags, request, node);
 }
 
 }  // namespace skein::launch

@@ -2,12 +2,12 @@
 // Copyright the skein authors.
 #pragma once
 
-// How many ranks, on which machines, on what, and why? A function of what was asked for and what is
+// How many ranks, on which nodes, on what, and why? A function of what was asked for and what is
 // there; it reads the hostfile, if one is named, and nothing else.
 //
 // Order: flags (typed, or PET_<NAME>), another launcher's LOCAL_RANK, MPI's variables, srun's, the
-// variables of machines (MASTER_ADDR MASTER_PORT NODE_RANK WORLD_SIZE NNODES NPROC_PER_NODE), a
-// hostfile, all visible GPUs, one CPU rank. Without LOCAL_RANK, WORLD_SIZE counts machines: several
+// variables of nodes (MASTER_ADDR MASTER_PORT NODE_RANK WORLD_SIZE NNODES NPROC_PER_NODE), a
+// hostfile, all visible GPUs, one CPU rank. Without LOCAL_RANK, WORLD_SIZE counts nodes: several
 // clusters and scripts set it so. What contradicts itself is refused, with both names.
 
 #include <unistd.h>

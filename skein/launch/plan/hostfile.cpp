@@ -187,7 +187,7 @@ std::vector<Host> choose_hosts(std::vector<Host> hosts, const HostChoice& choice
     if (hosts.empty()) throw UserError(fmt::format("--exclude {} leaves nothing", choice.exclude));
   }
   if (choice.most > 0 && static_cast<size_t>(choice.most) > hosts.size()) {
-    throw UserError(fmt::format("{} machines are asked for, but there are {}: {}", choice.most,
+    throw UserError(fmt::format("{} nodes are asked for, but there are {}: {}", choice.most,
                                 hosts.size(), known_names(hosts)));
   }
   if (choice.most > 0) hosts.resize(static_cast<size_t>(choice.most));

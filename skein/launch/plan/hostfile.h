@@ -2,7 +2,7 @@
 // Copyright the skein authors.
 #pragma once
 
-// The machines of a run, in DeepSpeed's words.
+// The hosts of a run, in DeepSpeed's words: node i runs on the i-th of them.
 //
 // A line is `host slots=N`; `#` begins a comment. --include and --exclude choose among them:
 // `host:0,2@host2`, where a host without slots means all of its slots. Names reach ssh's command

@@ -86,7 +86,7 @@ TEST(Hostfile, ChoicesThatAreRefused) {
       {{.include = "a:0@a:1", .exclude = "", .most = 0}, "host 'a' twice"},
       {{.include = "", .exclude = "a@b", .most = 0}, "leaves nothing"},
       {{.include = "", .exclude = "-oX", .most = 0}, "is no host name"},
-      {{.include = "", .exclude = "", .most = 3}, "3 machines are asked for, but there are 2"},
+      {{.include = "", .exclude = "", .most = 3}, "3 nodes are asked for, but there are 2"},
   };
   for (const auto& [choice, says] : refused) {
     try {
@@ -149,9 +149,9 @@ TEST_F(HostfileStart, Refused) {
   const auto says = [](const std::string& text, const char* part) {
     return text.find(part) != std::string::npos;
   };
-  EXPECT_TRUE(says(refusal("a slots=2\nb slots=4\n", {}), "every machine runs the same number"));
+  EXPECT_TRUE(says(refusal("a slots=2\nb slots=4\n", {}), "every node runs the same number"));
   EXPECT_TRUE(says(refusal("a slots=2\nb slots=2\n", {"--node-rank=1"}), "add --no-ssh"));
-  EXPECT_TRUE(says(refusal("a slots=2\nb slots=2\n", {"--no-ssh"}), "which of the machines"));
+  EXPECT_TRUE(says(refusal("a slots=2\nb slots=2\n", {"--no-ssh"}), "which of the nodes"));
   EXPECT_TRUE(says(refusal("a slots=2\nb slots=2\n", {}, {{"NNODES", "3"}}), "NNODES=3 and"));
   EXPECT_TRUE(says(refusal("a slots=2\nb slots=2\n", {"--num-gpus=3"}), "has 2 slot(s)"));
   EXPECT_TRUE(says(refusal("-oX=1 slots=2\n", {}), ":1: '-oX=1' is no host name"));

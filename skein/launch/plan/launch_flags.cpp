@@ -60,7 +60,7 @@ void set_nnodes(LaunchFlags& flags, const Given& given) {
   const auto low = given.value.substr(0, colon);
   if (colon != std::string::npos && given.value.substr(colon + 1) != low) {
     throw UserError(fmt::format(
-        "{} {}: a run has a fixed number of machines (elastic sizes are not supported): type "
+        "{} {}: a run has a fixed number of nodes (elastic sizes are not supported): type "
         "--nnodes {}",
         given.origin, given.value, given.value.substr(colon + 1)));
   }
@@ -124,7 +124,7 @@ void check_launcher(LaunchFlags& /*flags*/, const Given& given) {
   if (value == "openmpi" || value == "mpich" || value == "impi" || value == "mvapich") {
     refuse(given, fmt::format("for {} type `mpirun -np N skein train ...`", value));
   }
-  refuse(given, fmt::format("'{}' is none of pdsh, ssh (a hostfile's machines are started over "
+  refuse(given, fmt::format("'{}' is none of pdsh, ssh (a hostfile's nodes are started over "
                             "ssh)",
                             value));
 }
@@ -140,7 +140,7 @@ void refuse_module(LaunchFlags& /*flags*/, const Given& given) {
 }
 
 void refuse_elastic(LaunchFlags& /*flags*/, const Given& given) {
-  refuse(given, "elastic sizes are not supported: a run has a fixed number of machines (--nnodes)");
+  refuse(given, "elastic sizes are not supported: a run has a fixed number of nodes (--nnodes)");
 }
 
 void refuse_autotuning(LaunchFlags& /*flags*/, const Given& given) {

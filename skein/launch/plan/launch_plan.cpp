@@ -38,7 +38,7 @@ void add_output_flags(const OutputPlan& output, std::vector<std::string>& flags)
 int LaunchPlan::size() const { return foreign ? foreign->size : nodes * local_ranks; }
 
 std::vector<std::string> node_flags(const LaunchPlan& plan, int node) {
-  SKEIN_CHECK(node >= 0 && node < plan.nodes, "no such machine");
+  SKEIN_CHECK(node >= 0 && node < plan.nodes, "no such node");
   std::vector<std::string> flags = {fmt::format("--nnodes={}", plan.nodes),
                                     fmt::format("--node-rank={}", node),
                                     fmt::format("--master-addr={}", plan.master_addr),

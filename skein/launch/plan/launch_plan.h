@@ -66,10 +66,10 @@ struct LaunchPlan {
   std::optional<std::string> visible_devices;  // CUDA_VISIBLE_DEVICES of the ranks, if narrowed
   std::optional<std::chrono::seconds> join_timeout;  // --rdzv-conf join_timeout=…
 
-  int size() const;  // ranks on all machines
+  int size() const;  // ranks on all nodes
 };
 
-// What starts machine `node` of a plan for several when typed there, after `skein train`. The
+// What starts node `node` of a plan for several when typed there, after `skein train`. The
 // secret and the visible devices travel otherwise.
 std::vector<std::string> node_flags(const LaunchPlan& plan, int node);
 

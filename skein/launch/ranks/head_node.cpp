@@ -59,9 +59,9 @@ HeadNode::HeadNode(const LaunchPlan& plan, const LaunchOptions& options,
       secret_(secret),
       host_(plan.nodes > 1 ? plan.master_addr : "127.0.0.1"),
       token_(token),
-      coordinator_(coordinator_options(plan, options), control::Clock::now()),
+      coordinator_(coordinator_options(plan, options), Clock::now()),
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-      started_(control::Clock::now()),
+      started_(Clock::now()),
       named_missing_(started_) {
   if (!wake_) throw_errno("cannot create an eventfd");
   server_ = std::make_unique<control::StoreServer>(
@@ -81,19 +81,19 @@ HeadNode::~HeadNode() { server_.reset(); }  // its thread calls into the rest
 void HeadNode::hear(int node, const std::string& key, const std::string& value) {
   if (key != status_key(token_, node)) return;
   const std::lock_guard lock(mutex_);
-  heard_[node] = {.status = value, .when = control::Clock::now()};
+  heard_[node] = {.status = value, .when = Clock::now()};
   eventfd_write(wake_.descriptor(), 1);
 }
 
 void HeadNode::note_closed(int node) {
   const std::lock_guard lock(mutex_);
   heard_[node].closed = true;
-  heard_[node].when = control::Clock::now();
+  heard_[node].when = Clock::now();
   eventfd_write(wake_.descriptor(), 1);
 }
 
 void HeadNode::report(const NodeStatus& status) {
-  coordinator_.take(status, control::Clock::now());
+  coordinator_.take(status, Clock::now());
 }
 
 void HeadNode::take_heard() {
@@ -114,7 +114,7 @@ void HeadNode::take_heard() {
 
 NodeCommand HeadNode::command() {
   take_heard();
-  const auto now = control::Clock::now();
+  const auto now = Clock::now();
   const auto& command = coordinator_.decide(now);
   if (coordinator_.outcome() && command.order != Order::kQuit) {
     resolve(*coordinator_.outcome());
@@ -124,7 +124,7 @@ NodeCommand HeadNode::command() {
   return command;
 }
 
-void HeadNode::name_missing_nodes(control::Deadline now) {
+void HeadNode::name_missing_nodes(Time now) {
   if (now < named_missing_ + kNameMissingEvery) return;
   named_missing_ = now;
   const auto missing = coordinator_.missing_nodes();
@@ -213,15 +213,15 @@ void HeadNode::leave(const NodeStatus& status) {
   if (!status.problem.empty()) {  // told by whoever met it
     coordinator_.quit(status.problem_code,
                       fmt::format("node 0 ({}): {}", status.host, status.problem));
-    publish(coordinator_.decide(control::Clock::now()));
+    publish(coordinator_.decide(Clock::now()));
   }
   // A node that is about to join learns why there is no run, instead of waiting for one.
   const bool patient = published_.code != static_cast<int>(ExitCode::kStopped);
   const auto all_know = [&] {
     return coordinator_.all_have_left() && (!patient || coordinator_.missing_nodes().empty());
   };
-  const auto until = control::Clock::now() + kFarewell;
-  while (control::Clock::now() < until && !all_know()) {
+  const auto until = Clock::now() + kFarewell;
+  while (Clock::now() < until && !all_know()) {
     std::this_thread::sleep_for(milliseconds(10));
     take_heard();
   }

@@ -17,7 +17,7 @@
 
 namespace skein::launch {
 
-class HeadNode final : public Direction {
+class HeadNode final : public Commander {
  public:
   // Listens when it returns: on 127.0.0.1 and a free port for one node, else where the plan says.
   // Throws UserError when that cannot be had.
@@ -32,7 +32,7 @@ class HeadNode final : public Direction {
   int descriptor() const override { return wake_.descriptor(); }
   void report(const NodeStatus& status) override;
   NodeCommand command() override;
-  std::optional<Loss> lost() const override { return std::nullopt; }
+  std::optional<HeadLost> head_lost() const override { return std::nullopt; }
   std::optional<std::string> token() const override { return token_; }
   control::Secret secret() const override { return secret_; }
   void leave(const NodeStatus& status) override;
@@ -40,14 +40,14 @@ class HeadNode final : public Direction {
  private:
   struct Heard {
     std::string status;  // newest
-    control::Deadline when;
+    Time when;
     bool closed = false;
   };
 
   void hear(int node, const std::string& key, const std::string& value);
   void note_closed(int node);
   void take_heard();
-  void name_missing_nodes(control::Deadline now);
+  void name_missing_nodes(Time now);
   void publish(const NodeCommand& command);
   void resolve(const Outcome& outcome);
   void resolve_failure(const Outcome& outcome);
@@ -69,8 +69,8 @@ class HeadNode final : public Direction {
   std::unique_ptr<control::StoreServer> server_;
   NodeCommand published_;
   uint64_t serial_ = 0;  // of published_
-  control::Deadline started_;
-  control::Deadline named_missing_;
+  Time started_;
+  Time named_missing_;
   int restarts_ = 0;
 };
 

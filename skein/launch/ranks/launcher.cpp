@@ -101,9 +101,9 @@ NodeIdentity identify(const LaunchPlan& plan, const LaunchOptions& options, cons
 // `claim` takes an output folder that is the node's own, once it has joined, and returns the
 // problem.
 int run_node(const RankSetup& setup, const LaunchOptions& options, const SignalInbox& inbox,
-             Direction& direction, const std::function<std::string()>& claim) {
+             Commander& commander, const std::function<std::string()>& claim) {
   const auto& plan = setup.plan;
-  NodeLoop loop(setup, inbox, direction);
+  NodeLoop loop(setup, inbox, commander);
   std::string data;
   try {
     if (options.prepare) inbox.with_default_signals([&] { data = options.prepare(); });
@@ -210,10 +210,10 @@ int run_follower(RankSetup setup, const LaunchOptions& options, const SignalInbo
     setup.lease = lease ? &*lease : nullptr;
     return problem;
   };
-  NodeLink direction(link);
+  NodeLink commander(link);
   setup.rank.store_host = plan.master_addr;
   setup.rank.store_port = plan.master_port;
-  return run_node(setup, options, inbox, direction, claim);
+  return run_node(setup, options, inbox, commander, claim);
 }
 
 // The first rank may have a live line on the terminal: ours takes its place.

@@ -299,7 +299,7 @@ TEST_F(LauncherTest, AStepThatAlwaysFailsIsNamedWithItsSamples) {
 }
 
 TEST(RootCause, IsTheEarliestThatIsNoSymptomWithinTheWindow) {
-  const auto at = [](int ms) { return control::Deadline(milliseconds(ms)); };
+  const auto at = [](int ms) { return Time(milliseconds(ms)); };
   const std::vector<Failure> failures = {{.rank = 0, .end = {.code = 3}, .time = at(0)},
                                          {.rank = 1, .end = {.code = 3}, .time = at(10)},
                                          {.rank = 2, .end = {.signal = SIGSEGV}, .time = at(900)},

@@ -89,13 +89,13 @@ bool LocalRanks::take_events() {
       ended = true;
     }
   }
-  if (!killed_ && kill_at_ && *kill_at_ <= control::Clock::now()) kill_all();
+  if (!killed_ && kill_at_ && *kill_at_ <= Clock::now()) kill_all();
   return ended;
 }
 
 void LocalRanks::note_end(Rank& rank, const ChildEnd& end) {
   rank.end = end;
-  rank.ended = control::Clock::now();
+  rank.ended = Clock::now();
   rank.ours = (end.signal == SIGTERM && asked_) || (end.signal == SIGKILL && killed_);
   if (end.signal != SIGKILL || rank.ours) return;
   const auto kills = oom_kills();
@@ -114,7 +114,7 @@ void LocalRanks::end(bool at_once) {
   } else if (!std::exchange(ending_, true)) {
     asked_ = true;
     for (const auto& rank : ranks_) rank.child.send(SIGTERM);
-    kill_at_ = control::Clock::now() + grace_;
+    kill_at_ = Clock::now() + grace_;
   }
 }
 
@@ -124,7 +124,7 @@ void LocalRanks::kill_all() {
 }
 
 std::vector<RankStatus> LocalRanks::status() const {
-  const auto now = control::Clock::now();
+  const auto now = Clock::now();
   std::vector<RankStatus> status;
   for (size_t i = 0; i < ranks_.size(); ++i) {
     const auto& rank = ranks_[i];

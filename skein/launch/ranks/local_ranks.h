@@ -64,7 +64,7 @@ class LocalRanks {
     board::Board board;
     pid_t pid = 0;
     std::optional<ChildEnd> end = {};
-    control::Deadline ended{};
+    Time ended{};
     bool ours = false;
     bool oom_counted = false;
   };
@@ -83,7 +83,7 @@ class LocalRanks {
   bool asked_ = false;                // SIGTERM was sent
   bool ending_ = false;
   bool killed_ = false;                       // SIGKILL was sent
-  std::optional<control::Deadline> kill_at_;  // when to send it
+  std::optional<Time> kill_at_;  // when to send it
 };
 
 }  // namespace skein::launch

@@ -48,7 +48,7 @@ std::string command_key(const std::string& token, uint64_t serial) {
 NodeLink::NodeLink(const NodeLinkOptions& options)
     : options_(options),
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-      heard_(control::Clock::now()),
+      heard_(Clock::now()),
       asked_(heard_) {
   if (!wake_) throw_errno("cannot create an eventfd");
   teller_ = std::thread([this] { tell(); });
@@ -72,18 +72,18 @@ bool NodeLink::wait(milliseconds time) {
 
 void NodeLink::fail(ExitCode code, const std::string& why) {
   const std::lock_guard lock(mutex_);
-  if (!loss_) loss_ = Loss{.code = static_cast<int>(code), .why = why};
+  if (!head_lost_) head_lost_ = HeadLost{.code = static_cast<int>(code), .why = why};
   eventfd_write(wake_.descriptor(), 1);
 }
 
 bool NodeLink::join() {
-  const auto started = control::Clock::now();
+  const auto started = Clock::now();
   auto named = started;
   while (true) {
     std::string why;
     try {
       control::connect_to(options_.host, options_.port,
-                          control::Clock::now() + kAnswer);  // whom, before how
+                          Clock::now() + kAnswer);  // whom, before how
       const auto secret = options_.secret();
       auto store = std::make_unique<control::StoreClient>(
           secret, control::StoreAddress{.host = options_.host,
@@ -97,7 +97,7 @@ bool NodeLink::join() {
       store_ = std::move(store);
       token_ = std::move(token);
       secret_ = secret;
-      heard_ = control::Clock::now();
+      heard_ = Clock::now();
       return true;
     } catch (const CommError& error) {
       why = last_clause(error.what());
@@ -105,7 +105,7 @@ bool NodeLink::join() {
       fail(ExitCode::kUser, error.what());
       return false;
     }
-    const auto now = control::Clock::now();
+    const auto now = Clock::now();
     if (now > started + options_.join_timeout) {
       fail(ExitCode::kComm,
            fmt::format("node {} could not join node 0 at {} port {} within {} s: {}", options_.node,
@@ -154,7 +154,7 @@ void NodeLink::tell() {
         return fail(ExitCode::kComm, "another run has taken node 0's place");
       }
       const std::lock_guard lock(mutex_);
-      heard_ = control::Clock::now();
+      heard_ = Clock::now();
       told_ = !untold_;
       changed_.notify_all();
     } catch (const CommError&) {
@@ -167,17 +167,17 @@ void NodeLink::tell() {
 
 void NodeLink::listen() {
   for (uint64_t serial = 1;;) {
-    const auto asked = control::Clock::now();
+    const auto asked = Clock::now();
     try {
       const auto text = store_->get(command_key(token_, serial), options_.tell_every);
       ++serial;
       const std::lock_guard lock(mutex_);
       command_ = decode_command(text).value_or(command_);
-      heard_ = control::Clock::now();
+      heard_ = Clock::now();
       eventfd_write(wake_.descriptor(), 1);
     } catch (const CommError&) {
       // No command within that time, or no store: the other thread knows.
-      if (control::Clock::now() < asked + options_.tell_every && !wait(kRetry)) return;
+      if (Clock::now() < asked + options_.tell_every && !wait(kRetry)) return;
     }
     const std::lock_guard lock(mutex_);
     if (ending_) return;
@@ -197,23 +197,23 @@ NodeCommand NodeLink::command() {
   eventfd_t ignored = 0;
   eventfd_read(wake_.descriptor(), &ignored);
   const std::lock_guard lock(mutex_);
-  const auto now = control::Clock::now();
+  const auto now = Clock::now();
   const auto gap = now - std::exchange(asked_, now);
   // While this process was stopped, or its machine paused, nobody could be heard.
   if (gap > kPause) heard_ = std::min(now, heard_ + gap);
   return command_;
 }
 
-std::optional<Loss> NodeLink::lost() const {
+std::optional<HeadLost> NodeLink::head_lost() const {
   const std::lock_guard lock(mutex_);
-  if (loss_) return loss_;
-  if (!store_ || control::Clock::now() < heard_ + options_.silence) return std::nullopt;
-  return Loss{
+  if (head_lost_) return head_lost_;
+  if (!store_ || Clock::now() < heard_ + options_.silence) return std::nullopt;
+  return HeadLost{
       .code = static_cast<int>(ExitCode::kComm),
       .why = fmt::format("node {} ({}) has lost node 0 at {} port {}: no answer for {:.1f} s; its "
                          "launcher ended, or the network between is down",
                          options_.node, host_name(), options_.host, options_.port,
-                         std::chrono::duration<double>(control::Clock::now() - heard_).count())};
+                         std::chrono::duration<double>(Clock::now() - heard_).count())};
 }
 
 std::optional<std::string> NodeLink::token() const {

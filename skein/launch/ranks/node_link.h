@@ -39,7 +39,7 @@ struct NodeLinkOptions {
   std::function<control::Secret()> secret;
 };
 
-class NodeLink final : public Direction {
+class NodeLink final : public Commander {
  public:
   explicit NodeLink(const NodeLinkOptions& options);
   ~NodeLink() override;
@@ -47,7 +47,7 @@ class NodeLink final : public Direction {
   int descriptor() const override { return wake_.descriptor(); }
   void report(const NodeStatus& status) override;
   NodeCommand command() override;
-  std::optional<Loss> lost() const override;
+  std::optional<HeadLost> head_lost() const override;
   std::optional<std::string> token() const override;
   control::Secret secret() const override;
   void leave(const NodeStatus& status) override;
@@ -71,9 +71,9 @@ class NodeLink final : public Direction {
   bool untold_ = false;                          // it has not been told yet
   bool told_ = false;                            // status_ was taken by node 0
   NodeCommand command_;
-  std::optional<Loss> loss_;  // why the link is of no use
-  control::Deadline heard_;
-  control::Deadline asked_;  // for a command, last
+  std::optional<HeadLost> head_lost_;  // why the link is of no use
+  Time heard_;
+  Time asked_;  // for a command, last
   bool ending_ = false;
   std::thread teller_, listener_;
 };

@@ -62,7 +62,7 @@ TEST_F(NodeLinkTest, TellsAndHears) {
   server->set(command_key(run, 2), encode(NodeCommand{.order = Order::kQuit, .code = 7}));
   wait_until([&] { return link.command().order == Order::kQuit; });
   EXPECT_EQ(link.command().code, 7);
-  EXPECT_FALSE(link.lost());
+  EXPECT_FALSE(link.head_lost());
 }
 
 TEST_F(NodeLinkTest, MissesAStoreThatIsGone) {
@@ -71,9 +71,9 @@ TEST_F(NodeLinkTest, MissesAStoreThatIsGone) {
   link.report({});
   wait_until([&] { return link.token().has_value(); });
   server.reset();
-  wait_until([&] { return link.command(), link.lost().has_value(); });
-  EXPECT_EQ(link.lost()->code, 3);
-  EXPECT_NE(link.lost()->why.find("has lost node 0"), std::string::npos) << link.lost()->why;
+  wait_until([&] { return link.command(), link.head_lost().has_value(); });
+  EXPECT_EQ(link.head_lost()->code, 3);
+  EXPECT_NE(link.head_lost()->why.find("has lost node 0"), std::string::npos) << link.head_lost()->why;
 }
 
 TEST_F(NodeLinkTest, IsOfNoOtherRun) {
@@ -82,8 +82,8 @@ TEST_F(NodeLinkTest, IsOfNoOtherRun) {
   link.report({});
   wait_until([&] { return link.token().has_value(); });
   server->set(kRunTokenKey, "another");
-  wait_until([&] { return link.lost().has_value(); });
-  EXPECT_NE(link.lost()->why.find("another run"), std::string::npos) << link.lost()->why;
+  wait_until([&] { return link.head_lost().has_value(); });
+  EXPECT_NE(link.head_lost()->why.find("another run"), std::string::npos) << link.head_lost()->why;
 }
 
 TEST_F(NodeLinkTest, ANumberIsTakenOnce) {
@@ -91,9 +91,9 @@ TEST_F(NodeLinkTest, ANumberIsTakenOnce) {
   NodeLink first(options());
   wait_until([&] { return first.token().has_value(); });
   const NodeLink second(options());
-  wait_until([&] { return second.lost().has_value(); });
-  EXPECT_EQ(second.lost()->code, 2);
-  EXPECT_FALSE(first.lost());
+  wait_until([&] { return second.head_lost().has_value(); });
+  EXPECT_EQ(second.head_lost()->code, 2);
+  EXPECT_FALSE(first.head_lost());
 }
 
 TEST_F(NodeLinkTest, ASecretThatComesLateIsTriedAgain) {

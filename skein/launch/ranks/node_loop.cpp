@@ -22,20 +22,20 @@ constexpr milliseconds kTellEvery{250};  // boards are read so often
 
 }  // namespace
 
-NodeLoop::NodeLoop(const RankSetup& setup, const SignalInbox& inbox, Direction& direction)
-    : setup_(setup), inbox_(inbox), direction_(direction) {
+NodeLoop::NodeLoop(const RankSetup& setup, const SignalInbox& inbox, Commander& commander)
+    : setup_(setup), inbox_(inbox), commander_(commander) {
   status_.node = setup.plan.node_rank;
   status_.nodes = setup.plan.nodes;
   status_.host = setup.host;
   status_.pid = getpid();
   status_.local_ranks = setup.plan.local_ranks;
-  direction_.report(status_);
+  commander_.report(status_);
 }
 
 void NodeLoop::give_up(int code, const std::string& problem) {
   status_.problem = problem;
   status_.problem_code = code;
-  direction_.leave(status_);
+  commander_.leave(status_);
 }
 
 int NodeLoop::run(std::function<NodeIdentity(const std::string&)> identify) {
@@ -43,19 +43,19 @@ int NodeLoop::run(std::function<NodeIdentity(const std::string&)> identify) {
   bool changed = true;
   while (true) {
     update(changed);
-    const auto command = direction_.command();
+    const auto command = commander_.command();
     if (command.order == Order::kQuit) return quit(command);
-    if (const auto loss = direction_.lost()) {
+    if (const auto lost = commander_.head_lost()) {
       kill_and_reap();
-      log_error("launch: {}", loss->why);
-      return loss->code;
+      log_error("launch: {}", lost->why);
+      return lost->code;
     }
     if (const auto why = setup_.lease != nullptr ? setup_.lease->lost() : std::nullopt) {
       kill_and_reap();
       log_error("launch: {}", *why);
       return static_cast<int>(ExitCode::kComm);
     }
-    if (status_.stop_signal != 0 && !direction_.token()) {  // nobody else is to be asked
+    if (status_.stop_signal != 0 && !commander_.token()) {  // nobody else is to be asked
       log_warning("launch: stopped before this node met node 0");
       return static_cast<int>(ExitCode::kStopped);
     }
@@ -68,7 +68,7 @@ int NodeLoop::run(std::function<NodeIdentity(const std::string&)> identify) {
 
 void NodeLoop::wait_for_event() const {
   std::vector<pollfd> entries{{inbox_.descriptor(), POLLIN, 0},
-                              {direction_.descriptor(), POLLIN, 0}};
+                              {commander_.descriptor(), POLLIN, 0}};
   if (ranks_) ranks_->add_to(entries);
   poll(entries.data(), entries.size(), static_cast<int>(kTick.count()));
 }
@@ -91,18 +91,18 @@ bool NodeLoop::take_signals() {
 }
 
 void NodeLoop::update(bool at_once) {
-  const auto now = control::Clock::now();
+  const auto now = Clock::now();
   if (!at_once && now < told_ + kTellEvery) return;
   told_ = now;
   if (!ranks_ && !status_.identity && identify_) {
-    if (const auto token = direction_.token()) status_.identity = identify_(*token);
+    if (const auto token = commander_.token()) status_.identity = identify_(*token);
   }
   if (ranks_) {
     status_.identity.reset();
     status_.generation = ranks_->generation();
     status_.ranks = ranks_->status();
   }
-  direction_.report(status_);
+  commander_.report(status_);
 }
 
 void NodeLoop::obey(const NodeCommand& command) {
@@ -130,7 +130,7 @@ void NodeLoop::start_ranks(const NodeCommand& command) try {
   told_ = {};  // what follows is news, whatever it is
   kill_and_reap();
   ranks_.reset();  // its output comes before what follows
-  ranks_ = std::make_unique<LocalRanks>(setup_, command, direction_.secret());
+  ranks_ = std::make_unique<LocalRanks>(setup_, command, commander_.secret());
 } catch (const UserError& error) {
   status_.problem = error.what();
   status_.problem_code = static_cast<int>(ExitCode::kUser);
@@ -153,7 +153,7 @@ int NodeLoop::quit(const NodeCommand& command) {
   kill_and_reap();
   status_.leaving = true;
   update(/*at_once=*/true);
-  direction_.leave(status_);
+  commander_.leave(status_);
   // Node 0 has said it all on its own terminal.
   if (status_.node != 0 && !command.message.empty()) log_error("launch: {}", command.message);
   return command.code;

@@ -15,34 +15,34 @@
 
 namespace skein::launch {
 
-// Why nobody can tell this node what to do any more.
-struct Loss {
-  int code = 3;
+// Node 0, the head, can no longer tell this node what to do.
+struct HeadLost {
+  int code = 3;  // that this node ends with
   std::string why;
 };
 
-// Who tells this node what to do: itself on node 0, node 0 elsewhere.
-class Direction {
+// Tells this node what to do: on node 0 the coordinator of this process, elsewhere node 0.
+class Commander {
  public:
-  virtual ~Direction() = default;
+  virtual ~Commander() = default;
 
   // Becomes readable when command() may have changed; -1: nothing to wait for.
   virtual int descriptor() const = 0;
   virtual void report(const NodeStatus& status) = 0;
   virtual NodeCommand command() = 0;  // what to do now
-  virtual std::optional<Loss> lost() const = 0;
+  virtual std::optional<HeadLost> head_lost() const = 0;
   // Node 0's, by which nodes see that they share the output folder; nothing before they have met.
   virtual std::optional<std::string> token() const = 0;
   // Of the store; asked once the ranks are to start.
   virtual control::Secret secret() const = 0;
-  // The last words before quitting: waits shortly until they are heard.
+  // Reports a last time before quitting, and waits shortly until the report has arrived.
   virtual void leave(const NodeStatus& status) = 0;
 };
 
 class NodeLoop {
  public:
   // Says that this node is there. All must outlive the loop.
-  NodeLoop(const RankSetup& setup, const SignalInbox& inbox, Direction& direction);
+  NodeLoop(const RankSetup& setup, const SignalInbox& inbox, Commander& commander);
 
   // Until the order to quit, or until node 0 is lost; returns the exit code. `identify` is asked
   // once, with the token; may be empty for a single node.
@@ -62,11 +62,11 @@ class NodeLoop {
 
   const RankSetup& setup_;
   const SignalInbox& inbox_;
-  Direction& direction_;
+  Commander& commander_;
   std::function<NodeIdentity(const std::string&)> identify_;
   std::unique_ptr<LocalRanks> ranks_;
   NodeStatus status_;
-  control::Deadline told_{};  // when the state was told last
+  Time told_{};  // when the state was told last
   int interrupts_ = 0;
 };
 

@@ -98,8 +98,8 @@ class Orders {
 };
 
 std::string first_order(Orders& orders) {
-  const auto deadline = control::Clock::now() + kOrderTimeout;
-  while (control::Clock::now() < deadline && !orders.at_end()) {
+  const auto deadline = Clock::now() + kOrderTimeout;
+  while (Clock::now() < deadline && !orders.at_end()) {
     pollfd entry{STDIN_FILENO, POLLIN, 0};
     poll(&entry, 1, 1000);
     if (entry.revents == 0) continue;
@@ -110,7 +110,7 @@ std::string first_order(Orders& orders) {
       "not");
 }
 
-ChildCommand train_command(const NodeOrder& order, int secret) {
+ChildCommand train_command(const NodeStart& order, int secret) {
   const auto program = std::filesystem::read_symlink("/proc/self/exe").string();
   ChildCommand command{.arguments = {program, "train"}, .environment = {}, .inherited = {secret}};
   auto& words = command.arguments;
@@ -132,7 +132,7 @@ class Training {
       wait_for_event(inbox);
       while (const auto signal = inbox.take()) child_.send(*signal);
       obey();
-      if (kill_at_ && *kill_at_ <= control::Clock::now()) child_.kill_group();
+      if (kill_at_ && *kill_at_ <= Clock::now()) child_.kill_group();
       if (const auto end = child_.reap()) return code_of(*end);
     }
   }
@@ -157,7 +157,7 @@ class Training {
     if (!orders_.at_end() || killed_) return;
     log_warning("launch: the host that started this node is gone: its ranks save and end");
     child_.send(SIGTERM);
-    kill_at_ = control::Clock::now() + kOrphanGrace;
+    kill_at_ = Clock::now() + kOrphanGrace;
   }
 
   int code_of(const ChildEnd& end) const {
@@ -168,12 +168,12 @@ class Training {
   Child child_;
   Orders& orders_;
   bool killed_ = false;
-  std::optional<control::Deadline> kill_at_;
+  std::optional<Time> kill_at_;
 };
 
 }  // namespace
 
-std::string encode(const NodeOrder& order) {
+std::string encode(const NodeStart& order) {
   return Json{{"arguments", order.arguments},
               {"directory", order.directory},
               {"variables", order.variables},
@@ -181,9 +181,9 @@ std::string encode(const NodeOrder& order) {
       .dump();
 }
 
-NodeOrder decode_order(const std::string& text) try {
+NodeStart decode_start(const std::string& text) try {
   const auto json = parse_json(text, kMessageLimits);
-  NodeOrder order{.arguments = json.at("arguments"),
+  NodeStart order{.arguments = json.at("arguments"),
                   .directory = json.at("directory"),
                   .variables = json.at("variables"),
                   .secret = from_hex(json.at("secret"))};
@@ -206,7 +206,7 @@ int run_remote_node() {
   std::signal(SIGPIPE, SIG_IGN);
   fcntl(STDIN_FILENO, F_SETFL, O_NONBLOCK);
   Orders orders;
-  const auto order = decode_order(first_order(orders));
+  const auto order = decode_start(first_order(orders));
   if (chdir(order.directory.c_str()) != 0) {
     throw UserError(
         fmt::format("cannot enter {} on this host: {}; a run's folder must have the same "

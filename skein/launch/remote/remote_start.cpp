@@ -153,7 +153,7 @@ class Node {
 
   void tell(const std::string& line) {
     try {
-      control::send_all(orders_, line + "\n", control::Clock::now() + kOrderTimeout);
+      control::send_all(orders_, line + "\n", Clock::now() + kOrderTimeout);
     } catch (const CommError&) {
       // It has ended, or will be ended as one that does not listen.
     }
@@ -194,7 +194,7 @@ class Nodes {
   explicit Nodes(const RemoteStartOptions& options) : options_(options) {}
 
   void start(const std::string& host, const std::vector<std::string>& command,
-             const NodeOrder& order) {
+             const NodeStart& order) {
     nodes_.push_back(std::make_unique<Node>(host, command));
     nodes_.back()->tell(encode(order));
   }
@@ -215,10 +215,10 @@ class Nodes {
   void wait_for_event() const {
     std::vector<pollfd> entries{{inbox_.descriptor(), POLLIN, 0}};
     for (const auto& node : nodes_) node->add_to(entries);
-    const auto next = std::min(kill_at_.value_or(control::Deadline::max()),
-                               end_at_.value_or(control::Deadline::max()));
-    const bool forever = next == control::Deadline::max();
-    const auto left = std::chrono::ceil<Milliseconds>(next - control::Clock::now()).count();
+    const auto next = std::min(kill_at_.value_or(Time::max()),
+                               end_at_.value_or(Time::max()));
+    const bool forever = next == Time::max();
+    const auto left = std::chrono::ceil<Milliseconds>(next - Clock::now()).count();
     poll(entries.data(), entries.size(),
          forever ? -1 : static_cast<int>(std::clamp<int64_t>(left, 0, 60'000)));
   }
@@ -232,7 +232,7 @@ class Nodes {
   void take_signals() {
     while (const auto signal = inbox_.take()) {
       if (*signal == SIGINT && ++interrupts_ > 1) {
-        kill_at_ = control::Clock::now();
+        kill_at_ = Clock::now();
       } else if (!stop_told_) {
         stop_told_ = true;
         log_info("launch: SIG{} received: all nodes finish this step, save and exit{}",
@@ -256,7 +256,7 @@ class Nodes {
           nodes_[static_cast<size_t>(node)]->host());
       end.code = static_cast<int>(ExitCode::kComm);
     }
-    const auto now = control::Clock::now();
+    const auto now = Clock::now();
     failures_.push_back({.rank = node, .end = end, .time = now});
     // Nodes that know of each other end by themselves and say why; nobody has told the others of
     // one that never came.
@@ -265,7 +265,7 @@ class Nodes {
   }
 
   void act_on_time() {
-    const auto now = control::Clock::now();
+    const auto now = Clock::now();
     if (!kill_told_ && kill_at_ && *kill_at_ <= now) {
       kill_told_ = true;
       tell_all("kill");
@@ -300,8 +300,8 @@ class Nodes {
   std::vector<Failure> failures_;  // in order of time
   int interrupts_ = 0;
   bool stop_told_ = false, kill_told_ = false;
-  std::optional<control::Deadline> kill_at_;  // when to say "kill"
-  std::optional<control::Deadline> end_at_;   // when to stop waiting for an answer to it
+  std::optional<Time> kill_at_;  // when to say "kill"
+  std::optional<Time> end_at_;   // when to stop waiting for an answer to it
 };
 
 // GPU numbers, when they are not simply the first ones.
@@ -338,7 +338,7 @@ int start_remote(const LaunchPlan& plan, const RemoteStartOptions& options) {
     commands.push_back(is_local(host.name) ? std::vector<std::string>{program, "remote-node"}
                                            : ssh_command(host.name, plan.ssh_port, program));
   }
-  NodeOrder order{.directory = std::filesystem::current_path().string(),
+  NodeStart order{.directory = std::filesystem::current_path().string(),
                   .secret = control::make_secret()};
   Nodes nodes(options);
   for (size_t i = 0; i < plan.hosts.size(); ++i) {

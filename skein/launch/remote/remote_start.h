@@ -23,16 +23,16 @@
 namespace skein::launch {
 
 // What a node is told.
-struct NodeOrder {
+struct NodeStart {
   std::vector<std::string> arguments;            // of `skein train`
   std::string directory;                         // where to run it
   std::map<std::string, std::string> variables;  // to set besides those that it has
   control::Secret secret{};
 };
 
-std::string encode(const NodeOrder& order);  // one line, without its newline
+std::string encode(const NodeStart& order);  // one line, without its newline
 // Throws UserError when the text is no order: it comes from outside.
-NodeOrder decode_order(const std::string& text);
+NodeStart decode_start(const std::string& text);
 
 struct RemoteStartOptions {
   std::string program;                                // this program; empty: looked up

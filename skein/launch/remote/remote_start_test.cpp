@@ -14,13 +14,13 @@ namespace skein::launch {
 namespace {
 
 TEST(RemoteStart, AnOrderComesBackAsItWas) {
-  const NodeOrder order{.arguments = {"c.yaml", "run_name=it's \"$(x)\"\n"},
+  const NodeStart order{.arguments = {"c.yaml", "run_name=it's \"$(x)\"\n"},
                         .directory = "/a b",
                         .variables = {{"NCCL_DEBUG", "INFO; rm"}},
                         .secret = control::make_secret()};
   const auto text = encode(order);
   EXPECT_EQ(text.find('\n'), std::string::npos);
-  const auto back = decode_order(text);
+  const auto back = decode_start(text);
   EXPECT_EQ(back.arguments, order.arguments);
   EXPECT_EQ(back.directory, order.directory);
   EXPECT_EQ(back.variables, order.variables);
@@ -33,12 +33,12 @@ TEST(RemoteStart, WhatIsNoOrderIsRefused) {
     return R"({"arguments":[],"directory":"/","variables":)" + variables + R"(,"secret":")" +
            secret + "\"}";
   };
-  EXPECT_NO_THROW(decode_order(order(hex, "{}")));
+  EXPECT_NO_THROW(decode_start(order(hex, "{}")));
   for (const auto& text :
        {std::string(), std::string("[]"), std::string("{}"), order("00", "{}"), order(hex, "[1]"),
         order(hex + "aa", "{}"), order(std::string(64, 'g'), "{}"), order(hex, R"({"A=B":"c"})"),
         order(hex, R"({"":"c"})"), order(hex, R"({"A":1})")}) {
-    EXPECT_THROW(decode_order(text), UserError) << text;
+    EXPECT_THROW(decode_start(text), UserError) << text;
   }
 }
 

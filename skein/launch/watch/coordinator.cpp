@@ -43,10 +43,10 @@ bool heals(int code) {
 
 }  // namespace
 
-Coordinator::Coordinator(const CoordinatorOptions& options, control::Deadline now)
+Coordinator::Coordinator(const CoordinatorOptions& options, Time now)
     : options_(options), nodes_(static_cast<size_t>(options.nodes)), started_(now), decided_(now) {}
 
-void Coordinator::take(const NodeStatus& status, control::Deadline when) {
+void Coordinator::take(const NodeStatus& status, Time when) {
   if (status.node < 0 || status.node >= options_.nodes) return;
   auto& node = nodes_[static_cast<size_t>(status.node)];
   if (node.lost) return;  // its ranks were written off
@@ -55,20 +55,20 @@ void Coordinator::take(const NodeStatus& status, control::Deadline when) {
   node.closed = false;
 }
 
-void Coordinator::note_closed(int node, control::Deadline when) {
+void Coordinator::note_closed(int node, Time when) {
   if (node <= 0 || node >= options_.nodes) return;
   auto& entry = nodes_[static_cast<size_t>(node)];
   if (when >= entry.heard) entry.closed = true;
 }
 
 // While this process was stopped, or its machine paused, nobody could be heard.
-void Coordinator::forgive_pause(control::Deadline now) {
+void Coordinator::forgive_pause(Time now) {
   const auto gap = now - std::exchange(decided_, now);
   if (gap < kPause) return;
   for (auto& node : nodes_) node.heard = std::min(now, node.heard + gap);
 }
 
-const NodeCommand& Coordinator::decide(control::Deadline now) {
+const NodeCommand& Coordinator::decide(Time now) {
   forgive_pause(now);
   switch (stage_) {
     case Stage::kJoining:
@@ -114,7 +114,7 @@ bool Coordinator::all_have_left() const {
   });
 }
 
-void Coordinator::join(control::Deadline now) {
+void Coordinator::join(Time now) {
   if (end_if_contradictory(now) || end_if_lost(now) || end_if_asked(now)) return;
   if (const auto missing = missing_nodes(); !missing.empty()) {
     if (now < started_ + options_.join_timeout) return;
@@ -142,7 +142,7 @@ void Coordinator::join(control::Deadline now) {
   begin_generation();
 }
 
-bool Coordinator::end_if_contradictory(control::Deadline now) {
+bool Coordinator::end_if_contradictory(Time now) {
   for (size_t i = 0; i < nodes_.size(); ++i) {
     const auto& status = nodes_[i].status;
     if (!status || status->nodes == options_.nodes) continue;
@@ -164,17 +164,17 @@ void Coordinator::begin_generation() {
   stage_ = Stage::kRunning;
 }
 
-void Coordinator::watch(control::Deadline now) {
+void Coordinator::watch(Time now) {
   if (end_if_lost(now) || end_if_asked(now)) return;
   if (end_if_failed(now) || end_if_stuck(now)) return;
   end_if_done();
 }
 
-bool Coordinator::is_suspect(const Node& node, control::Deadline now) const {
+bool Coordinator::is_suspect(const Node& node, Time now) const {
   return node.closed || now > node.heard + options_.node_silence / 2;
 }
 
-bool Coordinator::end_if_lost(control::Deadline now) {
+bool Coordinator::end_if_lost(Time now) {
   for (size_t i = 1; i < nodes_.size(); ++i) {
     auto& node = nodes_[i];
     if (!node.status || node.lost) continue;
@@ -194,7 +194,7 @@ bool Coordinator::end_if_lost(control::Deadline now) {
   return false;
 }
 
-bool Coordinator::end_if_asked(control::Deadline now) {
+bool Coordinator::end_if_asked(Time now) {
   for (size_t i = 0; i < nodes_.size(); ++i) {
     const auto& status = nodes_[i].status;
     if (!status) continue;
@@ -224,7 +224,7 @@ bool Coordinator::end_if_asked(control::Deadline now) {
   return false;
 }
 
-std::vector<Coordinator::Found> Coordinator::failures(control::Deadline now) const {
+std::vector<Coordinator::Found> Coordinator::failures(Time now) const {
   std::vector<Found> found;
   each_rank([&](int node, const RankStatus& rank) {
     if (!rank.end || rank.ours || ended_well(*rank.end)) return;
@@ -242,7 +242,7 @@ std::vector<Coordinator::Found> Coordinator::failures(control::Deadline now) con
   return found;
 }
 
-bool Coordinator::end_if_failed(control::Deadline now) {
+bool Coordinator::end_if_failed(Time now) {
   bool died_of_stop = false;
   each_rank([&](int, const RankStatus& rank) { died_of_stop |= rank.ours; });
   const auto found = failures(now);
@@ -279,7 +279,7 @@ std::vector<RankView> Coordinator::views() const {
   return views;
 }
 
-bool Coordinator::end_if_stuck(control::Deadline now) {
+bool Coordinator::end_if_stuck(Time now) {
   if (!all_started() || !failures(now).empty()) return false;
   const auto seen = views();
   const auto ends = static_cast<size_t>(
@@ -297,7 +297,7 @@ bool Coordinator::end_if_stuck(control::Deadline now) {
 
 // After a request to stop, ranks that make no progress are not waited for.
 std::optional<Verdict> Coordinator::find_unstoppable(const std::vector<RankView>& seen,
-                                                     control::Deadline now) const {
+                                                     Time now) const {
   const auto grace = options_.stop_grace;
   if (!stop_since_ || now < *stop_since_ + grace) return std::nullopt;
   const RankView* slowest = nullptr;
@@ -345,7 +345,7 @@ bool Coordinator::all_ended() const {
   });
 }
 
-void Coordinator::end(Outcome outcome, bool at_once, control::Deadline now) {
+void Coordinator::end(Outcome outcome, bool at_once, Time now) {
   ending_ = std::move(outcome);
   if (stage_ == Stage::kJoining) {
     stage_ = Stage::kOver;
@@ -358,7 +358,7 @@ void Coordinator::end(Outcome outcome, bool at_once, control::Deadline now) {
   command_.at_once = at_once;
 }
 
-void Coordinator::finish_ending(control::Deadline now) {
+void Coordinator::finish_ending(Time now) {
   for (size_t i = 0; i < nodes_.size(); ++i) {
     auto& node = nodes_[i];
     if (node.status && node.status->interrupted) command_.at_once = true;

@@ -42,15 +42,15 @@ struct Outcome {
 
 class Coordinator {
  public:
-  Coordinator(const CoordinatorOptions& options, control::Deadline now);
+  Coordinator(const CoordinatorOptions& options, Time now);
 
   // A node has spoken at that time. Node 0 is a node like the others.
-  void take(const NodeStatus& status, control::Deadline when);
+  void take(const NodeStatus& status, Time when);
   // A node's connection was closed: it is lost unless it is heard again soon.
-  void note_closed(int node, control::Deadline when);
+  void note_closed(int node, Time when);
 
   // What all nodes are to do now.
-  const NodeCommand& decide(control::Deadline now);
+  const NodeCommand& decide(Time now);
 
   // Present when no rank runs any more; then call restart() or quit().
   const std::optional<Outcome>& outcome() const { return outcome_; }
@@ -65,7 +65,7 @@ class Coordinator {
   enum class Stage : uint8_t { kJoining, kRunning, kEnding, kOver };
   struct Node {
     std::optional<NodeStatus> status;
-    control::Deadline heard{};
+    Time heard{};
     bool closed = false;  // since it was heard
     bool lost = false;
   };
@@ -76,26 +76,26 @@ class Coordinator {
     const RankStatus* rank = nullptr;
   };
 
-  void forgive_pause(control::Deadline now);
-  void join(control::Deadline now);
-  void watch(control::Deadline now);
-  bool end_if_contradictory(control::Deadline now);
-  bool end_if_lost(control::Deadline now);
-  bool end_if_asked(control::Deadline now);
-  bool end_if_failed(control::Deadline now);
-  bool end_if_stuck(control::Deadline now);
+  void forgive_pause(Time now);
+  void join(Time now);
+  void watch(Time now);
+  bool end_if_contradictory(Time now);
+  bool end_if_lost(Time now);
+  bool end_if_asked(Time now);
+  bool end_if_failed(Time now);
+  bool end_if_stuck(Time now);
   bool end_if_done();
   void begin_generation();
-  void end(Outcome outcome, bool at_once, control::Deadline now);
-  void finish_ending(control::Deadline now);
+  void end(Outcome outcome, bool at_once, Time now);
+  void finish_ending(Time now);
 
   bool all_started() const;
   bool all_ended() const;
-  bool is_suspect(const Node& node, control::Deadline now) const;
-  std::vector<Found> failures(control::Deadline now) const;
+  bool is_suspect(const Node& node, Time now) const;
+  std::vector<Found> failures(Time now) const;
   std::vector<RankView> views() const;
   std::optional<Verdict> find_unstoppable(const std::vector<RankView>& seen,
-                                          control::Deadline now) const;
+                                          Time now) const;
   Outcome outcome_of(const Found& found) const;
   Outcome outcome_of(const Verdict& verdict) const;
   FailureReport describe_rank(int rank) const;
@@ -105,16 +105,16 @@ class Coordinator {
 
   const CoordinatorOptions options_;
   std::vector<Node> nodes_;
-  control::Deadline started_;
-  control::Deadline decided_;  // last
+  Time started_;
+  Time decided_;  // last
   Stage stage_ = Stage::kJoining;
   NodeCommand command_;
-  std::optional<control::Deadline> stop_since_;
-  control::Deadline looked_{};        // when diagnose() was asked last
+  std::optional<Time> stop_since_;
+  Time looked_{};        // when diagnose() was asked last
   std::optional<Verdict> suspicion_;  // of that look: acted on when it comes twice in a row
   size_t ends_at_look_ = 0;           // and how many ranks had ended then
   Outcome ending_;                    // becomes outcome_ once all ranks have ended
-  control::Deadline ending_since_{};
+  Time ending_since_{};
   std::optional<Outcome> outcome_;
 };
 

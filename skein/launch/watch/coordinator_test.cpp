@@ -14,7 +14,7 @@ using std::chrono::seconds;
 
 // Two nodes with two ranks each, moved by hand.
 struct CoordinatorTest : testing::Test {
-  control::Deadline now = control::Deadline(seconds(1000));
+  Time now = Time(seconds(1000));
   CoordinatorOptions options{.nodes = 2};
   std::vector<NodeStatus> nodes;
   std::optional<Coordinator> coordinator;

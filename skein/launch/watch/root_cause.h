@@ -16,7 +16,7 @@ namespace skein::launch {
 struct Failure {
   int rank = 0;
   ChildEnd end;
-  control::Clock::time_point time;
+  Time time;
 };
 
 inline bool is_communication_error(const ChildEnd& end) {

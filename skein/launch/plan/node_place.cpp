@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
-#include "skein/launch/plan/machines.h"
+#include "skein/launch/plan/node_place.h"
 
 #include <fmt/format.h>
 
@@ -51,13 +51,13 @@ std::optional<Said> agreed(const std::vector<std::optional<Said>>& candidates) {
   return first;
 }
 
-// How many machines, and whether RANK and WORLD_SIZE speak of machines.
+// How many nodes, and whether RANK and WORLD_SIZE speak of nodes.
 struct Count {
   std::optional<Said> said;
-  bool rank_is_machine = false;
+  bool rank_is_node = false;
 };
 
-Count count_machines(const LaunchFlags& flags, const Environment& environment,
+Count count_nodes(const LaunchFlags& flags, const Environment& environment,
                      std::optional<int> nproc) {
   Count count;
   count.said =
@@ -65,18 +65,18 @@ Count count_machines(const LaunchFlags& flags, const Environment& environment,
               said_by_variable(environment, "NNODES", 1, kMostNodes)});
   const auto world = said_by_variable(environment, "WORLD_SIZE", 1, kMostRanks);
   if (!world) {
-    count.rank_is_machine = count.said.has_value();
+    count.rank_is_node = count.said.has_value();
     return count;
   }
   if (!count.said) {
-    need_number(std::to_string(world->value), "WORLD_SIZE (machines)", 1, kMostNodes);
+    need_number(std::to_string(world->value), "WORLD_SIZE (nodes)", 1, kMostNodes);
     return {world, true};
   }
-  count.rank_is_machine = world->value == count.said->value;
+  count.rank_is_node = world->value == count.said->value;
   const bool counts_ranks = nproc && world->value == count.said->value * *nproc;
-  if (!count.rank_is_machine && !counts_ranks) {
+  if (!count.rank_is_node && !counts_ranks) {
     throw UserError(fmt::format(
-        "{} and {} contradict each other: without LOCAL_RANK, WORLD_SIZE counts machines; drop one",
+        "{} and {} contradict each other: without LOCAL_RANK, WORLD_SIZE counts nodes; drop one",
         count.said->origin, world->origin));
   }
   return count;
@@ -87,13 +87,13 @@ std::optional<Said> find_rank(const LaunchFlags& flags, const Environment& envir
   const auto rank = said_by_variable(environment, "RANK", 0, kMostRanks);
   if (rank && !count.said && !flags.node_rank && !find_variable(environment, "NODE_RANK")) {
     throw UserError(fmt::format(
-        "{} is set, but WORLD_SIZE is not: set both (they number machines when LOCAL_RANK is not "
+        "{} is set, but WORLD_SIZE is not: set both (they number nodes when LOCAL_RANK is not "
         "set), or unset RANK to run on this machine alone",
         rank->origin));
   }
   return agreed({said_by_flag("--node-rank", flags.node_rank),
                  said_by_variable(environment, "NODE_RANK", 0, kMostNodes),
-                 count.rank_is_machine ? rank : std::nullopt});
+                 count.rank_is_node ? rank : std::nullopt});
 }
 
 std::optional<std::string> find_address(const LaunchFlags& flags, const Environment& environment) {
@@ -125,44 +125,44 @@ int find_port(const LaunchFlags& flags, const Environment& environment) {
 [[noreturn]] void refuse_unmet(const Said& count, const std::string& missing) {
   throw UserError(
       fmt::format("{}: {}. On each machine type: skein train ... --nnodes {} --node-rank <0 to {}> "
-                  "--master-addr <address of machine 0> [--master-port {}]",
+                  "--master-addr <address of node 0> [--master-port {}]",
                   count.origin, missing, count.value, count.value - 1, kUsualPort));
 }
 
 }  // namespace
 
-Machines find_machines(const LaunchFlags& flags, const Environment& environment,
+NodePlace find_node_place(const LaunchFlags& flags, const Environment& environment,
                        std::optional<int> nproc) {
-  const auto counted = count_machines(flags, environment, nproc);
+  const auto counted = count_nodes(flags, environment, nproc);
   const auto rank = find_rank(flags, environment, counted);
   const auto count = counted.said.value_or(Said{1, "one machine"});
   if (rank && rank->value >= count.value) {
     throw UserError(
         counted.said
-            ? fmt::format("{} and {} contradict each other: machines are numbered from 0 to {}",
+            ? fmt::format("{} and {} contradict each other: nodes are numbered from 0 to {}",
                           rank->origin, count.origin, count.value - 1)
-            : fmt::format("{}, but nothing says how many machines there are: add --nnodes (or "
+            : fmt::format("{}, but nothing says how many nodes there are: add --nnodes (or "
                           "NNODES, or WORLD_SIZE)",
                           rank->origin));
   }
-  Machines machines;
-  machines.count = count.value;
-  machines.origin = count.origin;
-  if (count.value == 1) return machines;
+  NodePlace node;
+  node.count = count.value;
+  node.origin = count.origin;
+  if (count.value == 1) return node;
   if (flags.standalone.value_or(false)) {
     throw UserError(fmt::format("--standalone means one machine, but {}: drop one", count.origin));
   }
   const auto address = find_address(flags, environment);
-  if (!address) refuse_unmet(count, "where is machine 0? MASTER_ADDR is not set");
-  if (!rank) refuse_unmet(count, "which of the machines is this? NODE_RANK is not set");
-  machines.rank = rank->value;
-  machines.rank_origin = rank->origin;
-  machines.address = *address;
-  machines.port = find_port(flags, environment);
-  return machines;
+  if (!address) refuse_unmet(count, "where is node 0? MASTER_ADDR is not set");
+  if (!rank) refuse_unmet(count, "which of the nodes is this? NODE_RANK is not set");
+  node.rank = rank->value;
+  node.rank_origin = rank->origin;
+  node.address = *address;
+  node.port = find_port(flags, environment);
+  return node;
 }
 
-Machines machines_of_tasks(const FoundRank& found) {
+NodePlace node_place_of_task(const FoundRank& found) {
   const auto& rank = found.rank;
   return {.count = rank.size,
           .rank = rank.rank,
