@@ -17,6 +17,7 @@
 
 #include "skein/cli/doctor_checks.h"
 #include "skein/cli/words.h"
+#include "skein/cli/worker_program.h"
 #include "skein/core/error.h"
 #include "skein/core/file.h"
 #include "skein/launch/plan/variables.h"
@@ -38,16 +39,12 @@ constexpr const char* kUsage =
 
 constexpr std::chrono::seconds kFactsLimit(60);
 
-std::string worker_path() {
-  return (std::filesystem::read_symlink("/proc/self/exe").parent_path() / "skein-worker").string();
-}
-
 // What `skein-worker doctor-facts` prints; null if it cannot be had.
 Json ask_worker(const launch::Environment& environment, bool ask_driver) {
   const File answer(::memfd_create("skein-doctor", MFD_CLOEXEC));
   if (!answer) throw_errno("cannot make a memory file");
   launch::ChildCommand command;
-  command.arguments = {worker_path(), "doctor-facts"};
+  command.arguments = {worker_path().string(), "doctor-facts"};
   if (!ask_driver) command.arguments.emplace_back("--no-gpus");
   for (const auto& [name, value] : environment) command.environment.push_back(name + "=" + value);
   command.out = answer.descriptor();
@@ -98,7 +95,8 @@ std::optional<Json> try_all_reduce(const launch::Hardware& hardware) {
   options.limits.join = std::chrono::seconds(60);
   options.limits.first_step = std::chrono::seconds(60);
   options.limits.collective = std::chrono::seconds(60);
-  const int code = launch::launch(plan, {worker_path(), "doctor-rank", result.string()}, options);
+  const int code =
+      launch::launch(plan, {worker_path().string(), "doctor-rank", result.string()}, options);
   if (code != 0) return std::nullopt;
   return Json::parse(read_file(result), nullptr, /*allow_exceptions=*/false);
 }

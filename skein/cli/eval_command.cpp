@@ -2,16 +2,11 @@
 // Copyright the skein authors.
 #include "skein/cli/eval_command.h"
 
-#include <ATen/Context.h>
-#include <c10/core/DeviceGuard.h>
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
-
-#include "skein/cli/flags.h"
-#include "skein/cli/load_model.h"
-#include "skein/core/error.h"
-#include "skein/train/eval_model.h"
+#include "skein/cli/eval_flags.h"
+#include "skein/cli/launch_ranks.h"
+#include "skein/cli/words.h"
 
 namespace skein::cli {
 namespace {
@@ -19,61 +14,29 @@ namespace {
 constexpr const char* kUsage =
     "skein eval MODEL --dataset F [--block-size N] [--batch-size 8] [--max-samples N]\n"
     "                 [--dtype auto|float32|bfloat16|float64] [--device auto|cpu|cuda] [--json]\n"
+    "                 [launch flags]\n"
     "\n"
     "Mean loss per token and perplexity of a model folder over a file (.txt, .jsonl with "
     "\"text\",\n"
-    ".bin), a comma-separated list of files, or a folder; every sample once. Data to stdout.\n";
-
-config::DType dtype_of(const std::string& word) {
-  if (word == "auto") return config::DType::kAuto;
-  if (word == "float32") return config::DType::kFloat32;
-  if (word == "bfloat16") return config::DType::kBFloat16;
-  if (word == "float64") return config::DType::kFloat64;
-  throw UserError(fmt::format("--dtype takes auto, float32, bfloat16 or float64, not '{}'", word));
-}
-
-train::EvalOptions parse(const Flags& flags) {
-  if (flags.rest.size() != 1) {
-    throw UserError(
-        fmt::format("skein eval takes one MODEL folder, not {}\n{}", flags.rest.size(), kUsage));
-  }
-  if (flags.text("dataset", "").empty()) throw UserError("skein eval needs --dataset FILE");
-  const auto device = flags.text("device", "auto");
-  const bool cuda = device == "cuda" || (device == "auto" && at::hasCUDA());
-  return {.model = check_model_folder(flags.rest.front()),
-          .dataset = flags.text("dataset", ""),
-          .block_size = flags.number("block-size", 0),
-          .batch = flags.number("batch-size", 8),
-          .max_samples = flags.number("max-samples", 0),
-          .dtype = dtype_of(flags.text("dtype", "auto")),
-          .device = cuda ? at::Device(at::kCUDA, 0) : at::Device(at::kCPU)};
-}
+    ".bin), a comma-separated list of files, or a folder; every sample once. Data to stdout.\n"
+    "Runs on one rank per visible GPU, else on the CPU; --nproc-per-node and all other launch\n"
+    "flags are those of `skein train --help`. --batch-size counts rows per rank.\n";
 
 }  // namespace
 
 int run_eval_command(std::span<const std::string> arguments) {
-  if (arguments.empty() || arguments[0] == "--help" || arguments[0] == "-h") {
+  if (arguments.empty() || asks_for_help(arguments)) {
     fmt::print("{}", kUsage);
     return 0;
   }
-  const auto flags = parse_flags(
-      "skein eval", arguments,
-      {.values = {"dataset", "block-size", "batch-size", "max-samples", "dtype", "device"},
-       .switches = {"json"}});
-  const auto options = parse(flags);
-  const c10::DeviceGuard guard(options.device);
-  const auto result = train::evaluate_model(options);
-  if (flags.has("json")) {
-    const nlohmann::ordered_json row = {{"eval_loss", result.loss},
-                                        {"perplexity", result.perplexity()},
-                                        {"num_tokens", result.num_targets},
-                                        {"num_samples", result.num_samples}};
-    fmt::print("{}\n", row.dump());
-  } else {
-    fmt::print("eval_loss   {:.6f}\nperplexity  {:.4f}\nnum_tokens  {}\nnum_samples {}\n",
-               result.loss, result.perplexity(), result.num_targets, result.num_samples);
-  }
-  return 0;
+  const auto split = begin_rank_command(arguments);
+  RankJob job{.command = "eval",
+              .typed = {arguments.begin(), arguments.end()},
+              .arguments = split.rest,
+              .flags = split.flags,
+              .resolved = {}};
+  job.resolved.config.parallel.device = parse_eval_flags(split.rest).device;
+  return launch_ranks(job);
 }
 
 }  // namespace skein::cli

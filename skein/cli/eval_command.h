@@ -2,7 +2,7 @@
 // Copyright the skein authors.
 #pragma once
 
-// skein eval MODEL --dataset F: loss and perplexity of a model folder. Runs in skein-worker.
+// skein eval MODEL --dataset F [launch flags]: starts the ranks that find a model's loss.
 
 #include <span>
 #include <string>

@@ -15,6 +15,7 @@
 
 #include "skein/cli/generate_flags.h"
 #include "skein/cli/load_model.h"
+#include "skein/cli/model_folder.h"
 #include "skein/core/error.h"
 #include "skein/core/log.h"
 #include "skein/rollout/generate.h"

@@ -25,6 +25,10 @@ struct GuardHooks {
   std::function<void(ExitCode code, const std::string& message)> on_failure;
 };
 
+// Ends the process without destructors: threads of a library, or of a lost peer, could hold them
+// up.
+[[noreturn]] void end_at_once(int code);
+
 // Returns what `body` returns, or the code of what it throws.
 int run_guarded(const std::function<int()>& body, const GuardHooks& hooks = {});
 

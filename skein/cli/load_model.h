@@ -14,10 +14,6 @@
 
 namespace skein::cli {
 
-// The folder, if it can hold a model; a run's folder that has none yet is answered with the name of
-// its latest checkpoint. Throws UserError.
-fs::path check_model_folder(const fs::path& folder);
-
 // Dropout is left out of the model: its forward passes are those of evaluation.
 std::unique_ptr<model::Model> load_model(const fs::path& folder, plan::HfConfig config,
                                          at::ScalarType dtype, at::Device device);

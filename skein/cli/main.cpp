@@ -14,6 +14,7 @@
 #include "skein/cli/config_command.h"
 #include "skein/cli/data_command.h"
 #include "skein/cli/doctor_command.h"
+#include "skein/cli/eval_command.h"
 #include "skein/cli/guard.h"
 #include "skein/cli/plan_command.h"
 #include "skein/cli/tokenizer_command.h"
@@ -51,7 +52,8 @@ constexpr Command kCommands[] = {
     {"doctor", "[--json]", "what this machine offers, and what would stop a run",
      run_doctor_command},
     {"generate", "MODEL --prompt TEXT ...", "continue a text", nullptr},
-    {"eval", "MODEL --dataset FILE [--json]", "loss and perplexity of a model", nullptr},
+    {"eval", "MODEL --dataset FILE [--json] [launch flags]", "loss and perplexity of a model",
+     run_eval_command},
     {"bench", "NAME ...", "how fast is this machine?", nullptr},
 };
 

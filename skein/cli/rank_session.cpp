@@ -14,7 +14,6 @@
 #include "skein/core/error.h"
 #include "skein/core/file.h"
 #include "skein/core/host.h"
-#include "skein/data/prepare.h"
 #include "skein/launch/watch/node_identity.h"
 
 namespace skein::cli {
@@ -41,14 +40,6 @@ std::string failures_key(const launch::RankEnvironment& rank) {
   return fmt::format("run/{}/failures", rank.generation);
 }
 
-// One rank of each machine works, the others wait for its result.
-std::string prepare_data(config::RunConfig config, bool may_overwrite) {
-  const board::HostWork work("preparing data");
-  config.data.overwrite_cache = config.data.overwrite_cache && may_overwrite;
-  const auto data = data::prepare_run(config);
-  return data.eval ? data.train.digest + data.eval->digest : data.train.digest;
-}
-
 }  // namespace
 
 RankSession::RankSession(launch::RankEnvironment environment, std::chrono::seconds join_timeout)
@@ -70,14 +61,25 @@ GuardHooks RankSession::hooks() {
               }};
 }
 
-void RankSession::begin(const config::Resolved& resolved) {
+// A file in the output folder can be read after this process's death; without such a folder the
+// page is anonymous.
+void RankSession::attach_board(const fs::path& output) const {
+  const int rank = environment_.rank;
+  if (output.empty()) {
+    board::attach_board(board::Board(rank).descriptor());
+    return;
+  }
+  make_directories(output / "logs");
+  board::attach_board_file(output / "logs" / fmt::format("board-{}", rank), rank);
+}
+
+void RankSession::begin(const config::Resolved& resolved, const Prepare& prepare) {
   board::enter_phase(board::Phase::kLoading);
   if (!is_foreign()) return;
   const auto& rank = environment_;
   const auto& config = resolved.config;
   const auto output = config::output_folder(config.checkpoint);
-  make_directories(output / "logs");
-  board::attach_board_file(output / "logs" / fmt::format("board-{}", rank.rank), rank.rank);
+  attach_board(output);
   board::enter_phase(board::Phase::kLoading);
   const bool one_cpu_machine = on_one_machine(rank) && rank.device == config::Device::kCpu;
   watch_ = std::make_unique<launch::ForeignWatch>(
@@ -87,14 +89,15 @@ void RankSession::begin(const config::Resolved& resolved) {
                    .serves = serves(rank),
                    .server = rank.foreign.store_is_served ? rank.foreign.name : "rank 0",
                    .limits = limits_of(resolved, one_cpu_machine)});
-  if (rank.rank == 0) lease_ = std::make_unique<launch::Lease>(output);
-  const auto data = prepare_data(config, /*may_overwrite=*/rank.local_rank == 0);
-  if (!on_one_machine(rank)) compare_machines(resolved, data);
+  if (rank.rank == 0 && !output.empty()) lease_ = std::make_unique<launch::Lease>(output);
+  // One rank of each node works, the others wait for its result.
+  const auto data = prepare ? prepare(config, /*may_overwrite=*/rank.local_rank == 0) : "";
+  if (!on_one_machine(rank)) compare_nodes(resolved, data);
 }
 
-// Each machine's first rank tells what it is; rank 0 compares. The watch ends a wait that is in
+// Every rank tells what its node is; rank 0 compares. The watch ends a wait that is in
 // vain, the deadline is for data that takes longer elsewhere.
-void RankSession::compare_machines(const config::Resolved& resolved, const std::string& data) {
+void RankSession::compare_nodes(const config::Resolved& resolved, const std::string& data) {
   const auto& rank = environment_;
   const auto& config = resolved.config;
   const auto patience = limits_of(resolved, /*one_cpu_machine=*/false).first_step;
@@ -107,7 +110,9 @@ void RankSession::compare_machines(const config::Resolved& resolved, const std::
                                 .data = data,
                                 .output_dir = output.string()};
   launch::set_configuration(identity, config::to_yaml(resolved));
-  if (rank.rank == 0) {
+  if (output.empty()) {
+    // Nothing is saved, so that there is no folder to share.
+  } else if (rank.rank == 0) {
     const auto token = fmt::format("{:08x}", std::random_device{}());
     identity.output_problem = launch::write_token(output, token);
     store_->set("identity/token", token);
@@ -123,7 +128,7 @@ void RankSession::compare_machines(const config::Resolved& resolved, const std::
       const auto text = store_->get(fmt::format("identity/{}", i), patience);
       all.push_back(launch::decode_identity(text).value_or(launch::NodeIdentity{.node = i}));
     }
-    launch::remove_token(output);
+    if (!output.empty()) launch::remove_token(output);
     const auto difference =
         launch::find_difference(all, !config.checkpoint.save_on_each_node).value_or("");
     store_->set("identity/difference", difference);

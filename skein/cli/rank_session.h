@@ -6,12 +6,14 @@
 // started it, all that skein's own launcher would do: lease, data, comparison, watch.
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 
 #include "skein/cli/guard.h"
 #include "skein/config/load.h"
+#include "skein/core/file.h"
 #include "skein/core/store.h"
 #include "skein/launch/foreign/foreign_watch.h"
 #include "skein/launch/ranks/lease.h"
@@ -32,13 +34,16 @@ class RankSession {
   // A mistake that all ranks make is told once, by the rank that meets it first.
   GuardHooks hooks();
 
-  // Before any process group. Does nothing under skein's own launcher.
-  void begin(const config::Resolved& resolved);
+  // Before any process group. `prepare` makes the data that a rank needs and returns their digest;
+  // `may_overwrite` holds for one rank of each node. Skein's own launcher has done all this.
+  using Prepare = std::function<std::string(config::RunConfig config, bool may_overwrite)>;
+  void begin(const config::Resolved& resolved, const Prepare& prepare);
   // All went well: ends in an order that leaves nobody without the store.
   void leave();
 
  private:
-  void compare_machines(const config::Resolved& resolved, const std::string& data);
+  void attach_board(const fs::path& output) const;
+  void compare_nodes(const config::Resolved& resolved, const std::string& data);
 
   const launch::RankEnvironment environment_;
   std::unique_ptr<Store> store_;

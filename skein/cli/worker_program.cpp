@@ -5,16 +5,18 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <filesystem>
 #include <vector>
 
 #include "skein/core/error.h"
 
 namespace skein::cli {
 
+std::filesystem::path worker_path() {
+  return std::filesystem::read_symlink("/proc/self/exe").parent_path() / "skein-worker";
+}
+
 void exec_worker(const std::string& command, std::span<const std::string> arguments) {
-  const auto self = std::filesystem::read_symlink("/proc/self/exe");
-  std::vector<std::string> words = {(self.parent_path() / "skein-worker").string(), command};
+  std::vector<std::string> words = {worker_path().string(), command};
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<char*> pointers;
   for (auto& word : words) pointers.push_back(word.data());

@@ -6,7 +6,6 @@
 #include <variant>
 
 #include "skein/checkpoint/reader.h"
-#include "skein/core/store.h"
 #include "skein/train/run_plan.h"
 
 namespace skein::train {
@@ -44,23 +43,19 @@ data::LoaderOptions loader_options(const EvalOptions& options, const plan::HfCon
 
 }  // namespace
 
-Evaluation evaluate_model(const EvalOptions& options) {
+Evaluation evaluate_model(const EvalOptions& options, World& world) {
   const auto architecture = plan::read_hf_config(options.model);
-  const data::Loader loader(loader_options(options, architecture), /*rank=*/0, /*size=*/1);
+  const data::Loader loader(loader_options(options, architecture), world.group.rank(),
+                            world.group.size());
   const auto model =
-      model::build(architecture, {.dtype = working_dtype(options.dtype, options.device)});
-  parallel::Sharded sharded(model->table(), {.inference = true, .device = options.device},
+      model::build(architecture, {.dtype = working_dtype(options.dtype, world.device)});
+  // A group of its own: each rank's model is whole, and nothing of it travels.
+  parallel::Sharded sharded(model->table(), {.inference = true, .device = world.device},
                             comm::Group());
   auto slices = sharded.kept_slices();
   checkpoint::Reader(options.model).load(slices, {.tied_head = plan::has_tied_head(architecture)});
   const auto algorithm = algorithms::build(config::Stage::kPretrain, *model);
-  MemoryStore store;
-  World alone{.group = comm::Group(),
-              .store = store,
-              .device = options.device,
-              .token = "eval",
-              .stop_requested = [] { return false; }};
-  return evaluate(loader, *algorithm, sharded, alone);
+  return evaluate(loader, *algorithm, sharded, world);
 }
 
 }  // namespace skein::train

@@ -85,9 +85,7 @@ class Peer {
 
   bool left() const { return notice_.left; }
   bool known() const { return notice_.count > 0; }
-  Milliseconds silence() const {
-    return std::chrono::floor<Milliseconds>(Clock::now() - heard_);
-  }
+  Milliseconds silence() const { return std::chrono::floor<Milliseconds>(Clock::now() - heard_); }
   const std::string& host() const { return notice_.host; }
   int64_t pid() const { return notice_.board.pid; }
 
@@ -141,8 +139,7 @@ class ForeignWatch::Loop {
 
   void wait_for_cause() {
     const auto deadline = Clock::now() + options_.limits.heartbeat + kFailurePatience;
-    while (!ended_ && Clock::now() < deadline)
-      std::this_thread::sleep_for(Milliseconds(20));
+    while (!ended_ && Clock::now() < deadline) std::this_thread::sleep_for(Milliseconds(20));
   }
 
   void fail(const std::string& message) {
@@ -307,8 +304,8 @@ class ForeignWatch::Loop {
   std::atomic<bool> leaving_ = false, ended_ = false;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::optional<Time> asked_;  // since when the store owes an answer
-  std::jthread exchanger_, guard_;                   // last: they use the others
+  std::optional<Time> asked_;       // since when the store owes an answer
+  std::jthread exchanger_, guard_;  // last: they use the others
 };
 
 ForeignWatch::ForeignWatch(Store& store, ForeignWatchOptions options)

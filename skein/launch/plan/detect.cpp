@@ -156,9 +156,8 @@ void place(LaunchPlan& plan, const NodePlace& node) {
   if (node.count == 1) return;
   plan.master_addr = node.address;
   plan.master_port = node.port;
-  plan.summary = fmt::format("{}, node {} of {} ({}; {}), node 0 is {}:{}", plan.summary,
-                             node.rank, node.count, node.origin, node.rank_origin,
-                             node.address, node.port);
+  plan.summary = fmt::format("{}, node {} of {} ({}; {}), node 0 is {}:{}", plan.summary, node.rank,
+                             node.count, node.origin, node.rank_origin, node.address, node.port);
   const bool loopback = node.address == "localhost" || node.address.starts_with("127.");
   if (loopback && node.rank > 0) {
     plan.warnings.push_back(

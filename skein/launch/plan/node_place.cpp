@@ -58,7 +58,7 @@ struct Count {
 };
 
 Count count_nodes(const LaunchFlags& flags, const Environment& environment,
-                     std::optional<int> nproc) {
+                  std::optional<int> nproc) {
   Count count;
   count.said =
       agreed({said_by_flag("--nnodes", flags.nnodes), said_by_flag("--num-nodes", flags.num_nodes),
@@ -132,7 +132,7 @@ int find_port(const LaunchFlags& flags, const Environment& environment) {
 }  // namespace
 
 NodePlace find_node_place(const LaunchFlags& flags, const Environment& environment,
-                       std::optional<int> nproc) {
+                          std::optional<int> nproc) {
   const auto counted = count_nodes(flags, environment, nproc);
   const auto rank = find_rank(flags, environment, counted);
   const auto count = counted.said.value_or(Said{1, "one machine"});

@@ -26,7 +26,7 @@ struct NodePlace {
 // ranks when something else counts nodes. Throws UserError for contradictions, and when several
 // nodes lack what they need to meet, with the line to type.
 NodePlace find_node_place(const LaunchFlags& flags, const Environment& environment,
-                       std::optional<int> nproc);
+                          std::optional<int> nproc);
 
 // One task per node of srun or mpirun, each of which starts its own ranks.
 NodePlace node_place_of_task(const FoundRank& found);

@@ -92,9 +92,7 @@ void HeadNode::note_closed(int node) {
   eventfd_write(wake_.descriptor(), 1);
 }
 
-void HeadNode::report(const NodeStatus& status) {
-  coordinator_.take(status, Clock::now());
-}
+void HeadNode::report(const NodeStatus& status) { coordinator_.take(status, Clock::now()); }
 
 void HeadNode::take_heard() {
   eventfd_t ignored = 0;

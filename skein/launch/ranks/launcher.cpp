@@ -238,7 +238,7 @@ int launch(const LaunchPlan& plan, const std::vector<std::string>& arguments,
   const auto interface = choose_interface(plan);
   RankSetup setup{.plan = plan,
                   .arguments = arguments,
-                  .restart_words = options.restart_words,
+                  .configuration = options.rank_configuration,
                   .environment = rank_environment(plan, interface),
                   .rank = {},
                   .host = host_name(),

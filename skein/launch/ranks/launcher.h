@@ -38,10 +38,9 @@ struct LaunchOptions {
   std::chrono::milliseconds node_silence{3000};     // after which a node is lost
   Limits limits;
 
-  fs::path output;      // leased, and where failures are counted; empty: neither
-  std::string command;  // that continues the run, for the report
-  // Added to the arguments of a restart: what belongs to the first start alone is taken back.
-  std::vector<std::string> restart_words;
+  fs::path output;                 // leased, and where failures are counted; empty: neither
+  std::string command;             // that continues the run, for the report
+  std::string rank_configuration;  // bytes that each rank is handed (RankEnvironment)
 
   // Prepares the data and returns its digest. Runs under the lease, before any rank starts; signals
   // have their default effect meanwhile.

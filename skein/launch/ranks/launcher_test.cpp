@@ -139,14 +139,19 @@ TEST_F(LauncherTest, AStartThatFailsIsNoStepThatFails) {
   EXPECT_EQ(said.find("times in a row"), std::string::npos) << said;
 }
 
-TEST_F(LauncherTest, OnlyTheFirstStartGetsWhatBelongsToIt) {
+TEST_F(LauncherTest, AStartAfterNoTrainingContinuesNothing) {
   auto once = plan(1);
   once.max_restarts = 1;
-  options.restart_words = {"again"};
-  // No rank has begun to train, so that the second start is a first one too.
-  const auto [code, said] = run_and_listen(once, "echo $0 >> $FOLDER/words; exit 4");
+  const auto [code, said] = run_and_listen(once, "echo $SKEIN_CONTINUES >> $FOLDER/starts; exit 4");
   EXPECT_EQ(code, 4);
-  EXPECT_EQ(text("words").find("again"), std::string::npos);
+  EXPECT_EQ(text("starts"), "0\n0\n");
+}
+
+TEST_F(LauncherTest, EachRankReadsTheConfigurationItIsHanded) {
+  options.rank_configuration = "any bytes";
+  EXPECT_EQ(run(2, "cat /proc/self/fd/$SKEIN_CONFIGURATION_FD > $FOLDER/$RANK"), 0);
+  EXPECT_EQ(text("0"), "any bytes");
+  EXPECT_EQ(text("1"), "any bytes");
 }
 
 TEST_F(LauncherTest, OneRunPerFolder) {
@@ -269,10 +274,9 @@ TEST(LaunchedRank, DISABLED_FailsInStepEight) {
   board::enter_phase(board::Phase::kBackward);
   board::set_board_step(7, std::vector<int64_t>{3, 5});
   board::report_failure("it always hurts here");
-  std::ifstream words("/proc/self/cmdline");
-  const std::string text{std::istreambuf_iterator<char>(words), {}};
-  std::ofstream(fs::path(std::getenv("FOLDER")) / "words", std::ios::app)
-      << self.generation << (text.find("--again") != std::string::npos ? " again\n" : "\n");
+  if (self.configuration != "steps: 8") _exit(9);
+  std::ofstream(fs::path(std::getenv("FOLDER")) / "starts", std::ios::app)
+      << self.generation << (self.continues ? " again\n" : "\n");
   _exit(4);
 }
 
@@ -281,7 +285,7 @@ TEST_F(LauncherTest, AStepThatAlwaysFailsIsNamedWithItsSamples) {
   auto often = plan(1);
   often.max_restarts = 9;
   options.output = folder / "out";
-  options.restart_words = {"--again"};
+  options.rank_configuration = "steps: 8";
   options.command = "skein train again.yaml";
   testing::internal::CaptureStderr();
   EXPECT_EQ(launch(often,
@@ -295,7 +299,7 @@ TEST_F(LauncherTest, AStepThatAlwaysFailsIsNamedWithItsSamples) {
                            "samples: 3, 5", "skein train again.yaml"}) {
     EXPECT_NE(said.find(part), std::string::npos) << part << "\n" << said;
   }
-  EXPECT_EQ(text("words"), "0\n1 again\n2 again\n");
+  EXPECT_EQ(text("starts"), "0\n1 again\n2 again\n");
 }
 
 TEST(RootCause, IsTheEarliestThatIsNoSymptomWithinTheWindow) {

@@ -11,6 +11,7 @@
 #include <iterator>
 
 #include "skein/core/host.h"
+#include "skein/launch/process/inherited_bytes.h"
 #include "skein/launch/watch/failure_report.h"
 
 namespace skein::launch {
@@ -27,29 +28,32 @@ LocalRanks::LocalRanks(const RankSetup& setup, const NodeCommand& command,
       host_(setup.host),
       grace_(setup.grace),
       secret_(control::share_secret(secret)),
+      configuration_(setup.configuration.empty() ? File() : share_bytes(setup.configuration)),
       outputs_(setup.plan.output, command.first_ranks.at(setup.plan.node_rank),
                setup.plan.local_ranks, static_cast<int>(command.generation)),
       oom_kills_(oom_kills()) {
   auto place = setup.rank;
   place.generation = command.generation;
+  place.continues = command.continues;
   place.size = command.first_ranks.back();
   place.local_size = setup.plan.local_ranks;
   for (place.local_rank = 0; place.local_rank < place.local_size; ++place.local_rank) {
     place.rank = command.first_ranks.at(setup.plan.node_rank) + place.local_rank;
-    start(setup, place, command);
+    start(setup, place);
   }
   outputs_.close_child_ends();
 }
 
-void LocalRanks::start(const RankSetup& setup, RankEnvironment place, const NodeCommand& command) {
+void LocalRanks::start(const RankSetup& setup, RankEnvironment place) {
   board::Board board(place.rank);
   place.board = board.descriptor();
   const auto streams = outputs_.streams_of(place.local_rank);
   auto environment = setup.environment;
   environment.erase("TORCHELASTIC_ERROR_FILE");  // one file per rank, and the launcher's own
   if (!streams.error_file.empty()) environment["TORCHELASTIC_ERROR_FILE"] = streams.error_file;
-  for (const auto& [name, value] : to_environment(place, secret_.descriptor()))
-    environment[name] = value;
+  const Inherited inherited{.secret = secret_.descriptor(),
+                            .configuration = configuration_.descriptor()};
+  for (const auto& [name, value] : to_environment(place, inherited)) environment[name] = value;
 
   ChildCommand child{.arguments = setup.arguments,
                      .environment = {},
@@ -57,11 +61,8 @@ void LocalRanks::start(const RankSetup& setup, RankEnvironment place, const Node
                      .out = streams.out,
                      .error = streams.error,
                      .cpus = setup.cpus.at(static_cast<size_t>(place.local_rank))};
+  if (configuration_) child.inherited.push_back(configuration_.descriptor());
   if (setup.lease != nullptr) child.inherited.push_back(setup.lease->descriptor());
-  if (command.continues) {
-    child.arguments.insert(child.arguments.end(), setup.restart_words.begin(),
-                           setup.restart_words.end());
-  }
   for (const auto& [name, value] : environment) child.environment.push_back(name + "=" + value);
   Child process(child);
   const pid_t pid = process.pid();

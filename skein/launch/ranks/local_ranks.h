@@ -29,8 +29,8 @@ namespace skein::launch {
 // What all generations have in common.
 struct RankSetup {
   const LaunchPlan& plan;
-  std::vector<std::string> arguments;      // the program's path first
-  std::vector<std::string> restart_words;  // added once the run has begun to train
+  std::vector<std::string> arguments;  // the program's path first
+  std::string configuration;           // that each rank is handed; empty: none
   Environment environment;
   RankEnvironment rank;          // all but the numbers of the rank and its generation
   const Lease* lease = nullptr;  // of the output folder, for as long as any rank lives
@@ -69,7 +69,7 @@ class LocalRanks {
     bool oom_counted = false;
   };
 
-  void start(const RankSetup& setup, RankEnvironment place, const NodeCommand& command);
+  void start(const RankSetup& setup, RankEnvironment place);
   void note_end(Rank& rank, const ChildEnd& end);
   void kill_all();
 
@@ -77,12 +77,13 @@ class LocalRanks {
   const std::string host_;
   const std::chrono::milliseconds grace_;
   const File secret_;
+  const File configuration_;
   Outputs outputs_;
   std::vector<Rank> ranks_;
   std::optional<int64_t> oom_kills_;  // counted so far
   bool asked_ = false;                // SIGTERM was sent
   bool ending_ = false;
-  bool killed_ = false;                       // SIGKILL was sent
+  bool killed_ = false;          // SIGKILL was sent
   std::optional<Time> kill_at_;  // when to send it
 };
 

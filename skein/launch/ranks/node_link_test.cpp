@@ -73,7 +73,8 @@ TEST_F(NodeLinkTest, MissesAStoreThatIsGone) {
   server.reset();
   wait_until([&] { return link.command(), link.head_lost().has_value(); });
   EXPECT_EQ(link.head_lost()->code, 3);
-  EXPECT_NE(link.head_lost()->why.find("has lost node 0"), std::string::npos) << link.head_lost()->why;
+  EXPECT_NE(link.head_lost()->why.find("has lost node 0"), std::string::npos)
+      << link.head_lost()->why;
 }
 
 TEST_F(NodeLinkTest, IsOfNoOtherRun) {

@@ -84,8 +84,7 @@ class Outputs::Terminal {
   void write_out(std::chrono::milliseconds patience = {}) {
     const auto deadline = Clock::now() + patience;
     while (has_waiting() || tell_lost()) {
-      const auto left =
-          std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
       auto ready = entry();
       if (poll(&ready, 1, static_cast<int>(std::max<int64_t>(0, left.count()))) <= 0) return;
       if ((ready.revents & POLLOUT) == 0 || (ready.revents & POLLERR) != 0) return give_up();

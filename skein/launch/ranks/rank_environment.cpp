@@ -7,10 +7,12 @@
 #include <charconv>
 #include <cstdlib>
 #include <limits>
+#include <optional>
 #include <string_view>
 
 #include "skein/control/store_client.h"
 #include "skein/core/error.h"
+#include "skein/launch/process/inherited_bytes.h"
 
 namespace skein::launch {
 namespace {
@@ -44,17 +46,22 @@ config::Device read_device() {
   return text == "cuda" ? config::Device::kCuda : config::Device::kCpu;
 }
 
+// A descriptor that the launcher has handed over, if it has. The variable goes: its number may soon
+// name another file.
+std::optional<int> take_descriptor(const char* name) {
+  if (std::getenv(name) == nullptr) return std::nullopt;
+  const int descriptor = read_number(name, 3, std::numeric_limits<int>::max());
+  unsetenv(name);
+  return descriptor;
+}
+
 // What skein's own launcher hands over besides the numbers.
 void take_inheritance(RankEnvironment& rank) {
-  constexpr int kMost = std::numeric_limits<int>::max();
   rank.generation =
       read_number<uint64_t>("SKEIN_GENERATION", 0, std::numeric_limits<uint64_t>::max());
-  rank.secret = control::take_secret(read_number("SKEIN_SECRET_FD", 3, kMost));
-  unsetenv("SKEIN_SECRET_FD");  // the number may soon name another file
-  if (std::getenv("SKEIN_BOARD_FD") != nullptr) {
-    rank.board = read_number("SKEIN_BOARD_FD", 3, kMost);
-    unsetenv("SKEIN_BOARD_FD");
-  }
+  read_text("SKEIN_SECRET_FD");
+  rank.secret = control::take_secret(*take_descriptor("SKEIN_SECRET_FD"));
+  rank.board = take_descriptor("SKEIN_BOARD_FD").value_or(-1);
 }
 
 }  // namespace
@@ -79,11 +86,15 @@ RankEnvironment from_environment() {
     rank.foreign.store_is_served = read_number("SKEIN_STORE_SERVED", 0, 1) == 1;
     rank.foreign.attempt = read_text("SKEIN_ATTEMPT");
   }
+  rank.continues = read_number("SKEIN_CONTINUES", 0, 1) == 1;
+  if (const auto descriptor = take_descriptor("SKEIN_CONFIGURATION_FD")) {
+    rank.configuration = take_bytes(*descriptor);
+  }
   return rank;
 }
 
 std::vector<std::pair<std::string, std::string>> to_environment(const RankEnvironment& rank,
-                                                                int secret_descriptor) {
+                                                                const Inherited& inherited) {
   std::vector<std::pair<std::string, std::string>> variables = {
       {"RANK", std::to_string(rank.rank)},
       {"WORLD_SIZE", std::to_string(rank.size)},
@@ -93,7 +104,10 @@ std::vector<std::pair<std::string, std::string>> to_environment(const RankEnviro
       {"SKEIN_DEVICE", rank.device == config::Device::kCuda ? "cuda" : "cpu"},
       {"SKEIN_STORE_PORT", std::to_string(rank.store_port)},
       {"SKEIN_INTERFACE", rank.interface},
-      {"SKEIN_FOREIGN", rank.foreign.name}};
+      {"SKEIN_FOREIGN", rank.foreign.name},
+      {"SKEIN_CONTINUES", rank.continues ? "1" : "0"}};
+  if (inherited.configuration >= 0)
+    variables.emplace_back("SKEIN_CONFIGURATION_FD", std::to_string(inherited.configuration));
   if (!rank.foreign.name.empty()) {
     variables.emplace_back("SKEIN_GPU", std::to_string(rank.gpu));
     variables.emplace_back("SKEIN_STORE_SERVED", rank.foreign.store_is_served ? "1" : "0");
@@ -101,7 +115,7 @@ std::vector<std::pair<std::string, std::string>> to_environment(const RankEnviro
     return variables;
   }
   variables.emplace_back("SKEIN_GENERATION", std::to_string(rank.generation));
-  variables.emplace_back("SKEIN_SECRET_FD", std::to_string(secret_descriptor));
+  variables.emplace_back("SKEIN_SECRET_FD", std::to_string(inherited.secret));
   if (rank.board >= 0) variables.emplace_back("SKEIN_BOARD_FD", std::to_string(rank.board));
   return variables;
 }

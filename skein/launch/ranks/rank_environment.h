@@ -40,16 +40,23 @@ struct RankEnvironment {
   ForeignLauncher foreign;
   int gpu = 0;     // which of the visible ones is this rank's; skein's own launcher: local_rank
   int board = -1;  // descriptor of the page that the launcher reads; -1: none
+  bool continues = false;     // an earlier start of this run had begun to train
+  std::string configuration;  // that the launcher has resolved: bytes of config/handover.h
 };
 
-// Call once: the secret's descriptor is closed afterwards. Throws UserError when this process was
-// not started by the launcher, or a variable makes no sense.
+// Descriptors that a rank inherits under their own numbers; -1: it gets none.
+struct Inherited {
+  int secret = -1;  // of the control store; another launcher's rank has none
+  int configuration = -1;
+};
+
+// Call once: the descriptors of secret and configuration are closed afterwards. Throws UserError
+// when this process was not started by the launcher, or a variable makes no sense.
 RankEnvironment from_environment();
 
-// The variables that from_environment() reads. The secret travels by `secret_descriptor`; under
-// another launcher there is none.
+// The variables that from_environment() reads. Secret and configuration travel as `inherited`.
 std::vector<std::pair<std::string, std::string>> to_environment(const RankEnvironment& rank,
-                                                                int secret_descriptor);
+                                                                const Inherited& inherited);
 
 // Throws CommError when the launcher's store cannot be reached.
 std::unique_ptr<Store> connect_store(const RankEnvironment& rank);

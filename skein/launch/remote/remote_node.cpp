@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
 
-// The other end of remote_start.cpp: one order, then `skein train` under its starter's eyes.
+// The other end of remote_start.cpp: one order, then that command under its starter's eyes.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
@@ -110,9 +110,9 @@ std::string first_order(Orders& orders) {
       "not");
 }
 
-ChildCommand train_command(const NodeStart& order, int secret) {
+ChildCommand node_command(const NodeStart& order, int secret) {
   const auto program = std::filesystem::read_symlink("/proc/self/exe").string();
-  ChildCommand command{.arguments = {program, "train"}, .environment = {}, .inherited = {secret}};
+  ChildCommand command{.arguments = {program}, .environment = {}, .inherited = {secret}};
   auto& words = command.arguments;
   words.insert(words.end(), order.arguments.begin(), order.arguments.end());
   words.insert(words.end(), {"--secret-file", fmt::format("/proc/self/fd/{}", secret)});
@@ -122,10 +122,10 @@ ChildCommand train_command(const NodeStart& order, int secret) {
   return command;
 }
 
-// One `skein train` from its start to its end.
-class Training {
+// One launcher from its start to its end.
+class Launcher {
  public:
-  Training(const ChildCommand& command, Orders& orders) : child_(command), orders_(orders) {}
+  Launcher(const ChildCommand& command, Orders& orders) : child_(command), orders_(orders) {}
 
   int watch(const SignalInbox& inbox) {
     while (true) {
@@ -214,7 +214,7 @@ int run_remote_node() {
                     order.directory, std::strerror(errno)));
   }
   const auto secret = make_secret_file(order.secret);
-  return Training(train_command(order, secret.descriptor()), orders).watch(inbox);
+  return Launcher(node_command(order, secret.descriptor()), orders).watch(inbox);
 }
 
 }  // namespace skein::launch

@@ -215,8 +215,7 @@ class Nodes {
   void wait_for_event() const {
     std::vector<pollfd> entries{{inbox_.descriptor(), POLLIN, 0}};
     for (const auto& node : nodes_) node->add_to(entries);
-    const auto next = std::min(kill_at_.value_or(Time::max()),
-                               end_at_.value_or(Time::max()));
+    const auto next = std::min(kill_at_.value_or(Time::max()), end_at_.value_or(Time::max()));
     const bool forever = next == Time::max();
     const auto left = std::chrono::ceil<Milliseconds>(next - Clock::now()).count();
     poll(entries.data(), entries.size(),

@@ -24,7 +24,7 @@ namespace skein::launch {
 
 // What a node is told.
 struct NodeStart {
-  std::vector<std::string> arguments;            // of `skein train`
+  std::vector<std::string> arguments;            // of `skein`, the command first
   std::string directory;                         // where to run it
   std::map<std::string, std::string> variables;  // to set besides those that it has
   control::Secret secret{};
@@ -35,8 +35,8 @@ std::string encode(const NodeStart& order);  // one line, without its newline
 NodeStart decode_start(const std::string& text);
 
 struct RemoteStartOptions {
-  std::string program;                                // this program; empty: looked up
-  std::vector<std::string> arguments;                 // of `skein train`, without launch flags
+  std::string program;                 // this program; empty: looked up
+  std::vector<std::string> arguments;  // of `skein`, the command first, without launch flags
   std::map<std::string, std::string> variables;       // to forward
   std::chrono::milliseconds root_cause_window{1000};  // as in LaunchOptions
   std::chrono::milliseconds grace{15'000};  // for the others to end by themselves after a failure
@@ -50,7 +50,7 @@ std::vector<std::string> ssh_command(const std::string& host, int ssh_port,
 // Call on the main thread, before any other thread exists. Returns the run's exit code.
 int start_remote(const LaunchPlan& plan, const RemoteStartOptions& options);
 
-// `skein remote-node`: reads its order and runs `skein train` accordingly, to its exit code.
+// `skein remote-node`: reads its order and runs the command that it names, to its exit code.
 int run_remote_node();
 
 }  // namespace skein::launch

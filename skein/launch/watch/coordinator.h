@@ -94,8 +94,7 @@ class Coordinator {
   bool is_suspect(const Node& node, Time now) const;
   std::vector<Found> failures(Time now) const;
   std::vector<RankView> views() const;
-  std::optional<Verdict> find_unstoppable(const std::vector<RankView>& seen,
-                                          Time now) const;
+  std::optional<Verdict> find_unstoppable(const std::vector<RankView>& seen, Time now) const;
   Outcome outcome_of(const Found& found) const;
   Outcome outcome_of(const Verdict& verdict) const;
   FailureReport describe_rank(int rank) const;
@@ -110,7 +109,7 @@ class Coordinator {
   Stage stage_ = Stage::kJoining;
   NodeCommand command_;
   std::optional<Time> stop_since_;
-  Time looked_{};        // when diagnose() was asked last
+  Time looked_{};                     // when diagnose() was asked last
   std::optional<Verdict> suspicion_;  // of that look: acted on when it comes twice in a row
   size_t ends_at_look_ = 0;           // and how many ranks had ended then
   Outcome ending_;                    // becomes outcome_ once all ranks have ended

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/cli/eval_worker.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "skein/cli/eval_flags.h"
+#include "skein/cli/rank_run.h"
+#include "skein/train/eval_model.h"
+
+namespace skein::cli {
+namespace {
+
+void print(const train::Evaluation& result, bool json) {
+  if (json) {
+    const nlohmann::ordered_json row = {{"eval_loss", result.loss},
+                                        {"perplexity", result.perplexity()},
+                                        {"num_tokens", result.num_targets},
+                                        {"num_samples", result.num_samples}};
+    fmt::print("{}\n", row.dump());
+  } else {
+    fmt::print("eval_loss   {:.6f}\nperplexity  {:.4f}\nnum_tokens  {}\nnum_samples {}\n",
+               result.loss, result.perplexity(), result.num_targets, result.num_samples);
+  }
+}
+
+}  // namespace
+
+int run_eval_rank(std::span<const std::string> arguments) {
+  const auto flags = parse_eval_flags(arguments);
+  const train::EvalOptions options{.model = flags.model,
+                                   .dataset = flags.dataset,
+                                   .block_size = flags.block_size,
+                                   .batch = flags.batch_size,
+                                   .max_samples = flags.max_samples,
+                                   .dtype = flags.dtype};
+  return run_rank({.body = [&](const config::Resolved&, train::World& world) {
+    const auto result = train::evaluate_model(options, world);
+    if (world.is_first()) print(result, flags.json);
+    return 0;
+  }});
+}
+
+}  // namespace skein::cli

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/cli/launch_ranks.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+
+#include "skein/cli/limits.h"
+#include "skein/cli/worker_program.h"
+#include "skein/config/handover.h"
+#include "skein/config/output_folder.h"
+#include "skein/core/error.h"
+#include "skein/core/log.h"
+#include "skein/launch/plan/detect.h"
+#include "skein/launch/plan/interface.h"
+#include "skein/launch/process/inherited_bytes.h"
+#include "skein/launch/ranks/launcher.h"
+#include "skein/launch/ranks/rank_environment.h"
+#include "skein/launch/remote/remote_start.h"
+
+namespace skein::cli {
+namespace {
+
+using Words = std::vector<std::string>;
+
+// The words are for `ps`, and for commands that have flags instead of a configuration.
+Words worker_command(const RankJob& job) {
+  Words command = {worker_path().string(), job.command};
+  command.insert(command.end(), job.arguments.begin(), job.arguments.end());
+  return command;
+}
+
+launch::LaunchPlan plan_launch(launch::LaunchFlags flags, const launch::Environment& environment,
+                               const config::ParallelConfig& parallel) {
+  const auto device = parallel.device;
+  if (!parallel.distributed) {
+    if (flags.nproc_per_node || flags.num_gpus) {
+      throw UserError(
+          "distributed: false means one rank; drop it, or the flag that asks for ranks");
+    }
+    flags.nproc_per_node = "1";
+  }
+  return launch::detect(
+      {.flags = std::move(flags),
+       .environment = environment,
+       .hardware = launch::look_at_hardware(/*ask_gpus=*/device != config::Device::kCpu),
+       .device = device,
+       .cuda_build = SKEIN_HAS_CUDA});
+}
+
+// As it may be typed again.
+std::string quoted(const std::string& word) {
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=./,:@%+";
+  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
+  std::string text = "'";
+  for (const char letter : word) {
+    if (letter == '\'')
+      text += "'\\''";
+    else if (letter == '\n')
+      text += "'$'\\n''";  // on one line: the report indents lines
+    else
+      text += letter;
+  }
+  return text + "'";
+}
+
+// The command without what belongs to its first start.
+std::string continuing_command(const RankJob& job) {
+  Words words = {"skein", job.command};
+  for (const auto& word : job.typed) {
+    if (word != "--fresh" && word != "fresh=true" && word != "--fresh=true") {
+      words.push_back(quoted(word));
+    }
+  }
+  return fmt::format("{}", fmt::join(words, " "));
+}
+
+// By which of its addresses the other ranks reach this one.
+std::string address_for(const launch::LaunchPlan& plan) {
+  const auto& foreign = *plan.foreign;
+  if (plan.local_addr) return *plan.local_addr;
+  auto chosen = launch::route_to(foreign.master_addr);
+  if (foreign.local_size == foreign.size) return chosen.address;
+  // Debian gives a machine's own name 127.0.1.1, which means nothing to the others.
+  for (const auto& interface : launch::list_interfaces()) {
+    const bool loopback = interface.address.starts_with("127.") || interface.address == "::1";
+    if (chosen.address == "127.0.1.1" && !loopback) chosen = interface;
+  }
+  log_info("launch: rank {} speaks with the others from {} ({})", foreign.rank, chosen.address,
+           chosen.name);
+  return chosen.address;
+}
+
+launch::RankEnvironment foreign_rank(const launch::LaunchPlan& plan) {
+  const auto& foreign = *plan.foreign;
+  return {.rank = foreign.rank,
+          .size = foreign.size,
+          .local_rank = foreign.local_rank,
+          .local_size = foreign.local_size,
+          .device = plan.device,
+          .store_host = foreign.master_addr,
+          .store_port = foreign.master_port,
+          .interface = address_for(plan),
+          .foreign = {.name = foreign.launcher,
+                      .store_is_served = foreign.store_is_served,
+                      .attempt = foreign.attempt},
+          .gpu = foreign.gpu,
+          // That launcher's restarts go on with what its first start has begun.
+          .continues = foreign.attempt != "0"};
+}
+
+// Another launcher's rank: this process becomes skein-worker.
+[[noreturn]] void become_rank(const RankJob& job, const launch::LaunchPlan& plan) {
+  const auto configuration = launch::share_bytes(config::encode(job.resolved));
+  ::fcntl(configuration.descriptor(), F_SETFD, 0);  // survives the exec below
+  const launch::Inherited inherited{.configuration = configuration.descriptor()};
+  for (const auto& [name, value] : launch::to_environment(foreign_rank(plan), inherited)) {
+    ::setenv(name.c_str(), value.c_str(), /*overwrite=*/1);
+  }
+  ::setenv("OMP_NUM_THREADS", plan.omp_num_threads.c_str(), /*overwrite=*/1);
+  // As in launcher.cpp, so that a rank computes the same bits; what the user has set stays. c10d's
+  // store would print a stack for each lost connection.
+  for (const auto& [name, value] : {std::pair("MKL_DYNAMIC", "FALSE"),
+                                    {"MKL_CBWR", "AUTO"},
+                                    {"TORCH_CPP_LOG_LEVEL", "FATAL"}}) {
+    ::setenv(name, value, /*overwrite=*/0);
+  }
+  exec_worker(job.command, job.arguments);
+}
+
+int start_hosts(const RankJob& job, const launch::LaunchPlan& plan,
+                const launch::Environment& environment) {
+  launch::RemoteStartOptions options{.arguments = {job.command}};
+  options.arguments.insert(options.arguments.end(), job.arguments.begin(), job.arguments.end());
+  for (const auto& [name, value] : launch::forwarded(environment)) options.variables[name] = value;
+  return launch::start_remote(plan, options);
+}
+
+int start_ranks(const RankJob& job, launch::LaunchPlan plan) {
+  const auto& resolved = job.resolved;
+  const auto& checkpoint = resolved.config.checkpoint;
+  const bool one_cpu_machine = plan.nodes == 1 && plan.device == config::Device::kCpu;
+  launch::LaunchOptions options{.limits = limits_of(resolved, one_cpu_machine),
+                                .output = config::output_folder(checkpoint),
+                                .command = continuing_command(job),
+                                .rank_configuration = config::encode(resolved),
+                                .prepare =
+                                    [&] {
+                                      if (job.check) job.check();
+                                      return job.prepare ? job.prepare() : "";
+                                    },
+                                .configuration_text = config::to_yaml(resolved),
+                                .needs_shared_output = !checkpoint.save_on_each_node};
+  const auto any = [](const std::vector<int>& bits) {
+    return std::any_of(bits.begin(), bits.end(), [](int bit) { return bit != 0; });
+  };
+  if (!plan.output.log_dir && (any(plan.output.redirects) || any(plan.output.tees))) {
+    plan.output.log_dir = options.output / "logs";
+  }
+  if (plan.join_timeout) options.join_timeout = *plan.join_timeout;
+  return launch::launch(plan, worker_command(job), options);
+}
+
+}  // namespace
+
+launch::SplitArguments begin_rank_command(std::span<const std::string> arguments) {
+  // Whoever reads our output may go away (`| head`, a closed terminal): the run goes on. Ranks
+  // inherit it.
+  std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);  // a limit on file sizes is a full disk
+  if (const auto level = launch::asked_log_level(launch::read_environment())) set_log_level(*level);
+  return launch::split_launch_flags(arguments);
+}
+
+int launch_ranks(const RankJob& job) {
+  const auto environment = launch::read_environment();
+  const auto plan = plan_launch(job.flags, environment, job.resolved.config.parallel);
+  if (plan.foreign) set_log_rank(plan.foreign->rank);
+  for (const auto& note : job.resolved.notes) log_info("note: {}", note);
+  for (const auto& warning : plan.warnings) log_warning("{}", warning);
+  if (job.check_size) job.check_size(plan.size());
+  log_info("launch: {}, OMP_NUM_THREADS={}", plan.summary, plan.omp_num_threads);
+  if (const auto variables = launch::describe(environment); !variables.empty()) {
+    log_info("variables: {}", variables);
+  }
+  if (plan.foreign) {
+    if (plan.foreign->rank == 0 && job.check) job.check();
+    become_rank(job, plan);
+  }
+  if (!plan.hosts.empty()) return start_hosts(job, plan, environment);
+  return start_ranks(job, plan);
+}
+
+}  // namespace skein::cli

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#pragma once
+
+// Starts the ranks of a command: on this machine, on other nodes, over ssh, or as one rank of
+// another launcher. Whatever command starts them, they have the same flags, restarts and reports.
+//
+// The command's worker entry (rank_run.h) runs once per rank, in skein-worker.
+
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "skein/config/load.h"
+#include "skein/launch/plan/launch_flags.h"
+
+namespace skein::cli {
+
+struct RankJob {
+  std::string command;                 // of skein and of skein-worker: "train"
+  std::vector<std::string> typed;      // all words after it, for the line that continues the run
+  std::vector<std::string> arguments;  // the same without launch flags: for other nodes and ranks
+  launch::LaunchFlags flags;
+  // Handed to every rank. A command that has no configuration gives the defaults and its device.
+  config::Resolved resolved;
+
+  // Refuses a number of ranks. Empty: any will do.
+  std::function<void(int size)> check_size = {};
+  // Refuses a run that cannot end well, before it begins; not asked by every rank. Empty: nothing.
+  std::function<void()> check = {};
+  // Prepares the data of a node and returns its digest. Empty: there is nothing to prepare.
+  std::function<std::string()> prepare = {};
+};
+
+// The first call of a command that starts ranks: sets signals and log level, splits its words.
+launch::SplitArguments begin_rank_command(std::span<const std::string> arguments);
+
+// Returns the exit code of the run; errors before the first rank propagate as exceptions.
+int launch_ranks(const RankJob& job);
+
+}  // namespace skein::cli

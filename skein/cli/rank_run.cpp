@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/cli/rank_run.h"
+
+#include <ATen/Context.h>
+#include <c10/core/DeviceGuard.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <random>
+
+#include "skein/cli/guard.h"
+#include "skein/config/handover.h"
+#include "skein/core/error.h"
+#include "skein/core/log.h"
+#include "skein/launch/plan/variables.h"
+#include "skein/launch/process/stop_request.h"
+#include "skein/launch/ranks/rank_environment.h"
+
+namespace skein::cli {
+namespace {
+
+// Alike on all ranks and new at every start: names the temporary folders of its saves.
+std::string share_token(const launch::RankEnvironment& environment, Store& store) {
+  const auto key = fmt::format("run/{}/token", environment.generation);
+  if (environment.rank == 0) store.set(key, fmt::format("{:08x}", std::random_device{}()));
+  return store.get(key, std::chrono::seconds(60));
+}
+
+void make_deterministic() {
+  ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
+  at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
+  at::globalContext().setDeterministicCuDNN(true);
+  at::globalContext().setDeterministicFillUninitializedMemory(false);
+}
+
+// Deadlines are the watchers' business, who know all ranks (launch/watch/diagnosis.h); the group's
+// own is for the case that nobody watches.
+comm::GroupOptions group_options(const launch::RankEnvironment& environment,
+                                 const config::ParallelConfig& parallel, bool cuda) {
+  const auto backend = parallel.ddp_backend != "auto" ? parallel.ddp_backend
+                       : cuda                         ? "nccl"
+                                                      : "gloo";
+  return {.rank = environment.rank,
+          .size = environment.size,
+          .backend = backend,
+          .address = environment.interface,
+          .device_index = cuda ? environment.gpu : -1,
+          .timeout = std::max<std::chrono::seconds>(2 * std::chrono::seconds(parallel.ddp_timeout),
+                                                    std::chrono::hours(1))};
+}
+
+config::Resolved read_configuration(const launch::RankEnvironment& environment) {
+  auto resolved = config::decode_resolved(environment.configuration);
+  if (environment.continues) resolved.config.checkpoint.fresh = false;
+  return resolved;
+}
+
+int run_body(const RankCommand& command, const config::Resolved& resolved, RankSession& session) {
+  const auto& environment = session.environment();
+  const auto& config = resolved.config;
+  const bool cuda = environment.device == config::Device::kCuda;
+  const at::Device device =
+      cuda ? at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(environment.gpu)) : at::kCPU;
+  if (config.full_determinism) make_deterministic();
+  session.begin(resolved, command.prepare);
+  const c10::DeviceGuard guard(device);
+  auto& store = session.store();
+  train::World world{
+      .group = comm::connect(group_options(environment, config.parallel, cuda), store),
+      .store = store,
+      .device = device,
+      .local_rank = environment.local_rank,
+      .token = share_token(environment, store),
+      .stop_requested = launch::stop_requested,
+      .local_size = environment.local_size,
+      .own_output = config.checkpoint.save_on_each_node};
+  // Not earlier: until now there is nothing to finish or save.
+  if (command.ends_by_itself) launch::install_stop_handlers();
+  // Guarded here too, while the group still stands: once it falls, the peers fail as well and could
+  // be heard instead of the cause.
+  const int code = run_guarded(
+      [&] {
+        const int ended = command.body(resolved, world);
+        world.group.shutdown();
+        return ended;
+      },
+      session.hooks());
+  // After a failure the group's destructor could wait for a lost peer for ever.
+  const bool ended_well =
+      code == static_cast<int>(ExitCode::kDone) || code == static_cast<int>(ExitCode::kStopped);
+  if (!ended_well) end_at_once(code);
+  session.leave();
+  return code;
+}
+
+}  // namespace
+
+int run_rank(const RankCommand& command) {
+  const auto environment = launch::from_environment();
+  set_log_rank(environment.rank);
+  if (const auto level = launch::asked_log_level(launch::read_environment())) set_log_level(*level);
+  const auto resolved = read_configuration(environment);
+  RankSession session(environment, std::chrono::seconds(resolved.config.parallel.join_timeout));
+  return run_guarded([&] { return run_body(command, resolved, session); }, session.hooks());
+}
+
+}  // namespace skein::cli
