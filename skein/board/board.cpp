@@ -27,7 +27,8 @@ struct TimedCall {
 std::vector<TimedCall> calls_of(const Page& page, int64_t now) {
   std::vector<TimedCall> calls;
   for (const auto& slot : page.calls) {
-    // Before the copy: a slot that is used again in between is one that has not ended.
+    // Read before the copy: if the slot is given to another call meanwhile, that one counts as
+    // open.
     const uint64_t ended = slot.ended.load(std::memory_order_acquire);
     const auto record = slot.call.read();
     if (!record || record->sequence == 0) continue;
@@ -94,7 +95,7 @@ bool same_call(const Call& left, const Call& right) {
 }
 
 std::shared_ptr<Page> map_page(int descriptor, MapPage how, const std::string& name) {
-  const off_t size = ::lseek(descriptor, 0, SEEK_END);  // lseek: any file that can be mapped
+  const off_t size = ::lseek(descriptor, 0, SEEK_END);  // works for memfds and regular files alike
   if (size < 0) throw_errno("cannot look at " + name);
   if (static_cast<uint64_t>(size) != sizeof(Page)) {
     throw IoError(fmt::format("{} has {} bytes; a rank's board has {}", name, size, sizeof(Page)));
@@ -140,7 +141,7 @@ Board::Board(File file, std::shared_ptr<const Page> page)
 Board::Board(int rank) : file_(::memfd_create("skein-board", MFD_CLOEXEC | MFD_ALLOW_SEALING)) {
   if (!file_) throw_errno("cannot make a rank's board (memfd)");
   file_.resize(sizeof(Page));
-  // A page that shrank would kill its reader.
+  // If a rank could shrink the file, reading the page would end the launcher with SIGBUS.
   if (::fcntl(descriptor(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
     throw_errno("cannot seal a rank's board");
   }

@@ -76,11 +76,11 @@ struct BoardView {
                                  // deadlines
 };
 
-// As one line of JSON of at most 256 KiB. What is not exactly such a line is nothing.
+// As one line of JSON of at most 256 KiB; decode_board() returns nothing for any other text.
 std::string encode(const BoardView& view);
 std::optional<BoardView> decode_board(const std::string& text);
 
-struct Page;  // board_page.h
+struct Page;  // page.h
 
 // The launcher's side.
 class Board {

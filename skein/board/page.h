@@ -42,7 +42,7 @@ class Cell {
     version_.store((version | 1) + 1, std::memory_order_release);
   }
 
-  // Nothing when it is being written, now or for ever.
+  // Nothing while it is being written, which lasts for ever if the writer was killed meanwhile.
   std::optional<T> read() const {
     for (int attempt = 0; attempt < 8; ++attempt) {
       const uint64_t before = version_.load(std::memory_order_acquire);

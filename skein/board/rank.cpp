@@ -28,9 +28,9 @@ constexpr std::chrono::milliseconds kBeat{100};
 // Never destroyed, and pages are never unmapped: the heartbeat and the carriers of collectives may
 // run until the process is gone.
 struct Writer {
-  std::mutex mutex;                             // one writer of cells at a time
-  std::atomic<Page*> page = nullptr;            // nothing happens without it
-  std::vector<std::shared_ptr<Page>> mapped;    // all there ever were
+  std::mutex mutex;                           // taken to write a cell
+  std::atomic<Page*> page = nullptr;          // null: no board is attached, and nothing is written
+  std::vector<std::shared_ptr<Page>> mapped;  // keeps every page mapped that was ever attached
   std::array<uint64_t, kNumCalls> sequences{};  // of the calls in the page's slots
   std::atomic<int> host_works = 0;
   pid_t beating = 0;  // the process that has the heartbeat: threads do not survive a fork
@@ -54,7 +54,7 @@ CallSlot* free_slot(Writer& self, Page& page, uint64_t sequence) {
   return nullptr;
 }
 
-// What a process does, whatever it does it with.
+// How much work the process has done: CPU time and bytes moved.
 struct Activity {
   int64_t cpu_ns = 0;
   int64_t bytes = 0;  // read and written, also from and to the page cache
@@ -92,7 +92,7 @@ void beat_for_ever() {
   }
 }
 
-// Signals are for the threads that handle them; the heartbeat takes none.
+// Blocks all signals, so that the kernel gives them to the threads that handle them.
 void start_heartbeat() {
   sigset_t all, before;
   sigfillset(&all);
@@ -129,11 +129,11 @@ void attach_board(int descriptor) {
 }
 
 void attach_board_file(const fs::path& path, int rank) {
-  // A new file: who still reads that of an earlier start keeps it whole.
+  // The old file is replaced, not truncated: a reader of an earlier start still maps it.
   std::error_code ignored;
   fs::remove(path, ignored);
   const auto file = File::create(path);
-  // Memory that the disk has no room for would kill its writer.
+  // The blocks are allocated now: a store into a page without room on the disk is a SIGBUS.
   if (const int error = ::posix_fallocate(file.descriptor(), 0, sizeof(Page)); error != 0) {
     errno = error;
     throw_errno("cannot make " + path.string());

@@ -58,7 +58,8 @@ std::unique_ptr<StoreClient::Connection> StoreClient::Connection::join(const Sec
   }
   send_all(socket, transcript.rank_proof(), deadline);
   std::unique_ptr<Connection> connection(new Connection(std::move(socket), transcript));
-  connection->call({.operation = StoreOperation::kTryGet}, deadline);  // our proof was taken
+  connection->call({.operation = StoreOperation::kTryGet},
+                   deadline);  // an answer shows that the store has accepted our proof
   return connection;
 }
 

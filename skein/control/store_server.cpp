@@ -122,7 +122,7 @@ void StoreServer::Loop::run() {
     entries.assign({{wake_.descriptor(), POLLIN, 0}, {listener_.descriptor(), POLLIN, 0}});
     Deadline next = kNever;
     for (const auto& peer : peers_) {
-      // A peer that does not take its answers is not asked for more questions.
+      // A peer is not read from while answers to it wait, so that it cannot pile up more of them.
       const int reading = peer.parked ? POLLRDHUP : POLLIN;
       const int wanted = peer.output.empty() ? reading : POLLOUT;
       entries.push_back({peer.socket.descriptor(), static_cast<short>(wanted), 0});
@@ -214,7 +214,8 @@ void StoreServer::Loop::accept_all() {
     evict_oldest_stranger();
     peers_.push_back(Peer{.socket = std::move(socket), .accepted = Clock::now()});
   }
-  // Out of descriptors: the connection stays in the backlog, and a short pause keeps the loop cool.
+  // Out of descriptors: the connection stays in the backlog; the pause keeps the loop from
+  // spinning.
   if (errno == EMFILE || errno == ENFILE) usleep(10'000);
 }
 

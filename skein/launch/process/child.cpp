@@ -69,7 +69,7 @@ void replace_stream(int from, int stream) {
   replace_stream(command.out, STDOUT_FILENO);
   replace_stream(command.error, STDERR_FILENO);
   for (const int descriptor : command.inherited) fcntl(descriptor, F_SETFD, 0);
-  // Only speed hangs on it: a set that the machine refuses is not worth a run.
+  // A refused binding costs speed and nothing else, so that the run goes on without it.
   if (prepared.cpus != nullptr) sched_setaffinity(0, prepared.cpus_bytes, prepared.cpus.get());
   sigset_t none;
   sigemptyset(&none);
@@ -103,7 +103,8 @@ Child::Child(const ChildCommand& command) {
   pid_ = fork();
   if (pid_ < 0) throw_errno("cannot start another process");
   if (pid_ == 0) become(command, prepared);
-  setpgid(pid_, pid_);  // here too: kill_group() must find the group whoever runs first
+  setpgid(pid_, pid_);  // in the parent too: kill_group() must find the group even if the child has
+                        // not run yet
   watch_ = File(static_cast<int>(syscall(SYS_pidfd_open, pid_, 0)));
   if (!watch_) {
     const int reason = errno;

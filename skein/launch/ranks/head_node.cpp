@@ -76,7 +76,9 @@ HeadNode::HeadNode(const LaunchPlan& plan, const LaunchOptions& options,
   server_->set(kRunTokenKey, token_);
 }
 
-HeadNode::~HeadNode() { server_.reset(); }  // its thread calls into the rest
+HeadNode::~HeadNode() {
+  server_.reset();
+}  // first: the store's thread calls hear() and note_closed()
 
 void HeadNode::hear(int node, const std::string& key, const std::string& value) {
   if (key != status_key(token_, node)) return;
@@ -169,7 +171,8 @@ HeadNode::Next HeadNode::after_failure(const Outcome& outcome) {
   Next ended{.text = outcome.failure->size > 1 ? "the other ranks were ended" : ""};
   if (!outcome.can_restart) return ended;
   const bool none_left = restarts_ == plan_.max_restarts;
-  const bool in_step = board.phase > board::Phase::kLoading;  // others say nothing of the data
+  // A failure before the first step says nothing about its samples.
+  const bool in_step = board.phase > board::Phase::kLoading;
   if (in_step && !options_.output.empty()) {
     const int times = FailureCount(options_.output).add(board.step, board.samples);
     if (times >= kTooOften) {

@@ -46,7 +46,7 @@ Interface choose_interface(const LaunchPlan& plan) {
   if (plan.nodes == 1) return {.address = "127.0.0.1", .name = {}};
   auto chosen = plan.local_addr ? Interface{.address = *plan.local_addr, .name = {}}
                                 : route_to(plan.master_addr);
-  // The way to an address of one's own leads over loopback: the interface that has it is meant.
+  // The route to an address of this machine goes over loopback; take the interface that has it.
   for (const auto& interface : list_interfaces()) {
     if (interface.address == chosen.address) chosen.name = interface.name;
   }
@@ -163,7 +163,7 @@ int run_head(RankSetup setup, const LaunchOptions& options, const SignalInbox& i
   const SharedFiles files{plan, options};
   const auto secret = choose_secret(plan, options);
   const auto token = make_run_token();
-  // Now: the others may be done with their data earlier than this node.
+  // Written before this node prepares its data: others may be ready earlier and look for it.
   if (plan.nodes > 1 && !options.output.empty()) write_token(options.output, token);
   HeadNode head(plan, options, secret, token);
   setup.rank.store_host = head.host();
@@ -172,7 +172,7 @@ int run_head(RankSetup setup, const LaunchOptions& options, const SignalInbox& i
   return run_node(setup, options, inbox, head, [] { return std::string(); });
 }
 
-// Returns the problem, empty: it is ours.
+// Returns why the lease cannot be had; empty when it was taken.
 std::string take_lease(const fs::path& output, std::optional<Lease>& lease) try {
   lease.emplace(output);
   return "";
@@ -183,7 +183,8 @@ std::string take_lease(const fs::path& output, std::optional<Lease>& lease) try 
 int run_follower(RankSetup setup, const LaunchOptions& options, const SignalInbox& inbox) {
   const auto& plan = setup.plan;
   if (!options.secret && plan.secret_file)
-    control::read_secret_file(*plan.secret_file);  // its faults now
+    control::read_secret_file(
+        *plan.secret_file);  // so that a bad file is told before anything starts
   NodeLinkOptions link{.host = plan.master_addr,
                        .port = plan.master_port,
                        .node = plan.node_rank,
@@ -233,7 +234,7 @@ void write_over_live_line() {
 
 int launch(const LaunchPlan& plan, const std::vector<std::string>& arguments,
            const LaunchOptions& options) {
-  const SignalInbox inbox;  // first: threads inherit the mask
+  const SignalInbox inbox;  // before any thread: threads inherit the signal mask
   write_over_live_line();
   const auto interface = choose_interface(plan);
   RankSetup setup{.plan = plan,

@@ -2,7 +2,7 @@
 // Copyright the skein authors.
 #pragma once
 
-// One run directory, one run.
+// Keeps two runs from writing into one output folder.
 //
 // OUTPUT_DIR/.skein-lease is locked (an open file description lock, which the ranks inherit: it
 // lasts as long as any process of the run) and names its holder. For another machine, which locks

@@ -49,7 +49,8 @@ void LocalRanks::start(const RankSetup& setup, RankEnvironment place) {
   place.board = board.descriptor();
   const auto streams = outputs_.streams_of(place.local_rank);
   auto environment = setup.environment;
-  environment.erase("TORCHELASTIC_ERROR_FILE");  // one file per rank, and the launcher's own
+  environment.erase(
+      "TORCHELASTIC_ERROR_FILE");  // the launcher's own; a rank gets a file of its own
   if (!streams.error_file.empty()) environment["TORCHELASTIC_ERROR_FILE"] = streams.error_file;
   const Inherited inherited{.secret = secret_.descriptor(),
                             .configuration = configuration_.descriptor()};

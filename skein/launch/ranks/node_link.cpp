@@ -20,7 +20,8 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr milliseconds kRetry{200};
-constexpr milliseconds kAnswer{1000};  // no longer: the end of the link waits for it
+constexpr milliseconds kAnswer{
+    1000};  // short, because the destructor waits for a request under way
 constexpr milliseconds kFarewell{1000};
 constexpr milliseconds kPause{1000};  // commands are asked for ten times a second
 constexpr seconds kNameMissingEvery{10};
@@ -60,7 +61,7 @@ NodeLink::~NodeLink() {
     ending_ = true;
   }
   changed_.notify_all();
-  teller_.join();  // first: it starts the other
+  teller_.join();  // first, because this thread starts the other
   if (listener_.joinable()) listener_.join();
 }
 
@@ -82,8 +83,8 @@ bool NodeLink::join() {
   while (true) {
     std::string why;
     try {
-      control::connect_to(options_.host, options_.port,
-                          Clock::now() + kAnswer);  // whom, before how
+      // First, so that a host that cannot be reached is told, rather than a secret that is missing.
+      control::connect_to(options_.host, options_.port, Clock::now() + kAnswer);
       const auto secret = options_.secret();
       auto store = std::make_unique<control::StoreClient>(
           secret, control::StoreAddress{.host = options_.host,
@@ -176,7 +177,7 @@ void NodeLink::listen() {
       heard_ = Clock::now();
       eventfd_write(wake_.descriptor(), 1);
     } catch (const CommError&) {
-      // No command within that time, or no store: the other thread knows.
+      // No command within that time, or the store is gone, which the other thread notices.
       if (Clock::now() < asked + options_.tell_every && !wait(kRetry)) return;
     }
     const std::lock_guard lock(mutex_);

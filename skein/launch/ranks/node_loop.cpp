@@ -127,9 +127,9 @@ void NodeLoop::obey(const NodeCommand& command) {
 
 void NodeLoop::start_ranks(const NodeCommand& command) try {
   if (!status_.problem.empty()) return;
-  told_ = {};  // what follows is news, whatever it is
+  told_ = {};  // so that the next update is sent at once
   kill_and_reap();
-  ranks_.reset();  // its output comes before what follows
+  ranks_.reset();  // so that its last output is shown before the next start's
   ranks_ = std::make_unique<LocalRanks>(setup_, command, commander_.secret());
 } catch (const UserError& error) {
   status_.problem = error.what();
@@ -154,7 +154,7 @@ int NodeLoop::quit(const NodeCommand& command) {
   status_.leaving = true;
   update(/*at_once=*/true);
   commander_.leave(status_);
-  // Node 0 has said it all on its own terminal.
+  // Node 0 has reported on its own terminal; a second report here would say the same.
   if (status_.node != 0 && !command.message.empty()) log_error("launch: {}", command.message);
   return command.code;
 }

@@ -22,7 +22,7 @@ constexpr int kComm = static_cast<int>(ExitCode::kComm);
 constexpr int kStopped = static_cast<int>(ExitCode::kStopped);
 constexpr int kInterrupted = 128 + SIGINT;
 constexpr milliseconds kLookEvery{250};
-// A node whose connection was closed may come back: one lost packet is no lost node.
+// How long a node whose connection was closed may take to connect again.
 constexpr milliseconds kReturn{1000};
 // Decisions are asked for ten times a second: after a longer gap this process did not run.
 constexpr milliseconds kPause{1000};
@@ -49,7 +49,7 @@ Coordinator::Coordinator(const CoordinatorOptions& options, Time now)
 void Coordinator::take(const NodeStatus& status, Time when) {
   if (status.node < 0 || status.node >= options_.nodes) return;
   auto& node = nodes_[static_cast<size_t>(status.node)];
-  if (node.lost) return;  // its ranks were written off
+  if (node.lost) return;  // it was declared lost, and its ranks with it
   node.status = status;
   node.heard = when;
   node.closed = false;

@@ -173,7 +173,7 @@ struct Side {
   const board::Call* call = nullptr;
 };
 
-// The calls of one number that differ from that of most ranks, after one that does not.
+// For one call number: a call as most ranks issued it, followed by those that differ from it.
 std::vector<Side> odd_ones(const std::vector<Side>& sides) {
   const auto votes = [&](const Side& side) {
     return std::ranges::count_if(

@@ -85,7 +85,7 @@ void write_where_asked(const std::string& json) {
   }
 }
 
-// Such files have no size to go by.
+// Files of /proc and /sys say that their size is 0.
 std::string read_kernel_file(const fs::path& path) {
   std::ifstream file(path);
   return {std::istreambuf_iterator<char>(file), {}};
