@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "skein/control/socket.h"
+#include "skein/core/clock.h"
 #include "skein/core/error.h"
 #include "skein/core/host.h"
 #include "skein/core/json.h"

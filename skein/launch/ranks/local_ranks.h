@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "skein/board/board.h"
-#include "skein/control/socket.h"
+#include "skein/core/clock.h"
 #include "skein/launch/plan/detect.h"
 #include "skein/launch/plan/launch_plan.h"
 #include "skein/launch/process/child.h"

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "skein/control/socket.h"
 #include "skein/control/wire.h"
 #include "skein/core/host.h"
 #include "skein/core/log.h"

@@ -11,7 +11,7 @@
 #include <cstring>
 #include <string_view>
 
-#include "skein/control/socket.h"
+#include "skein/core/clock.h"
 #include "skein/core/error.h"
 #include "skein/core/log.h"
 

@@ -17,7 +17,7 @@
 #include <optional>
 #include <span>
 
-#include "skein/control/socket.h"
+#include "skein/core/clock.h"
 #include "skein/core/error.h"
 #include "skein/core/file.h"
 #include "skein/core/json.h"

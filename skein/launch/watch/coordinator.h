@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "skein/control/socket.h"
+#include "skein/core/clock.h"
 #include "skein/launch/watch/failure_report.h"
 #include "skein/launch/watch/node_status.h"
 #include "skein/launch/watch/root_cause.h"

@@ -7,7 +7,7 @@
 #include <chrono>
 #include <span>
 
-#include "skein/control/socket.h"
+#include "skein/core/clock.h"
 #include "skein/core/error.h"
 #include "skein/launch/process/child.h"
 
