@@ -48,6 +48,8 @@ comm::GroupOptions group_options(const launch::RankEnvironment& environment,
           .backend = backend,
           .address = environment.interface,
           .device_index = cuda ? environment.gpu : -1,
+          .local_rank = environment.local_rank,
+          .local_size = environment.local_size,
           .timeout = std::max<std::chrono::seconds>(2 * std::chrono::seconds(parallel.ddp_timeout),
                                                     std::chrono::hours(1))};
 }

@@ -8,6 +8,7 @@
 #include <optional>
 #include <type_traits>
 
+#include "skein/config/fields.h"
 #include "skein/core/error.h"
 
 namespace skein::config {
@@ -54,7 +55,7 @@ Origin origin_from(const Json& json) {
 std::string encode(const Resolved& resolved) {
   Json values = Json::object();
   auto config = resolved.config;
-  config.fields([&](const std::string& name, const auto& member, const About&) {
+  fields(config, [&](const std::string& name, const auto& member, const About&) {
     values[name] = pack(member);
   });
   Json origins = Json::object();
@@ -68,7 +69,7 @@ std::string encode(const Resolved& resolved) {
 Resolved decode_resolved(const std::string& bytes) try {
   const auto json = Json::from_msgpack(bytes);
   Resolved resolved;
-  resolved.config.fields([&](const std::string& name, auto& member, const About&) {
+  fields(resolved.config, [&](const std::string& name, auto& member, const About&) {
     unpack(json.at("values").at(name), member);
   });
   for (const auto& [key, origin] : json.at("origins").items()) {
