@@ -30,7 +30,7 @@ using checkpoint::dtype_of;
 
 const at::Device kGpu(at::kCUDA, 0);
 
-// 17 million parameters: with their states several chunks of what a save copies.
+// 24 million parameters: with their states several chunks of what a save copies.
 constexpr const char* kModel =
     R"({"model_type": "llama", "vocab_size": 8192, "hidden_size": 512, "intermediate_size": 2048,
         "num_hidden_layers": 4, "num_attention_heads": 8, "num_key_value_heads": 4})";
