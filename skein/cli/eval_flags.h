@@ -8,7 +8,7 @@
 #include <span>
 #include <string>
 
-#include "skein/config/choices.h"
+#include "skein/config/syntax/choices.h"
 #include "skein/core/file.h"
 
 namespace skein::cli {

@@ -114,7 +114,7 @@ TEST(MemoryEstimate, WholeGradientsAndActivationsAreNotThereAtOnce) {
   const auto peak = plan::step_peak(flat, activations, question);
   EXPECT_EQ(peak, flat.held() - flat.gradients + activations.kept + activations.head);
   EXPECT_NEAR(static_cast<double>(peak) / gib, 36.4, 0.2);
-  question.accumulates = true;
+  question.micro_batches = 2;
   EXPECT_EQ(plan::step_peak(flat, activations, question), flat.peak() + activations.peak());
 }
 

@@ -159,7 +159,7 @@ Activations activation_bytes(const Shapes& shapes, const Dimensions& d,
 
 int64_t step_peak(const FlatBytes& flat, const Activations& activations,
                   const MemoryQuestion& question) {
-  if (question.stage >= 2 || question.accumulates) return flat.peak() + activations.peak();
+  if (question.stage >= 2 || question.micro_batches > 1) return flat.peak() + activations.peak();
   return std::max(flat.weights + flat.states + activations.peak(), flat.held() + activations.unit);
 }
 
