@@ -49,9 +49,13 @@ Topology two_sockets() {
       R"(pci_type="0302 [10de:2335] [10de:18be] a1" pci_link_speed="0.000000"/></object>)";
   const auto machine = object("Machine", 0, 0xffff, 3, socket(0, "") + socket(1, gpu),
                               R"(allowed_cpuset="0x0000ffff" allowed_nodeset="0x00000003")");
-  return Topology(R"(<?xml version="1.0" encoding="UTF-8"?><!DOCTYPE topology SYSTEM "hwloc2.dtd">)"
-                  R"(<topology version="2.0">)" +
-                  machine + "</topology>");
+  // hwloc's own reader, which it has where libxml2 is not linked in, wants the heads on lines of
+  // their own.
+  return Topology(
+      "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
+      "<!DOCTYPE topology SYSTEM \"hwloc2.dtd\">\n"
+      "<topology version=\"2.0\">\n" +
+      machine + "\n</topology>\n");
 }
 
 TEST(Numa, Bindings) {
