@@ -9,7 +9,7 @@ namespace {
 
 // Through pinned memory: a copy from pageable memory would wait for the GPU's work before it.
 at::Tensor moved(const at::Tensor& tensor, at::Device device) {
-  if (!device.is_cuda()) return tensor.to(device);
+  if (tensor.device() == device || !device.is_cuda()) return tensor.to(device);
   return tensor.pin_memory().to(device, tensor.scalar_type(), /*non_blocking=*/true);
 }
 

@@ -6,6 +6,7 @@
 #include <ATen/Context.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/randn.h>
@@ -101,7 +102,8 @@ TEST(Gpu, OneStepEqualsTheCpu) {
   }
 }
 
-// How long is the bf16 gradient along the fp32 one? The number of targets must not show in it.
+// How long is the bf16 gradient along the fp32 one? The number of targets must not show in it: a
+// rounded factor would be 4e-3. What is left is the rounding of bf16 values below the head.
 TEST(Gpu, TheLengthOfBf16GradientsDoesNotDependOnTheNumberOfTargets) {
   const at::Device gpu(at::kCUDA, 0);
   for (const auto& [family, config] : kFamilies) {
@@ -118,7 +120,7 @@ TEST(Gpu, TheLengthOfBf16GradientsDoesNotDependOnTheNumberOfTargets) {
       most = std::max(most, dot / square);
     }
     fmt::print("{}: bf16 gradients have {:.6f} to {:.6f} of fp32's length\n", family, least, most);
-    EXPECT_LE(most - least, 1e-4);
+    EXPECT_LE(most - least, 1e-3);
   }
 }
 
@@ -129,11 +131,13 @@ TEST(Gpu, AdamWTakesEveryDtype) {
       const auto update = [&](at::Device device) {
         at::manual_seed(4);
         const auto weights = at::randn({1024}).to(device, dtype);
-        const auto gradients = at::randn({1024}).to(device, gradient_dtype);
+        const auto drawn = at::randn({1024}).to(device, gradient_dtype);
+        const auto gradients = at::empty_like(drawn);
         const auto memory = tensor::FlatMemory::create(device);
         optim::AdamW optimizer({{weights, gradients, 512}}, {.weight_decay = 0.1}, *memory);
         const auto scalar = at::TensorOptions().device(device);
         for (int step = 0; step < 3; ++step) {
+          gradients.copy_(drawn);  // an update may clip them where they lie
           optimizer.step(1e-2, {at::full({}, 0.7, scalar.dtype(at::kDouble)),
                                 at::zeros({}, scalar.dtype(at::kFloat))});
         }

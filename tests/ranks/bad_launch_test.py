@@ -178,7 +178,7 @@ class Words(BadLaunch):
         cases = (({"NNODES": "2", "WORLD_SIZE": "3", "NODE_RANK": "0"}, [], ["NNODES=2", "WORLD_SIZE=3"]),
                  ({"NNODES": "2", "NODE_RANK": "2"}, [], ["NODE_RANK=2", "NNODES=2"]),
                  ({"NNODES": "2", "NODE_RANK": "1"}, ["--node-rank", "0"], ["--node-rank 0", "NODE_RANK=1"]),
-                 ({"NODE_RANK": "1"}, [], ["NODE_RANK=1", "how many machines"]),
+                 ({"NODE_RANK": "1"}, [], ["NODE_RANK=1", "how many nodes"]),
                  ({}, ["--nproc-per-node", "2", "--num-gpus", "3"], ["--nproc-per-node 2", "--num-gpus 3"]),
                  ({"RANK": "3", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "2"}, [],
                   ["RANK=3", "WORLD_SIZE=2"]),
