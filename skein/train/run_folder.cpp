@@ -124,7 +124,7 @@ std::optional<fs::path> newest_checkpoint(const fs::path& output, World& world, 
     const auto [lowest, highest] = extent_over_leaders(step, world);
     if (lowest < 0) return std::nullopt;
     if (lowest == highest) {
-      const auto path = output / checkpoint::checkpoint_name(lowest);
+      auto path = output / checkpoint::checkpoint_name(lowest);
       if (is_whole({lowest, path}, world)) return path;
       at_most = lowest - 1;
       continue;

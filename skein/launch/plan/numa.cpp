@@ -196,7 +196,7 @@ std::vector<std::string> list_gpus() {
 
 // By local rank. Empty when the GPUs are named by UUID: which is which is not known here.
 std::vector<std::string> visible_gpus(const std::string& visible_devices) {
-  const auto all = list_gpus();
+  auto all = list_gpus();
   if (visible_devices.empty()) return all;
   std::vector<std::string> visible;
   for (const auto& word : split(visible_devices, ',')) {
