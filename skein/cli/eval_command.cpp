@@ -24,14 +24,6 @@ constexpr const char* kUsage =
     "\"text\",\n"
     ".bin), a comma-separated list of files, or a folder; every sample once. Data to stdout.\n";
 
-config::DType dtype_of(const std::string& word) {
-  if (word == "auto") return config::DType::kAuto;
-  if (word == "float32") return config::DType::kFloat32;
-  if (word == "bfloat16") return config::DType::kBFloat16;
-  if (word == "float64") return config::DType::kFloat64;
-  throw UserError(fmt::format("--dtype takes auto, float32, bfloat16 or float64, not '{}'", word));
-}
-
 train::EvalOptions parse(const Flags& flags) {
   if (flags.rest.size() != 1) {
     throw UserError(
@@ -45,7 +37,7 @@ train::EvalOptions parse(const Flags& flags) {
           .block_size = flags.number("block-size", 0),
           .batch = flags.number("batch-size", 8),
           .max_samples = flags.number("max-samples", 0),
-          .dtype = dtype_of(flags.text("dtype", "auto")),
+          .dtype = flags.dtype(),
           .device = cuda ? at::Device(at::kCUDA, 0) : at::Device(at::kCPU)};
 }
 

@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <vector>
 
+#include "skein/cli/detect_run.h"
 #include "skein/cli/limits.h"
 #include "skein/cli/words.h"
 #include "skein/cli/worker_program.h"
@@ -21,12 +22,12 @@
 #include "skein/core/error.h"
 #include "skein/core/log.h"
 #include "skein/data/prepare.h"
-#include "skein/launch/plan/detect.h"
 #include "skein/launch/plan/interface.h"
 #include "skein/launch/ranks/launcher.h"
 #include "skein/launch/ranks/rank_environment.h"
 #include "skein/launch/remote/remote_start.h"
 #include "skein/plan/disk_space.h"
+#include "skein/plan/refusals.h"
 
 namespace skein::cli {
 namespace {
@@ -68,37 +69,6 @@ Words worker_command(const Words& rest) {
   Words command = {(self.parent_path() / "skein-worker").string(), "train"};
   command.insert(command.end(), rest.begin(), rest.end());
   return command;
-}
-
-launch::LaunchPlan plan_launch(launch::LaunchFlags flags, const launch::Environment& environment,
-                               const config::ParallelConfig& parallel) {
-  const auto device = parallel.device;
-  if (!parallel.distributed) {
-    if (flags.nproc_per_node || flags.num_gpus) {
-      throw UserError(
-          "distributed: false means one rank; drop it, or the flag that asks for ranks");
-    }
-    flags.nproc_per_node = "1";
-  }
-  return launch::detect(
-      {.flags = std::move(flags),
-       .environment = environment,
-       .hardware = launch::look_at_hardware(/*ask_gpus=*/device != config::Device::kCpu),
-       .device = device,
-       .cuda_build = SKEIN_HAS_CUDA});
-}
-
-// Before any rank starts: one message instead of one per rank.
-void check_given(const config::RunConfig& config) {
-  const auto need = [](bool given, const char* what) {
-    if (!given) throw UserError(fmt::format("skein train needs {}", what));
-  };
-  need(!config.model.model_name_or_path.empty(),
-       "model_name_or_path=FOLDER, the folder with the model's config.json");
-  need(!config.data.train_file.empty() || !config.data.train_file_dir.empty(),
-       "train_file=FILE (or train_file_dir=FOLDER), the text to train on");
-  need(!config.checkpoint.output_dir.empty() || !config.checkpoint.experiment_name.empty(),
-       "output_dir=FOLDER (or experiment_name=NAME), where to save");
 }
 
 // As it may be typed again.
@@ -188,8 +158,9 @@ int start_hosts(const launch::LaunchPlan& plan, const launch::Environment& envir
   return launch::start_remote(plan, options);
 }
 
-int start_ranks(launch::LaunchPlan plan, const config::Resolved& resolved, const Words& rest,
+int start_ranks(const DetectedRun& run, const config::Resolved& resolved, const Words& rest,
                 std::span<const std::string> arguments) {
+  auto plan = run.launch;
   const auto& config = resolved.config;
   const bool one_cpu_machine = plan.nodes == 1 && plan.device == config::Device::kCpu;
   const auto text = config::to_yaml(resolved);
@@ -198,7 +169,7 @@ int start_ranks(launch::LaunchPlan plan, const config::Resolved& resolved, const
                                 .command = continuing_command(arguments),
                                 .prepare =
                                     [&] {
-                                      plan::check_disk(config);
+                                      plan::check_disk(config, run.place());
                                       return prepare_data(config);
                                     },
                                 .configuration_text = text,
@@ -233,22 +204,30 @@ int run_train_command(std::span<const std::string> arguments) {
               {"nproc-per-node", "num-gpus", "nnodes", "node-rank", "master-addr", "master-port",
                "max-restarts", "hostfile", "include", "exclude", "log-dir", "redirects", "tee"});
   const auto resolved = config::load(split.rest);
-  check_given(resolved.config);
-  const auto plan = plan_launch(split.flags, environment, resolved.config.parallel);
+  const auto& config = resolved.config;
+  plan::check_given(config);
+  const auto run = detect_run(split.flags, environment, config.parallel);
+  const auto& plan = run.launch;
   if (plan.foreign) set_log_rank(plan.foreign->rank);
   for (const auto& note : resolved.notes) log_info("note: {}", note);
   for (const auto& warning : plan.warnings) log_warning("{}", warning);
   config::plan_batches(resolved, plan.size());  // refuses what does not close; ranks print it
+  // The machines of a hostfile check for themselves: this one need not have their files.
+  if (!plan.hosts.empty()) return start_hosts(plan, environment, split.rest);
+  plan::check_run(config);
+  const bool speaks = !plan.foreign || plan.foreign->rank == 0;
+  if (speaks) {
+    for (const auto& warning : plan::run_warnings(config, run.place())) log_warning("{}", warning);
+  }
   log_info("launch: {}, OMP_NUM_THREADS={}", plan.summary, plan.omp_num_threads);
   if (const auto variables = launch::describe(environment); !variables.empty()) {
     log_info("variables: {}", variables);
   }
   if (plan.foreign) {
-    if (plan.foreign->rank == 0) plan::check_disk(resolved.config);
-    become_rank(plan, split.rest, resolved.config.checkpoint.fresh);
+    if (speaks) plan::check_disk(config, run.place());
+    become_rank(plan, split.rest, config.checkpoint.fresh);
   }
-  if (!plan.hosts.empty()) return start_hosts(plan, environment, split.rest);
-  return start_ranks(plan, resolved, split.rest, arguments);
+  return start_ranks(run, resolved, split.rest, arguments);
 }
 
 }  // namespace skein::cli

@@ -15,13 +15,14 @@
 
 #include "skein/config/about.h"
 #include "skein/config/choices.h"
+#include "skein/core/dtype.h"
 
 namespace skein::config {
 
 struct ModelConfig {
   std::string model_name_or_path;   // folder with config.json (and weights, unless from scratch)
   bool train_from_scratch = false;  // initialise from `seed` instead of loading weights
-  DType dtype = DType::kAuto;  // working weights; auto: bfloat16 on GPUs that have it, else float32
+  std::optional<DType> dtype;  // working weights; auto: bfloat16 on GPUs that have it, else float32
   bool gradient_checkpointing =
       false;  // recompute each block in backward: less memory, a third more compute
   std::string tokenizer_name_or_path;  // empty: the model folder's tokenizer.json, else bytes
@@ -400,7 +401,7 @@ struct LogConfig {
 };
 
 struct RunConfig {
-  Stage stage = Stage::kPretrain;
+  TrainingStage stage = TrainingStage::kPretrain;
   int64_t seed = 42;
   std::optional<int64_t> data_seed;  // absent: seed
   bool full_determinism = false;     // bit-exact on GPUs too, with slower kernels

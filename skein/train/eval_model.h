@@ -5,21 +5,22 @@
 // The loss of a model folder over a data set, without a run around it. One rank.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
-#include "skein/config/choices.h"
+#include "skein/core/dtype.h"
 #include "skein/core/file.h"
 #include "skein/train/evaluate.h"
 
 namespace skein::train {
 
 struct EvalOptions {
-  fs::path model;           // folder with config.json, weights, and a tokenizer (else bytes)
-  std::string dataset;      // file, comma-separated files, or a folder
-  int64_t block_size = 0;   // 0: what the model knows positions for, at most 1,024
-  int64_t batch = 8;        // rows
-  int64_t max_samples = 0;  // 0: all
-  config::DType dtype = config::DType::kAuto;
+  fs::path model;              // folder with config.json, weights, and a tokenizer (else bytes)
+  std::string dataset;         // file, comma-separated files, or a folder
+  int64_t block_size = 0;      // 0: what the model knows positions for, at most 1,024
+  int64_t batch = 8;           // rows
+  int64_t max_samples = 0;     // 0: all
+  std::optional<DType> dtype;  // absent: bfloat16 on GPUs that have it, else float32
   at::Device device = at::kCPU;
 };
 

@@ -19,6 +19,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
+#include <sstream>
 #include <string_view>
 #include <system_error>
 #include <thread>
@@ -68,6 +69,20 @@ bool hides_all(const char* visible) {
   return visible != nullptr && (*visible == '\0' || std::string_view(visible) == "-1");
 }
 
+// What cannot be asked is taken for a GPU of today.
+bool all_have_bfloat16(void* library, int gpus) {
+  constexpr int kMajorCapability = 75;  // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR
+  const auto get = symbol<int (*)(int*, int)>(library, "cuDeviceGet");
+  const auto ask = symbol<int (*)(int*, int, int)>(library, "cuDeviceGetAttribute");
+  if (get == nullptr || ask == nullptr) return true;
+  for (int i = 0; i < gpus; ++i) {
+    int device = 0, major = 0;
+    if (get(&device, i) != kCudaSuccess) continue;
+    if (ask(&major, kMajorCapability, device) == kCudaSuccess && major < 8) return false;
+  }
+  return true;
+}
+
 void ask_driver(void* library, Hardware& hardware) {
   const auto init = symbol<int (*)(unsigned)>(library, "cuInit");
   const auto count = symbol<int (*)(int*)>(library, "cuDeviceGetCount");
@@ -77,7 +92,10 @@ void ask_driver(void* library, Hardware& hardware) {
   }
   int code = init(0);
   if (code == kCudaSuccess) code = count(&hardware.gpus);
-  if (code == kCudaSuccess) return;
+  if (code == kCudaSuccess) {
+    hardware.gpus_have_bfloat16 = all_have_bfloat16(library, hardware.gpus);
+    return;
+  }
   hardware.gpus = 0;
   const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
   if (code == kCudaNoDevice && hides_all(visible)) return;
@@ -123,7 +141,8 @@ void ask_in_child(Hardware& hardware) {
   if (child < 0) throw_errno("cannot fork");
   if (child == 0) {
     ask_gpus_here(hardware);
-    const auto answer = fmt::format("{} {}", hardware.gpus, hardware.gpu_problem);
+    const auto answer =
+        fmt::format("{} {:d} {}", hardware.gpus, hardware.gpus_have_bfloat16, hardware.gpu_problem);
     const bool written = ::write(ends[1], answer.data(), answer.size()) >= 0;
     ::_exit(written ? 0 : 1);
   }
@@ -143,8 +162,9 @@ void ask_in_child(Hardware& hardware) {
     hardware.gpu_problem = "the driver crashed when it was asked for GPUs";
     return;
   }
-  hardware.gpus = std::atoi(answer->c_str());
-  hardware.gpu_problem = answer->substr(std::min(answer->size(), answer->find(' ') + 1));
+  std::istringstream words(*answer);
+  words >> hardware.gpus >> hardware.gpus_have_bfloat16 >> std::ws;
+  std::getline(words, hardware.gpu_problem, '\0');
 }
 
 }  // namespace

@@ -9,9 +9,10 @@
 namespace skein::launch {
 
 struct Hardware {
-  int gpus = 0;             // visible ones: CUDA_VISIBLE_DEVICES is honoured
-  std::string gpu_problem;  // a GPU is present, and this is why it cannot be used
-  int cores = 1;            // this process may run on
+  int gpus = 0;                    // visible ones: CUDA_VISIBLE_DEVICES is honoured
+  bool gpus_have_bfloat16 = true;  // all visible ones, in hardware (compute capability 8 and up)
+  std::string gpu_problem;         // a GPU is present, and this is why it cannot be used
+  int cores = 1;                   // this process may run on
   int numa_nodes = 1;
 };
 
