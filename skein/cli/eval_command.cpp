@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
-#include "skein/cli/eval_command.h"
+#include "skein/cli/commands.h"
 
 #include <ATen/Context.h>
 #include <c10/core/DeviceGuard.h>
@@ -8,7 +8,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "skein/cli/flags.h"
+#include "skein/cli/flag_set.h"
 #include "skein/cli/load_model.h"
 #include "skein/core/error.h"
 #include "skein/train/eval_model.h"
@@ -24,21 +24,33 @@ constexpr const char* kUsage =
     "\"text\",\n"
     ".bin), a comma-separated list of files, or a folder; every sample once. Data to stdout.\n";
 
-train::EvalOptions parse(const Flags& flags) {
-  if (flags.rest.size() != 1) {
+struct EvalFlags {
+  train::EvalOptions options;
+  bool json = false;
+};
+
+EvalFlags parse(std::span<const std::string> arguments) {
+  EvalFlags result;
+  auto& options = result.options;
+  std::string device = "auto";
+  FlagSet flags("skein eval");
+  flags.add("dataset", options.dataset);
+  flags.add("block-size", options.block_size);
+  flags.add("batch-size", options.batch, /*least=*/1);
+  flags.add("max-samples", options.max_samples);
+  flags.add("dtype", options.dtype);
+  flags.add("device", device);
+  flags.add("json", result.json);
+  const auto words = flags.read(arguments);
+  if (words.size() != 1) {
     throw UserError(
-        fmt::format("skein eval takes one MODEL folder, not {}\n{}", flags.rest.size(), kUsage));
+        fmt::format("skein eval takes one MODEL folder, not {}\n{}", words.size(), kUsage));
   }
-  if (flags.text("dataset", "").empty()) throw UserError("skein eval needs --dataset FILE");
-  const auto device = flags.text("device", "auto");
+  if (options.dataset.empty()) throw UserError("skein eval needs --dataset FILE");
   const bool cuda = device == "cuda" || (device == "auto" && at::hasCUDA());
-  return {.model = check_model_folder(flags.rest.front()),
-          .dataset = flags.text("dataset", ""),
-          .block_size = flags.number("block-size", 0),
-          .batch = flags.number("batch-size", 8),
-          .max_samples = flags.number("max-samples", 0),
-          .dtype = flags.dtype(),
-          .device = cuda ? at::Device(at::kCUDA, 0) : at::Device(at::kCPU)};
+  options.model = check_model_folder(words.front());
+  options.device = cuda ? at::Device(at::kCUDA, 0) : at::Device(at::kCPU);
+  return result;
 }
 
 }  // namespace
@@ -48,14 +60,10 @@ int run_eval_command(std::span<const std::string> arguments) {
     fmt::print("{}", kUsage);
     return 0;
   }
-  const auto flags = parse_flags(
-      "skein eval", arguments,
-      {.values = {"dataset", "block-size", "batch-size", "max-samples", "dtype", "device"},
-       .switches = {"json"}});
-  const auto options = parse(flags);
+  const auto [options, json] = parse(arguments);
   const c10::DeviceGuard guard(options.device);
   const auto result = train::evaluate_model(options);
-  if (flags.has("json")) {
+  if (json) {
     const nlohmann::ordered_json row = {{"eval_loss", result.loss},
                                         {"perplexity", result.perplexity()},
                                         {"num_tokens", result.num_targets},

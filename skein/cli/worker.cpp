@@ -18,11 +18,7 @@
 #include <string>
 #include <vector>
 
-#include "skein/cli/bench_command.h"
-#include "skein/cli/debug_forward.h"
-#include "skein/cli/doctor_worker.h"
-#include "skein/cli/eval_command.h"
-#include "skein/cli/generate_command.h"
+#include "skein/cli/commands.h"
 #include "skein/cli/guard.h"
 #include "skein/cli/rank_session.h"
 #include "skein/cli/worker_program.h"
