@@ -115,7 +115,7 @@ class Group {
   HostSum<int64_t> start_sum(const std::vector<int64_t>& values, Site site = Site::current());
 
   // The ranks that give the same colour, in the order of their ranks. Collective. Launchers compare
-  // the calls of all ranks (launch/diagnosis.h): issue the same on each part.
+  // the calls of all ranks (launch/watch/diagnosis.h): issue the same on each part.
   Group split(int64_t colour, Site site = Site::current());
 
   // Blocks the host until the collective has ended (CUDA included).
