@@ -7,9 +7,9 @@
 
 namespace skein::algorithms {
 
-std::unique_ptr<Algorithm> build(config::Stage stage, const model::Model& model) {
+std::unique_ptr<Algorithm> build(config::TrainingStage stage, const model::Model& model) {
   switch (stage) {
-    case config::Stage::kPretrain:
+    case config::TrainingStage::kPretrain:
       return std::make_unique<Pretrain>(model);
   }
   throw InternalError("a stage without an algorithm");

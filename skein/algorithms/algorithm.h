@@ -27,6 +27,6 @@ class Algorithm {
 };
 
 // `model` must outlive the algorithm.
-std::unique_ptr<Algorithm> build(config::Stage stage, const model::Model& model);
+std::unique_ptr<Algorithm> build(config::TrainingStage stage, const model::Model& model);
 
 }  // namespace skein::algorithms

@@ -126,8 +126,8 @@ class FaultTest : public TemporaryFolder {
     Contents contents{.texts = {{"config.json", "{}"}, {"trainer_state.json", "{}"}}};
     const auto value = static_cast<double>(step);
     for (const auto& name : kNames) {
-      contents.model.push_back({name, Dtype::kF32, {20}});
-      contents.optimizer.push_back({name + ".exp_avg", Dtype::kF32, {20}});
+      contents.model.push_back({name, DType::kF32, {20}});
+      contents.optimizer.push_back({name + ".exp_avg", DType::kF32, {20}});
       const auto half = at::full({10}, value, at::TensorOptions(at::kFloat));
       contents.model_slices.push_back({name, {20}, at::kFloat, rank * 10, rank * 10 + 10, half});
       contents.optimizer_slices.push_back(

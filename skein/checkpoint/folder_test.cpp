@@ -31,10 +31,10 @@ class FolderTest : public TemporaryFolder {
   FolderTest() { make_directories(folder_ / "m"); }
 };
 
-const std::vector<TensorEntry> kEntries = {{"w", Dtype::kU8, {600}},
-                                           {"big", Dtype::kU8, {2000}},
-                                           {"v", Dtype::kU8, {500}},
-                                           {"u", Dtype::kU8, {400}}};
+const std::vector<TensorEntry> kEntries = {{"w", DType::kU8, {600}},
+                                           {"big", DType::kU8, {2000}},
+                                           {"v", DType::kU8, {500}},
+                                           {"u", DType::kU8, {400}}};
 
 TEST_F(FolderTest, PlanSplitsLikeHuggingFace) {
   const auto plan = plan_files("model", kEntries, 1000);
@@ -71,13 +71,13 @@ TEST_F(FolderTest, SplitModelIsOpened) {
 
 TEST_F(FolderTest, ShardOfAnotherModelIsRefused) {
   write_plan(plan_files("model", kEntries, 1000), folder_ / "m");
-  write_plan(plan_files("model", {{"w", Dtype::kU8, {1}}}), folder_ / "m");
+  write_plan(plan_files("model", {{"w", DType::kU8, {1}}}), folder_ / "m");
   fs::rename(folder_ / "m/model.safetensors", folder_ / "m/model-00003-of-00003.safetensors");
   EXPECT_THROW(open_model_files(folder_ / "m"), IoError);
 }
 
 TEST_F(FolderTest, NamesThatLeaveTheFolderAreRefused) {
-  write_plan(plan_files("model", {{"w", Dtype::kU8, {1}}}), folder_);  // outside m
+  write_plan(plan_files("model", {{"w", DType::kU8, {1}}}), folder_);  // outside m
   const auto outside = (folder_ / "model.safetensors").string();
   for (const std::string& name : {std::string("../model.safetensors"), outside, std::string(".."),
                                   std::string("."), std::string(""), std::string("/dev/zero")}) {
@@ -98,7 +98,7 @@ TEST_F(FolderTest, NamesThatLeaveTheFolderAreRefused) {
 TEST_F(FolderTest, LinksOfTheHubCacheAreFollowed) {
   make_directories(folder_ / "repo/blobs");
   make_directories(folder_ / "repo/snapshots/rev");
-  write_plan(plan_files("model", {{"w", Dtype::kU8, {1}}}), folder_ / "repo/blobs");
+  write_plan(plan_files("model", {{"w", DType::kU8, {1}}}), folder_ / "repo/blobs");
   fs::create_symlink("../../blobs/model.safetensors",
                      folder_ / "repo/snapshots/rev/model.safetensors");
   EXPECT_EQ(open_model_files(folder_ / "repo/snapshots/rev").tensors.size(), 1U);

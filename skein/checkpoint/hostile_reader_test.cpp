@@ -16,7 +16,7 @@ namespace {
 using HostileReader = TemporaryFolder;
 
 TEST_F(HostileReader, ATruncatedShardIsAnErrorAndNoZeros) {
-  const auto plan = plan_files("model", {{"w", Dtype::kF32, {3000}}});
+  const auto plan = plan_files("model", {{"w", DType::kF32, {3000}}});
   write_file_atomically(
       folder_ / plan.files[0].name,
       plan.files[0].header + std::string(plan.files[0].size - plan.files[0].header.size(), 'x'));

@@ -15,10 +15,10 @@ namespace {
 
 const std::map<std::string, std::vector<TensorEntry>> kStored = {
     {"model",
-     {{"wte.weight", Dtype::kU8, {40, 5}},
-      {"h.0.weight", Dtype::kU8, {150}},
-      {"h.1.weight", Dtype::kU8, {90}}}},
-    {"optimizer", {{"wte.weight.exp_avg", Dtype::kF32, {50}}, {"wte.step", Dtype::kF32, {3}}}}};
+     {{"wte.weight", DType::kU8, {40, 5}},
+      {"h.0.weight", DType::kU8, {150}},
+      {"h.1.weight", DType::kU8, {90}}}},
+    {"optimizer", {{"wte.weight.exp_avg", DType::kF32, {50}}, {"wte.step", DType::kF32, {3}}}}};
 
 // Unlike those of any other tensor or version.
 std::string stored_bytes(int version, const std::string& name, uint64_t size) {

@@ -13,6 +13,7 @@
 
 #include "skein/checkpoint/snapshot.h"
 #include "skein/core/error.h"
+#include "skein/tensor/dtype.h"
 
 namespace skein::checkpoint {
 namespace {
@@ -99,7 +100,7 @@ void require_equal(const ModelFiles& files, Differences found) {
 }
 
 void read_slice(const StoredTensor& stored, TensorSlice& slice) {
-  const auto type = scalar_type_of(stored.tensor->dtype);
+  const auto type = tensor::scalar_type_of(stored.tensor->dtype);
   const auto& data = slice.data;
   if (type != data.scalar_type() &&
       !(c10::isFloatingType(type) && c10::isFloatingType(data.scalar_type()))) {

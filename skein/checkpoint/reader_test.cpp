@@ -12,6 +12,7 @@
 #include "skein/checkpoint/snapshot.h"
 #include "skein/core/error.h"
 #include "skein/core/testing.h"
+#include "skein/tensor/dtype.h"
 
 namespace skein::checkpoint {
 namespace {
@@ -21,11 +22,12 @@ class ReaderTest : public TemporaryFolder {
   // model.safetensors whose tensors all hold 1, 2, 3, …
   void write_model(const std::vector<std::pair<std::string, at::ScalarType>>& tensors) {
     std::vector<TensorEntry> entries;
-    for (const auto& [name, type] : tensors) entries.push_back({name, dtype_of(type), {2, 2}});
+    for (const auto& [name, type] : tensors)
+      entries.push_back({name, tensor::dtype_of(type), {2, 2}});
     const auto plan = plan_files("model", entries);
     std::string bytes = plan.files[0].header;
     for (const auto& placed : plan.files[0].tensors) {
-      const auto data = at::tensor({1.0, 2.0, 3.0, 4.0}).to(scalar_type_of(placed.dtype));
+      const auto data = at::tensor({1.0, 2.0, 3.0, 4.0}).to(tensor::scalar_type_of(placed.dtype));
       bytes.append(static_cast<const char*>(data.data_ptr()), data.nbytes());
     }
     write_file_atomically(folder_ / "model.safetensors", bytes);
@@ -69,13 +71,13 @@ TEST_F(ReaderTest, DifferencesComeInOneMessage) {
 
 TEST_F(ReaderTest, RankThatOwnsPartOfTheTensorsNamesThemAll) {
   write_model({{"a", at::kFloat}, {"b", at::kFloat}});
-  const auto entry = [](const char* name) { return TensorEntry{name, Dtype::kF32, {2, 2}}; };
+  const auto entry = [](const char* name) { return TensorEntry{name, DType::kF32, {2, 2}}; };
   EXPECT_NE(why_refused({slice("a", 0, 4)}), "");
   EXPECT_EQ(why_refused({slice("a", 0, 4)}, {.tensors = {entry("a"), entry("b")}}), "");
   EXPECT_NE(why_refused({slice("a", 0, 4)}, {.tensors = {entry("a"), entry("b"), entry("c")}}), "");
   // Also when the slice of the tensor that differs is another rank's.
   const auto text =
-      why_refused({slice("a", 0, 4)}, {.tensors = {entry("a"), {"b", Dtype::kF32, {4}}}});
+      why_refused({slice("a", 0, 4)}, {.tensors = {entry("a"), {"b", DType::kF32, {4}}}});
   EXPECT_NE(text.find("b is [2, 2], not [4]"), std::string::npos) << text;
 }
 

@@ -19,28 +19,6 @@ static_assert(std::endian::native == std::endian::little, "tensor bytes are stor
 namespace skein::checkpoint {
 namespace {
 
-struct DtypeRow {
-  std::string_view name;
-  uint64_t bytes;
-};
-
-constexpr std::array<DtypeRow, 16> kDtypes{{{"BOOL", 1},
-                                            {"U8", 1},
-                                            {"I8", 1},
-                                            {"F8_E5M2", 1},
-                                            {"F8_E4M3", 1},
-                                            {"I16", 2},
-                                            {"U16", 2},
-                                            {"F16", 2},
-                                            {"BF16", 2},
-                                            {"I32", 4},
-                                            {"U32", 4},
-                                            {"F32", 4},
-                                            {"C64", 8},
-                                            {"F64", 8},
-                                            {"I64", 8},
-                                            {"U64", 8}}};
-
 // Reads the one shape of text that a header may have. A document tree would let a hostile header
 // allocate many times its own size, so nothing is kept that is not asked for.
 class HeaderReader final : public JsonEvents {
@@ -211,16 +189,6 @@ bool looks_like_pickle(uint64_t first_bytes) {
 
 }  // namespace
 
-std::string_view dtype_name(Dtype dtype) { return kDtypes.at(static_cast<size_t>(dtype)).name; }
-uint64_t dtype_bytes(Dtype dtype) { return kDtypes.at(static_cast<size_t>(dtype)).bytes; }
-
-std::optional<Dtype> dtype_from_name(std::string_view name) {
-  for (size_t i = 0; i < kDtypes.size(); ++i) {
-    if (kDtypes[i].name == name) return static_cast<Dtype>(i);
-  }
-  return std::nullopt;
-}
-
 std::optional<uint64_t> element_count(const std::vector<uint64_t>& shape) {
   uint64_t count = 1;
   for (const uint64_t dimension : shape) {
@@ -229,7 +197,7 @@ std::optional<uint64_t> element_count(const std::vector<uint64_t>& shape) {
   return count;
 }
 
-std::optional<uint64_t> byte_count(const std::vector<uint64_t>& shape, Dtype dtype) {
+std::optional<uint64_t> byte_count(const std::vector<uint64_t>& shape, DType dtype) {
   auto count = element_count(shape);
   if (!count || __builtin_mul_overflow(*count, dtype_bytes(dtype), &*count)) return std::nullopt;
   return count;

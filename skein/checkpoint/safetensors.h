@@ -17,50 +17,26 @@
 #include <string_view>
 #include <vector>
 
+#include "skein/core/dtype.h"
 #include "skein/core/file.h"
 
 namespace skein::checkpoint {
 
-// In the reference writer's order, which is that of rising alignment. Files hold the names, not
-// these numbers. Sub-byte types are refused.
-enum class Dtype : uint8_t {
-  kBool,
-  kU8,
-  kI8,
-  kF8E5M2,
-  kF8E4M3,
-  kI16,
-  kU16,
-  kF16,
-  kBF16,
-  kI32,
-  kU32,
-  kF32,
-  kC64,
-  kF64,
-  kI64,
-  kU64,
-};
-
-std::string_view dtype_name(Dtype dtype);
-std::optional<Dtype> dtype_from_name(std::string_view name);
-uint64_t dtype_bytes(Dtype dtype);
-
 // A tensor as a caller describes it.
 struct TensorEntry {
   std::string name;
-  Dtype dtype = Dtype::kF32;
+  DType dtype = DType::kF32;
   std::vector<uint64_t> shape;
 };
 
 // Absent when the product does not fit 64 bits.
 std::optional<uint64_t> element_count(const std::vector<uint64_t>& shape);
-std::optional<uint64_t> byte_count(const std::vector<uint64_t>& shape, Dtype dtype);
+std::optional<uint64_t> byte_count(const std::vector<uint64_t>& shape, DType dtype);
 
 // A tensor as a header places it: bytes [begin, end) of the data section.
 struct PlacedTensor {
   std::string name;
-  Dtype dtype = Dtype::kF32;
+  DType dtype = DType::kF32;
   std::vector<uint64_t> shape;
   uint64_t begin = 0;
   uint64_t end = 0;

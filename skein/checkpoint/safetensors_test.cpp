@@ -29,11 +29,11 @@ std::string why_refused(const std::string& json, uint64_t data_bytes) {
 
 TEST(Safetensors, BuiltHeaderIsReadBack) {
   std::vector<PlacedTensor> placed;
-  const auto bytes = build_header({{"b", Dtype::kF32, {2, 3}},
-                                   {"a", Dtype::kF32, {}},
-                                   {"half", Dtype::kBF16, {3}},
-                                   {"long", Dtype::kI64, {1}},
-                                   {"none", Dtype::kF32, {0, 4}}},
+  const auto bytes = build_header({{"b", DType::kF32, {2, 3}},
+                                   {"a", DType::kF32, {}},
+                                   {"half", DType::kBF16, {3}},
+                                   {"long", DType::kI64, {1}},
+                                   {"none", DType::kF32, {0, 4}}},
                                   placed);
   EXPECT_EQ(bytes.size() % 8, 0U);
   const auto header = parse_header(std::string_view(bytes).substr(8), 8 + 4 + 24 + 6, "f");
@@ -51,7 +51,7 @@ TEST(Safetensors, BuiltHeaderIsReadBack) {
 TEST(Safetensors, HeaderBytesAreThoseOfTheReferenceWriter) {
   std::vector<PlacedTensor> placed;
   const auto bytes =
-      build_header({{"w", Dtype::kBF16, {2}}, {"v\"\u00e9", Dtype::kF32, {1, 1}}}, placed);
+      build_header({{"w", DType::kBF16, {2}}, {"v\"\u00e9", DType::kF32, {1, 1}}}, placed);
   EXPECT_EQ(bytes.substr(8),
             R"({"__metadata__":{"format":"pt"},"v\"é":{"dtype":"F32","shape":[1,1],)"
             R"("data_offsets":[0,4]},"w":{"dtype":"BF16","shape":[2],)"

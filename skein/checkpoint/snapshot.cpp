@@ -9,24 +9,12 @@
 
 #include "skein/checkpoint/folder.h"
 #include "skein/core/error.h"
+#include "skein/tensor/dtype.h"
 
 namespace skein::checkpoint {
 namespace {
 
 using tensor::TensorSlice;
-
-constexpr std::pair<Dtype, at::ScalarType> kTypes[] = {{Dtype::kBool, at::kBool},
-                                                       {Dtype::kU8, at::kByte},
-                                                       {Dtype::kI8, at::kChar},
-                                                       {Dtype::kI16, at::kShort},
-                                                       {Dtype::kF16, at::kHalf},
-                                                       {Dtype::kBF16, at::kBFloat16},
-                                                       {Dtype::kI32, at::kInt},
-                                                       {Dtype::kF32, at::kFloat},
-                                                       {Dtype::kF64, at::kDouble},
-                                                       {Dtype::kI64, at::kLong},
-                                                       {Dtype::kF8E4M3, at::kFloat8_e4m3fn},
-                                                       {Dtype::kF8E5M2, at::kFloat8_e5m2}};
 
 struct TargetPlace {
   uint64_t file;
@@ -58,7 +46,7 @@ Source place_slice(const TensorSlice& slice, const Places& places) {
   SKEIN_CHECK(found != places.end(), slice.name + " is not in the list of tensors");
   const auto& [file, offset, tensor] = found->second;
   const std::vector<uint64_t> shape(slice.shape.begin(), slice.shape.end());
-  SKEIN_CHECK(shape == tensor->shape && dtype_of(slice.dtype) == tensor->dtype,
+  SKEIN_CHECK(shape == tensor->shape && tensor::dtype_of(slice.dtype) == tensor->dtype,
               slice.name + " differs from its entry in the list of tensors");
   SKEIN_CHECK(slice.begin >= 0 && slice.begin <= slice.end &&
                   static_cast<uint64_t>(slice.end) <= element_count(shape).value() &&
@@ -74,20 +62,6 @@ void add_sources(const std::vector<TensorSlice>& slices, const Places& places,
 }
 
 }  // namespace
-
-Dtype dtype_of(at::ScalarType type) {
-  for (const auto& [dtype, scalar] : kTypes) {
-    if (scalar == type) return dtype;
-  }
-  throw UserError(fmt::format("tensors of type {} are not stored", c10::toString(type)));
-}
-
-at::ScalarType scalar_type_of(Dtype dtype) {
-  for (const auto& [stored, scalar] : kTypes) {
-    if (stored == dtype) return scalar;
-  }
-  throw UserError(fmt::format("tensors of type {} are not read", dtype_name(dtype)));
-}
 
 Snapshot plan_snapshot(const Contents& contents, uint64_t max_shard_bytes) {
   const c10::NoGradGuard no_grad;

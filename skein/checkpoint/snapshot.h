@@ -16,10 +16,6 @@
 
 namespace skein::checkpoint {
 
-// The type under which safetensors stores it. Throws UserError where there is none.
-Dtype dtype_of(at::ScalarType type);
-at::ScalarType scalar_type_of(Dtype dtype);
-
 // What a save stores.
 struct Contents {
   // Every tensor of the two file sets, whole: the same lists in the same order on all ranks. No

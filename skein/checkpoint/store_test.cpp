@@ -17,6 +17,7 @@
 #include "skein/checkpoint/reader.h"
 #include "skein/core/error.h"
 #include "skein/core/testing.h"
+#include "skein/tensor/dtype.h"
 
 namespace skein::checkpoint {
 namespace {
@@ -51,7 +52,7 @@ std::vector<TensorEntry> entries(const std::vector<Whole>& tensors) {
   std::vector<TensorEntry> list;
   for (const auto& tensor : tensors) {
     list.push_back(
-        {tensor.name, dtype_of(tensor.dtype), {tensor.shape.begin(), tensor.shape.end()}});
+        {tensor.name, tensor::dtype_of(tensor.dtype), {tensor.shape.begin(), tensor.shape.end()}});
   }
   return list;
 }

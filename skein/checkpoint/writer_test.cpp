@@ -17,9 +17,9 @@
 namespace skein::checkpoint {
 namespace {
 
-const std::vector<TensorEntry> kModel = {{"a.weight", Dtype::kU8, {100}},
-                                         {"b.weight", Dtype::kU8, {37}}};
-const std::vector<TensorEntry> kOptimizer = {{"a.weight.exp_avg", Dtype::kF32, {30}}};
+const std::vector<TensorEntry> kModel = {{"a.weight", DType::kU8, {100}},
+                                         {"b.weight", DType::kU8, {37}}};
+const std::vector<TensorEntry> kOptimizer = {{"a.weight.exp_avg", DType::kF32, {30}}};
 
 // Records what is set, in order, and calls `on_set` before it.
 class WatchedStore final : public Store {

@@ -11,6 +11,7 @@
 
 #include "skein/cli/flags.h"
 #include "skein/core/error.h"
+#include "skein/tensor/dtype.h"
 #include "skein/train/bench.h"
 
 namespace skein::cli {
@@ -27,13 +28,6 @@ constexpr const char* kUsage =
     "last\n"
     "loss (the last must be lower).\n";
 
-at::ScalarType dtype_of(const std::string& word) {
-  if (word == "float32") return at::kFloat;
-  if (word == "bfloat16") return at::kBFloat16;
-  if (word == "float64") return at::kDouble;
-  throw UserError(fmt::format("--dtype takes float32, bfloat16 or float64, not '{}'", word));
-}
-
 train::BenchOptions parse(std::span<const std::string> arguments) {
   const auto flags = parse_flags(
       "skein bench train", arguments,
@@ -42,16 +36,17 @@ train::BenchOptions parse(std::span<const std::string> arguments) {
   if (flags.rest.size() != 1) throw UserError(std::string("which model?\n") + kUsage);
   const auto device = flags.text("device", at::hasCUDA() ? "cuda" : "cpu");
   const bool cuda = device == "cuda";
-  return {.model = flags.rest.front(),
-          .rows = flags.number("batch", 8),
-          .tokens = flags.number("tokens", 1024),
-          .warmup_steps = flags.number("warmup", 5),
-          .steps = std::max<int64_t>(1, flags.number("steps", 20)),
-          .stage = static_cast<int>(flags.number("zero", 0)),
-          .recompute = flags.has("recompute"),
-          .dtype = dtype_of(flags.text("dtype", cuda ? "bfloat16" : "float32")),
-          .device = cuda ? at::Device(at::kCUDA, 0) : at::Device(at::kCPU),
-          .trace = flags.text("trace", "")};
+  return {
+      .model = flags.rest.front(),
+      .rows = flags.number("batch", 8),
+      .tokens = flags.number("tokens", 1024),
+      .warmup_steps = flags.number("warmup", 5),
+      .steps = std::max<int64_t>(1, flags.number("steps", 20)),
+      .stage = static_cast<int>(flags.number("zero", 0)),
+      .recompute = flags.has("recompute"),
+      .dtype = tensor::scalar_type_of(flags.dtype().value_or(cuda ? DType::kBF16 : DType::kF32)),
+      .device = cuda ? at::Device(at::kCUDA, 0) : at::Device(at::kCPU),
+      .trace = flags.text("trace", "")};
 }
 
 }  // namespace

@@ -14,11 +14,13 @@
 #include <vector>
 
 #include "skein/checkpoint/safetensors.h"
+#include "skein/cli/flags.h"
 #include "skein/cli/load_model.h"
 #include "skein/core/error.h"
 #include "skein/core/file.h"
 #include "skein/model/model.h"
 #include "skein/tensor/batch.h"
+#include "skein/tensor/dtype.h"
 #include "skein/tensor/units.h"
 
 namespace skein::cli {
@@ -35,7 +37,7 @@ at::Tensor read_tokens(const fs::path& path) {
   const auto header = checkpoint::read_header(file, path.string());
   for (const auto& entry : header.tensors) {
     if (entry.name != "tokens") continue;
-    if (entry.dtype != checkpoint::Dtype::kI64 || entry.shape.size() != 2) break;
+    if (entry.dtype != DType::kI64 || entry.shape.size() != 2) break;
     auto tokens = at::empty(
         {static_cast<int64_t>(entry.shape[0]), static_cast<int64_t>(entry.shape[1])}, at::kLong);
     file.read_at(header.data_begin + entry.begin, bytes_of(tokens));
@@ -72,18 +74,11 @@ NamedTensors compute(const model::Model& model, const tensor::Batch& batch) {
   return found;
 }
 
-checkpoint::Dtype stored_dtype(at::ScalarType dtype) {
-  if (dtype == at::kDouble) return checkpoint::Dtype::kF64;
-  if (dtype == at::kBFloat16) return checkpoint::Dtype::kBF16;
-  SKEIN_CHECK(dtype == at::kFloat, "models are float32, float64 or bfloat16");
-  return checkpoint::Dtype::kF32;
-}
-
 void write_tensors(const fs::path& path, const NamedTensors& tensors) {
   std::vector<checkpoint::TensorEntry> entries;
-  for (const auto& [name, tensor] : tensors) {
-    const auto sizes = tensor.sizes();
-    entries.push_back({name, stored_dtype(tensor.scalar_type()), {sizes.begin(), sizes.end()}});
+  for (const auto& [name, value] : tensors) {
+    const auto sizes = value.sizes();
+    entries.push_back({name, tensor::dtype_of(value.scalar_type()), {sizes.begin(), sizes.end()}});
   }
   std::vector<checkpoint::PlacedTensor> placed;
   const auto header = checkpoint::build_header(std::move(entries), placed);
@@ -94,23 +89,17 @@ void write_tensors(const fs::path& path, const NamedTensors& tensors) {
   }
 }
 
-at::ScalarType parse_dtype(const std::string& name) {
-  if (name == "float32") return at::kFloat;
-  if (name == "float64") return at::kDouble;
-  if (name == "bfloat16") return at::kBFloat16;
-  throw UserError(fmt::format("dtype {} is none of float32, float64, bfloat16", name));
-}
-
 }  // namespace
 
 int run_debug_forward(std::span<const std::string> arguments) {
   if (arguments.size() < 3 || arguments.size() > 4) {
     throw UserError("usage: debug-forward MODEL TOKENS.safetensors OUT.safetensors [DTYPE]");
   }
-  const auto dtype = arguments.size() == 4 ? parse_dtype(arguments[3]) : at::kFloat;
+  const auto dtype = arguments.size() == 4 ? parse_dtype(arguments[3]) : std::nullopt;
   const fs::path folder = arguments[0];
   const auto config = plan::read_hf_config(folder);
-  const auto model = load_model(folder, config, dtype, at::kCPU);
+  const auto model =
+      load_model(folder, config, tensor::scalar_type_of(dtype.value_or(DType::kF32)), at::kCPU);
   write_tensors(arguments[2], compute(*model, next_token_batch(read_tokens(arguments[1]))));
   return static_cast<int>(ExitCode::kDone);
 }

@@ -11,14 +11,6 @@
 namespace skein::cli {
 namespace {
 
-config::DType dtype_of(const std::string& word) {
-  if (word == "auto") return config::DType::kAuto;
-  if (word == "float32") return config::DType::kFloat32;
-  if (word == "bfloat16") return config::DType::kBFloat16;
-  if (word == "float64") return config::DType::kFloat64;
-  throw UserError(fmt::format("--dtype takes auto, float32, bfloat16 or float64, not '{}'", word));
-}
-
 config::Device device_of(const std::string& word) {
   if (word == "auto") return config::Device::kAuto;
   if (word == "cpu") return config::Device::kCpu;
@@ -43,7 +35,7 @@ EvalFlags parse_eval_flags(std::span<const std::string> arguments) {
           .block_size = flags.number("block-size", 0),
           .batch_size = flags.number("batch-size", 8),
           .max_samples = flags.number("max-samples", 0),
-          .dtype = dtype_of(flags.text("dtype", "auto")),
+          .dtype = flags.dtype(),
           .device = device_of(flags.text("device", "auto")),
           .json = flags.has("json")};
 }

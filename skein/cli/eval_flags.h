@@ -5,10 +5,12 @@
 // The words of `skein eval`, which its launcher and its ranks read alike.
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 
 #include "skein/config/syntax/choices.h"
+#include "skein/core/dtype.h"
 #include "skein/core/file.h"
 
 namespace skein::cli {
@@ -19,7 +21,7 @@ struct EvalFlags {
   int64_t block_size = 0;
   int64_t batch_size = 8;
   int64_t max_samples = 0;
-  config::DType dtype = config::DType::kAuto;
+  std::optional<DType> dtype;  // absent: auto
   config::Device device = config::Device::kAuto;
   bool json = false;
 };

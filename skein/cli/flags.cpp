@@ -36,6 +36,16 @@ int64_t Flags::number(const std::string& name, int64_t otherwise) const {
   return value;
 }
 
+std::optional<DType> Flags::dtype() const { return parse_dtype(text("dtype", "auto")); }
+
+std::optional<DType> parse_dtype(const std::string& word) {
+  if (word == "auto") return std::nullopt;
+  for (const auto dtype : {DType::kF32, DType::kBF16, DType::kF64}) {
+    if (word == dtype_word(dtype)) return dtype;
+  }
+  throw UserError(fmt::format("--dtype takes auto, float32, bfloat16 or float64, not '{}'", word));
+}
+
 Flags parse_flags(const std::string& command, std::span<const std::string> arguments,
                   const FlagNames& names) {
   Flags flags;

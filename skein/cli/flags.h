@@ -6,9 +6,12 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
+
+#include "skein/core/dtype.h"
 
 namespace skein::cli {
 
@@ -26,7 +29,13 @@ struct Flags {
   std::string text(const std::string& name, const std::string& otherwise) const;
   // Throws UserError for what is not a whole number, 0 or more.
   int64_t number(const std::string& name, int64_t otherwise) const;
+  // --dtype; none for `auto` and where it is not given. Throws UserError for what no model computes
+  // in.
+  std::optional<DType> dtype() const;
 };
+
+// A word of --dtype, as Flags::dtype() reads it.
+std::optional<DType> parse_dtype(const std::string& word);
 
 // Throws UserError, with suggestions, for a flag that is not in `names`.
 Flags parse_flags(const std::string& command, std::span<const std::string> arguments,

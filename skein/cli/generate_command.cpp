@@ -13,12 +13,14 @@
 #include <string_view>
 #include <vector>
 
+#include "skein/cli/flags.h"
 #include "skein/cli/generate_flags.h"
 #include "skein/cli/load_model.h"
 #include "skein/cli/model_folder.h"
 #include "skein/core/error.h"
 #include "skein/core/log.h"
 #include "skein/rollout/generate.h"
+#include "skein/tensor/dtype.h"
 #include "skein/text/text_codec.h"
 #include "skein/text/text_stream.h"
 
@@ -48,15 +50,11 @@ at::Device device_of(const std::string& name) {
 }
 
 // On a GPU what the files hold, on a CPU float32: 16-bit arithmetic is slow there.
-at::ScalarType dtype_of(const std::string& name, const plan::HfConfig& config,
+at::ScalarType dtype_of(const std::string& word, const plan::HfConfig& config,
                         const at::Device& device) {
   const bool is_16_bit = config.dtype == "bfloat16" || config.dtype == "float16";
-  if (name == "auto") return is_16_bit && device.is_cuda() ? at::kBFloat16 : at::kFloat;
-  if (name == "float32") return at::kFloat;
-  if (name == "bfloat16") return at::kBFloat16;
-  if (name == "float64") return at::kDouble;
-  throw UserError(
-      fmt::format("--dtype is '{}', expected auto, float32, bfloat16 or float64", name));
+  const auto usual = is_16_bit && device.is_cuda() ? DType::kBF16 : DType::kF32;
+  return tensor::scalar_type_of(parse_dtype(word).value_or(usual));
 }
 
 std::vector<rollout::Request> requests_of(const GenerateFlags& flags,

@@ -11,13 +11,13 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "skein/cli/detect_run.h"
 #include "skein/cli/limits.h"
 #include "skein/cli/worker_program.h"
 #include "skein/config/handover.h"
 #include "skein/config/output_folder.h"
 #include "skein/core/error.h"
 #include "skein/core/log.h"
-#include "skein/launch/plan/detect.h"
 #include "skein/launch/plan/interface.h"
 #include "skein/launch/process/inherited_bytes.h"
 #include "skein/launch/ranks/launcher.h"
@@ -34,24 +34,6 @@ Words worker_command(const RankJob& job) {
   Words command = {worker_path().string(), job.command};
   command.insert(command.end(), job.arguments.begin(), job.arguments.end());
   return command;
-}
-
-launch::LaunchPlan plan_launch(launch::LaunchFlags flags, const launch::Environment& environment,
-                               const config::ParallelConfig& parallel) {
-  const auto device = parallel.device;
-  if (!parallel.distributed) {
-    if (flags.nproc_per_node || flags.num_gpus) {
-      throw UserError(
-          "distributed: false means one rank; drop it, or the flag that asks for ranks");
-    }
-    flags.nproc_per_node = "1";
-  }
-  return launch::detect(
-      {.flags = std::move(flags),
-       .environment = environment,
-       .hardware = launch::look_at_hardware(/*ask_gpus=*/device != config::Device::kCpu),
-       .device = device,
-       .cuda_build = SKEIN_HAS_CUDA});
 }
 
 // As it may be typed again.
@@ -143,7 +125,8 @@ int start_hosts(const RankJob& job, const launch::LaunchPlan& plan,
   return launch::start_remote(plan, options);
 }
 
-int start_ranks(const RankJob& job, launch::LaunchPlan plan) {
+int start_ranks(const RankJob& job, const DetectedRun& run) {
+  auto plan = run.launch;
   const auto& resolved = job.resolved;
   const auto& checkpoint = resolved.config.checkpoint;
   const bool one_cpu_machine = plan.nodes == 1 && plan.device == config::Device::kCpu;
@@ -153,7 +136,7 @@ int start_ranks(const RankJob& job, launch::LaunchPlan plan) {
                                 .rank_configuration = config::encode(resolved),
                                 .prepare =
                                     [&] {
-                                      if (job.check) job.check();
+                                      if (job.check_space) job.check_space(run.place());
                                       return job.prepare ? job.prepare() : "";
                                     },
                                 .configuration_text = config::to_yaml(resolved),
@@ -181,21 +164,27 @@ launch::SplitArguments begin_rank_command(std::span<const std::string> arguments
 
 int launch_ranks(const RankJob& job) {
   const auto environment = launch::read_environment();
-  const auto plan = plan_launch(job.flags, environment, job.resolved.config.parallel);
+  const auto run = detect_run(job.flags, environment, job.resolved.config.parallel);
+  const auto& plan = run.launch;
   if (plan.foreign) set_log_rank(plan.foreign->rank);
   for (const auto& note : job.resolved.notes) log_info("note: {}", note);
   for (const auto& warning : plan.warnings) log_warning("{}", warning);
   if (job.check_size) job.check_size(plan.size());
+  // The machines of a hostfile check for themselves: this one need not have their files.
+  if (!plan.hosts.empty()) return start_hosts(job, plan, environment);
+  const bool speaks = !plan.foreign || plan.foreign->rank == 0;
+  for (const auto& warning : job.check ? job.check(run.place()) : Words()) {
+    if (speaks) log_warning("{}", warning);
+  }
   log_info("launch: {}, OMP_NUM_THREADS={}", plan.summary, plan.omp_num_threads);
   if (const auto variables = launch::describe(environment); !variables.empty()) {
     log_info("variables: {}", variables);
   }
   if (plan.foreign) {
-    if (plan.foreign->rank == 0 && job.check) job.check();
+    if (speaks && job.check_space) job.check_space(run.place());
     become_rank(job, plan);
   }
-  if (!plan.hosts.empty()) return start_hosts(job, plan, environment);
-  return start_ranks(job, plan);
+  return start_ranks(job, run);
 }
 
 }  // namespace skein::cli

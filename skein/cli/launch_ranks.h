@@ -14,6 +14,7 @@
 
 #include "skein/config/load.h"
 #include "skein/launch/plan/launch_flags.h"
+#include "skein/plan/rules.h"
 
 namespace skein::cli {
 
@@ -27,8 +28,11 @@ struct RankJob {
 
   // Refuses a number of ranks. Empty: any will do.
   std::function<void(int size)> check_size = {};
-  // Refuses a run that cannot end well, before it begins; not asked by every rank. Empty: nothing.
-  std::function<void()> check = {};
+  // Refuses what will not run on `place`, before any rank starts; returns what the user should know
+  // though it will run. Empty: nothing to refuse.
+  std::function<std::vector<std::string>(const plan::Place& place)> check = {};
+  // Refuses a run whose files will not fit; asked once for all ranks. Empty: it writes none.
+  std::function<void(const plan::Place& place)> check_space = {};
   // Prepares the data of a node and returns its digest. Empty: there is nothing to prepare.
   std::function<std::string()> prepare = {};
 };

@@ -11,18 +11,8 @@
 #include "skein/core/error.h"
 
 namespace skein::cli {
-namespace {
-
-void leave_out_dropout(plan::GptConfig& config) {
-  config.embd_pdrop = config.attn_pdrop = config.resid_pdrop = 0;
-}
-void leave_out_dropout(plan::LlamaConfig& config) { config.attention_dropout = 0; }
-
-}  // namespace
-
-std::unique_ptr<model::Model> load_model(const fs::path& folder, plan::HfConfig config,
+std::unique_ptr<model::Model> load_model(const fs::path& folder, const plan::HfConfig& config,
                                          at::ScalarType dtype, at::Device device) {
-  std::visit([](auto& architecture) { leave_out_dropout(architecture); }, config.architecture);
   auto model = model::build(config, {.dtype = dtype});
   std::vector<tensor::TensorSlice> slices;
   for (const auto& parameter : model->table().parameters) {
@@ -36,7 +26,7 @@ std::unique_ptr<model::Model> load_model(const fs::path& folder, plan::HfConfig 
     *parameter.slot = leaf;
   }
   checkpoint::LoadOptions options;
-  options.tied_head = plan::has_tied_head(config);
+  options.tied_head = config.dimensions().tied_head;
   checkpoint::Reader(folder).load(slices, options);
   for (const auto& parameter : model->table().parameters) {
     parameter.slot->set_requires_grad(parameter.trainable);

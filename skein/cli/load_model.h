@@ -15,7 +15,7 @@
 namespace skein::cli {
 
 // Dropout is left out of the model: its forward passes are those of evaluation.
-std::unique_ptr<model::Model> load_model(const fs::path& folder, plan::HfConfig config,
+std::unique_ptr<model::Model> load_model(const fs::path& folder, const plan::HfConfig& config,
                                          at::ScalarType dtype, at::Device device);
 
 }  // namespace skein::cli

@@ -5,14 +5,16 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <unistd.h>
+
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "skein/cli/plan_outlook.h"
+#include "skein/cli/detect_run.h"
 #include "skein/cli/words.h"
 #include "skein/core/amounts.h"
-#include "skein/launch/plan/detect.h"
+#include "skein/plan/outlook.h"
 
 namespace skein::cli {
 namespace {
@@ -31,25 +33,45 @@ constexpr const char* kUsage =
 
 constexpr const char* kStageNames[] = {"ddp", "zero1", "zero2", "zero3"};
 
+struct Seen {
+  DetectedRun run;
+  plan::Machine machine;
+  plan::Outlook outlook;
+};
+
+uint64_t memory_of_host() {
+  return static_cast<uint64_t>(::sysconf(_SC_PHYS_PAGES)) *
+         static_cast<uint64_t>(::sysconf(_SC_PAGE_SIZE));
+}
+
 std::string shown(int64_t bytes) { return shown_bytes(static_cast<uint64_t>(bytes)); }
 
-void print_machine(const Outlook& outlook) {
-  const auto& hardware = outlook.hardware;
+void print_machine(const Seen& seen) {
+  const auto& hardware = seen.run.hardware;
   const auto gpus =
       hardware.gpus == 1 ? std::string("1 GPU") : fmt::format("{} GPUs", hardware.gpus);
   fmt::print("hardware  {} cores, {} of memory, {}\n", hardware.cores,
-             shown_bytes(outlook.host_memory), hardware.gpus == 0 ? "no GPU" : gpus);
-  fmt::print("launch    {}, OMP_NUM_THREADS={}\n", outlook.launch.summary,
-             outlook.launch.omp_num_threads);
+             shown_bytes(seen.machine.memory.host), hardware.gpus == 0 ? "no GPU" : gpus);
+  fmt::print("launch    {}, OMP_NUM_THREADS={}\n", seen.run.launch.summary,
+             seen.run.launch.omp_num_threads);
   std::vector<std::string> words;
-  for (const auto& [key, value] : outlook.resolved) words.push_back(key + " " + value);
-  fmt::print("resolved  {}\n\n{}\n", fmt::join(words, ", "), outlook.batches.table());
+  for (const auto& [key, value] : seen.outlook.resolved) words.push_back(key + " " + value);
+  fmt::print("resolved  {}\n\n{}\n", fmt::join(words, ", "), seen.outlook.batches.table());
 }
 
-void print_data(const Outlook& outlook) {
+// Which key decides how many steps there are?
+const char* origin_of_steps(const config::RunConfig& config) {
+  return config.schedule.max_steps > 0 ? "max_steps" : "num_train_epochs";
+}
+
+double epochs_of(const plan::RunPlan& steps) {
+  return static_cast<double>(steps.total_steps) / static_cast<double>(steps.steps_per_epoch);
+}
+
+void print_data(const plan::Outlook& outlook, const config::RunConfig& config) {
   const auto& data = outlook.data;
-  if (!data.problem.empty()) {
-    fmt::print("data      {}\n", data.problem);
+  if (data.files == 0) {
+    fmt::print("data      none: give train_file=FILE\n");
   } else {
     fmt::print("data      {} {}, {}, {}{} tokens, {} blocks to train on\n", data.files,
                data.files == 1 ? "file" : "files", shown_bytes(data.bytes),
@@ -63,18 +85,18 @@ void print_data(const Outlook& outlook) {
   const auto every = [](int64_t count) {
     return count == 0 ? std::string("never") : fmt::format("every {}", count);
   };
-  const auto epochs =
-      steps.per_epoch == 0
-          ? std::string("epochs unknown")
-          : fmt::format("{} per epoch, {:.2f} epochs", shown_count(steps.per_epoch), steps.epochs);
-  fmt::print("steps     {} ({}), {}\n", shown_count(steps.total), steps.origin, epochs);
+  const auto epochs = steps.steps_per_epoch == 0
+                          ? std::string("epochs unknown")
+                          : fmt::format("{} per epoch, {:.2f} epochs",
+                                        shown_count(steps.steps_per_epoch), epochs_of(steps));
+  fmt::print("steps     {} ({}), {}\n", shown_count(steps.total_steps), origin_of_steps(config),
+             epochs);
   fmt::print("          warm-up {}, peak learning rate {}, log {}, evaluate {}, save {}\n",
-             steps.warmup, outlook.peak_learning_rate, every(steps.log_every),
+             steps.warmup_steps, outlook.peak_learning_rate, every(steps.log_every),
              every(steps.eval_every), every(steps.save_every));
 }
 
-void print_parameters(const Outlook& outlook) {
-  const auto& shapes = outlook.shapes;
+void print_parameters(const plan::Shapes& shapes) {
   fmt::print("model     {} parameters, all trainable, {} units\n", shown_count(shapes.numel()),
              shapes.units.size());
   // Blocks are alike: the first stands for all.
@@ -91,26 +113,27 @@ void print_parameters(const Outlook& outlook) {
   fmt::print("          {} blocks: {} each\n", blocks, shown_count(block_numel));
 }
 
-void print_memory(const Outlook& outlook) {
-  fmt::print("\nmemory per rank, {} weights ({} ranks; * is this run)\n", outlook.dtype,
+void print_memory(const plan::Outlook& outlook) {
+  const auto& model = *outlook.model;
+  fmt::print("\nmemory per rank, {} weights ({} ranks; * is this run)\n", dtype_word(outlook.dtype),
              outlook.batches.ranks);
   fmt::print("  {:<8}{:>11}{:>11}{:>11}{:>11}{:>13}{:>11}\n", "", "weights", "gradients", "states",
              "transient", "activations", "peak");
-  for (size_t stage = 0; stage < outlook.flat.size(); ++stage) {
-    const auto& flat = outlook.flat[stage];
+  for (size_t stage = 0; stage < model.flat.size(); ++stage) {
+    const auto& flat = model.flat[stage];
     const bool mine = static_cast<int>(stage) == outlook.stage;
     fmt::print("{} {:<8}{:>11}{:>11}{:>11}{:>11}{:>13}{:>11}\n", mine ? "*" : " ",
                kStageNames[stage], shown(flat.weights), shown(flat.gradients), shown(flat.states),
-               shown(flat.transient), "~ " + shown(outlook.activations.peak()),
-               "~ " + shown(outlook.peaks[stage]));
+               shown(flat.transient), "~ " + shown(model.activations.peak()),
+               "~ " + shown(model.peaks[stage]));
   }
   fmt::print("  activations are an estimate: {} from forward to backward, {} for the head: {}\n",
-             shown(outlook.activations.kept), shown(outlook.activations.head),
-             outlook.activations.formula);
+             shown(model.activations.kept), shown(model.activations.head),
+             model.activations.formula);
   fmt::print("  peak: not all of it is there at once\n\n");
 }
 
-void print_disk(const Outlook& outlook) {
+void print_disk(const plan::Outlook& outlook) {
   if (outlook.disk) {
     const auto& disk = *outlook.disk;
     fmt::print("disk      {} per checkpoint (model {}, optimizer {}), {} kept, {} in all",
@@ -125,13 +148,14 @@ void print_disk(const Outlook& outlook) {
   }
 }
 
-void print_text(const Outlook& outlook) {
-  print_machine(outlook);
-  print_data(outlook);
-  if (outlook.flat.empty()) {
+void print_text(const Seen& seen, const config::RunConfig& config) {
+  const auto& outlook = seen.outlook;
+  print_machine(seen);
+  print_data(outlook, config);
+  if (!outlook.model) {
     fmt::print("model     none: give model_name_or_path=FOLDER\n");
   } else {
-    print_parameters(outlook);
+    print_parameters(outlook.model->shapes);
     print_memory(outlook);
   }
   print_disk(outlook);
@@ -148,16 +172,17 @@ Json batch_json(const config::BatchPlan& batches) {
           {"tokens_per_step", batches.tokens_per_step}};
 }
 
-Json model_json(const Outlook& outlook) {
+Json model_json(const plan::Outlook& outlook) {
+  const auto& model = *outlook.model;
   Json units = Json::array(), memory = Json::array();
-  for (size_t i = 0; i < outlook.shapes.units.size(); ++i) {
-    const auto& unit = outlook.shapes.units[i];
+  for (size_t i = 0; i < model.shapes.units.size(); ++i) {
+    const auto& unit = model.shapes.units[i];
     units.push_back({{"name", unit.name},
                      {"root", unit.root},
-                     {"parameters", outlook.shapes.unit_numel(static_cast<int>(i))}});
+                     {"parameters", model.shapes.unit_numel(static_cast<int>(i))}});
   }
-  for (size_t stage = 0; stage < outlook.flat.size(); ++stage) {
-    const auto& flat = outlook.flat[stage];
+  for (size_t stage = 0; stage < model.flat.size(); ++stage) {
+    const auto& flat = model.flat[stage];
     memory.push_back({{"stage", stage},
                       {"chosen", static_cast<int>(stage) == outlook.stage},
                       {"weights", flat.weights},
@@ -165,31 +190,32 @@ Json model_json(const Outlook& outlook) {
                       {"states", flat.states},
                       {"transient", flat.transient},
                       {"flat_peak", flat.peak()},
-                      {"activations_estimate", outlook.activations.peak()},
-                      {"peak_estimate", outlook.peaks[stage]}});
+                      {"activations_estimate", model.activations.peak()},
+                      {"peak_estimate", model.peaks[stage]}});
   }
-  return {{"parameters", outlook.shapes.numel()},
-          {"trainable", outlook.shapes.numel()},
+  return {{"parameters", model.shapes.numel()},
+          {"trainable", model.shapes.numel()},
           {"units", units},
           {"memory_per_rank", memory},
-          {"activations_formula", outlook.activations.formula}};
+          {"activations_formula", model.activations.formula}};
 }
 
-Json steps_json(const Outlook& outlook) {
+Json steps_json(const plan::Outlook& outlook, const config::RunConfig& config) {
   if (!outlook.steps) return nullptr;
   const auto& steps = *outlook.steps;
-  return {{"total", steps.total},
-          {"origin", steps.origin},
-          {"per_epoch", steps.per_epoch == 0 ? Json(nullptr) : Json(steps.per_epoch)},
-          {"epochs", steps.per_epoch == 0 ? Json(nullptr) : Json(steps.epochs)},
-          {"warmup", steps.warmup},
+  const bool known = steps.steps_per_epoch > 0;
+  return {{"total", steps.total_steps},
+          {"origin", origin_of_steps(config)},
+          {"per_epoch", known ? Json(steps.steps_per_epoch) : Json(nullptr)},
+          {"epochs", known ? Json(epochs_of(steps)) : Json(nullptr)},
+          {"warmup", steps.warmup_steps},
           {"log_every", steps.log_every},
           {"eval_every", steps.eval_every},
           {"save_every", steps.save_every},
           {"peak_learning_rate", outlook.peak_learning_rate}};
 }
 
-Json disk_json(const DiskOutlook& disk) {
+Json disk_json(const plan::DiskOutlook& disk) {
   return {{"checkpoint_model_bytes", disk.model_bytes},
           {"checkpoint_optimizer_bytes", disk.optimizer_bytes},
           {"checkpoints", disk.checkpoints},
@@ -197,20 +223,21 @@ Json disk_json(const DiskOutlook& disk) {
           {"free_bytes", disk.free_bytes ? Json(*disk.free_bytes) : Json(nullptr)}};
 }
 
-void print_json(const Outlook& outlook) {
+void print_json(const Seen& seen, const config::RunConfig& config) {
+  const auto& outlook = seen.outlook;
   Json resolved = Json::object();
   for (const auto& [key, value] : outlook.resolved) resolved[key] = value;
   const auto& data = outlook.data;
-  const bool has_model = !outlook.flat.empty();
   const Json plan = {{"hardware",
-                      {{"cores", outlook.hardware.cores},
-                       {"gpus", outlook.hardware.gpus},
-                       {"memory_bytes", outlook.host_memory}}},
+                      {{"cores", seen.run.hardware.cores},
+                       {"gpus", seen.run.hardware.gpus},
+                       {"gpus_have_bfloat16", seen.run.hardware.gpus_have_bfloat16},
+                       {"memory_bytes", seen.machine.memory.host}}},
                      {"launch",
-                      {{"ranks", outlook.launch.size()},
-                       {"device", outlook.launch.device == config::Device::kCuda ? "cuda" : "cpu"},
-                       {"omp_num_threads", outlook.launch.omp_num_threads},
-                       {"summary", outlook.launch.summary}}},
+                      {{"ranks", seen.run.launch.size()},
+                       {"device", seen.machine.place.on_gpus() ? "cuda" : "cpu"},
+                       {"omp_num_threads", seen.run.launch.omp_num_threads},
+                       {"summary", seen.run.launch.summary}}},
                      {"resolved", resolved},
                      {"batch", batch_json(outlook.batches)},
                      {"data",
@@ -218,10 +245,9 @@ void print_json(const Outlook& outlook) {
                        {"bytes", data.bytes},
                        {"tokens", data.tokens},
                        {"exact", data.exact},
-                       {"blocks", data.blocks},
-                       {"problem", data.problem}}},
-                     {"steps", steps_json(outlook)},
-                     {"model", has_model ? model_json(outlook) : Json(nullptr)},
+                       {"blocks", data.blocks}}},
+                     {"steps", steps_json(outlook, config)},
+                     {"model", outlook.model ? model_json(outlook) : Json(nullptr)},
                      {"disk", outlook.disk ? disk_json(*outlook.disk) : Json(nullptr)},
                      {"files", outlook.files},
                      {"warnings", outlook.warnings}};
@@ -240,20 +266,19 @@ int run_plan_command(std::span<const std::string> arguments) {
   const auto split = launch::split_launch_flags(words);
   check_flags(split.rest, {"json", "nproc-per-node", "num-gpus"});
   const auto resolved = config::load(split.rest);
-  const auto device = resolved.config.parallel.device;
-  const auto hardware = launch::look_at_hardware(/*ask_gpus=*/device != config::Device::kCpu);
-  const auto plan = launch::detect({.flags = split.flags,
-                                    .environment = launch::read_environment(),
-                                    .hardware = hardware,
-                                    .device = device,
-                                    .cuda_build = SKEIN_HAS_CUDA});
-  const auto outlook = look_ahead(resolved, hardware, plan);
+  Seen seen{.run = detect_run(split.flags, launch::read_environment(), resolved.config.parallel)};
+  const auto& launch = seen.run.launch;
+  seen.machine = {
+      .ranks = launch.size(), .place = seen.run.place(), .memory = {.host = memory_of_host(), .gpu = seen.run.hardware.gpu_memory}};
+  seen.outlook = plan::look_ahead(resolved, seen.machine);
+  auto& warnings = seen.outlook.warnings;
+  warnings.insert(warnings.begin(), launch.warnings.begin(), launch.warnings.end());
   for (const auto& note : resolved.notes) fmt::print(stderr, "note: {}\n", note);
-  for (const auto& warning : outlook.warnings) fmt::print(stderr, "warning: {}\n", warning);
+  for (const auto& warning : warnings) fmt::print(stderr, "warning: {}\n", warning);
   if (json) {
-    print_json(outlook);
+    print_json(seen, resolved.config);
   } else {
-    print_text(outlook);
+    print_text(seen, resolved.config);
   }
   return 0;
 }

@@ -18,6 +18,7 @@
 #include "skein/launch/plan/variables.h"
 #include "skein/launch/process/stop_request.h"
 #include "skein/launch/ranks/rank_environment.h"
+#include "skein/plan/rules.h"
 
 namespace skein::cli {
 namespace {
@@ -40,12 +41,9 @@ void make_deterministic() {
 // own is for the case that nobody watches.
 comm::GroupOptions group_options(const launch::RankEnvironment& environment,
                                  const config::ParallelConfig& parallel, bool cuda) {
-  const auto backend = parallel.ddp_backend != "auto" ? parallel.ddp_backend
-                       : cuda                         ? "nccl"
-                                                      : "gloo";
   return {.rank = environment.rank,
           .size = environment.size,
-          .backend = backend,
+          .backend = plan::backend(parallel, environment.device),
           .address = environment.interface,
           .device_index = cuda ? environment.gpu : -1,
           .local_rank = environment.local_rank,

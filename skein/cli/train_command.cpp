@@ -11,6 +11,7 @@
 #include "skein/core/error.h"
 #include "skein/data/prepare.h"
 #include "skein/plan/disk_space.h"
+#include "skein/plan/refusals.h"
 
 namespace skein::cli {
 namespace {
@@ -44,19 +45,6 @@ constexpr const char* kUsage =
     "SIGTERM, SIGUSR1 or Ctrl-C: finish the step, save, exit with 75. Ctrl-C twice: stop at once.\n"
     "More: docs/launch.md, docs/exit_codes.md\n";
 
-// Before any rank starts: one message instead of one per rank.
-void check_given(const config::RunConfig& config) {
-  const auto need = [](bool given, const char* what) {
-    if (!given) throw UserError(fmt::format("skein train needs {}", what));
-  };
-  need(!config.model.model_name_or_path.empty(),
-       "model_name_or_path=FOLDER, the folder with the model's config.json");
-  need(!config.data.train_file.empty() || !config.data.train_file_dir.empty(),
-       "train_file=FILE (or train_file_dir=FOLDER), the text to train on");
-  need(!config.checkpoint.output_dir.empty() || !config.checkpoint.experiment_name.empty(),
-       "output_dir=FOLDER (or experiment_name=NAME), where to save");
-}
-
 std::string prepare_data(const config::RunConfig& config) {
   const auto data = data::prepare_run(config);
   return data.eval ? data.train.digest + data.eval->digest : data.train.digest;
@@ -79,9 +67,13 @@ int run_train_command(std::span<const std::string> arguments) {
               .flags = split.flags,
               .resolved = config::load(split.rest)};
   const auto& resolved = job.resolved;
-  check_given(resolved.config);
+  plan::check_given(resolved.config);
   job.check_size = [&](int size) { config::plan_batches(resolved, size); };  // ranks print it
-  job.check = [&] { plan::check_disk(resolved.config); };
+  job.check = [&](const plan::Place& place) {
+    plan::check_run(resolved.config);
+    return plan::run_warnings(resolved.config, place);
+  };
+  job.check_space = [&](const plan::Place& place) { plan::check_disk(resolved.config, place); };
   job.prepare = [&] { return prepare_data(resolved.config); };
   return launch_ranks(job);
 }

@@ -47,7 +47,7 @@ TEST_F(DeepSpeedTest, HonouredKeysReachTheConfiguration) {
   const auto resolved = with_json(kPlain);
   const auto& config = resolved.config;
   EXPECT_EQ(config.parallel.distributed_strategy, Strategy::kZero2);
-  EXPECT_EQ(config.model.dtype, DType::kBFloat16);
+  EXPECT_EQ(config.model.dtype, DType::kBF16);
   EXPECT_EQ(config.optimizer.learning_rate, 3e-5);
   EXPECT_EQ(config.optimizer.adam_beta1, 0.8);
   EXPECT_EQ(config.optimizer.adam_beta2, 0.999);

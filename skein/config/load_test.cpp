@@ -148,22 +148,22 @@ TEST_F(LoadTest, KeysWithoutEffectAreNoted) {
 TEST_F(LoadTest, PrecisionKeysStandForDtype) {
   struct Case {
     const char* yaml;
-    DType expected;
+    std::optional<DType> expected;
   };
   const Case cases[] = {
-      {"bf16: true", DType::kBFloat16},
-      {"bf16: false", DType::kFloat32},
-      {"bf16: auto", DType::kAuto},
-      {"mixed_precision: bf16", DType::kBFloat16},
-      {"mixed_precision: no", DType::kFloat32},
-      {"use_mixed_precision: true", DType::kAuto},
-      {"use_mixed_precision: false", DType::kFloat32},
-      {"use_mixed_precision: true\nbf16: true", DType::kBFloat16},
-      {"bf16: true\nmixed_precision: bf16", DType::kBFloat16},
-      {"fp16: false\nbf16: true", DType::kBFloat16},
-      {"fp16_opt_level: O0", DType::kFloat32},
-      {"fp16_opt_level: O1", DType::kAuto},
-      {"dtype: fp64", DType::kFloat64},
+      {"bf16: true", DType::kBF16},
+      {"bf16: false", DType::kF32},
+      {"bf16: auto", std::nullopt},
+      {"mixed_precision: bf16", DType::kBF16},
+      {"mixed_precision: no", DType::kF32},
+      {"use_mixed_precision: true", std::nullopt},
+      {"use_mixed_precision: false", DType::kF32},
+      {"use_mixed_precision: true\nbf16: true", DType::kBF16},
+      {"bf16: true\nmixed_precision: bf16", DType::kBF16},
+      {"fp16: false\nbf16: true", DType::kBF16},
+      {"fp16_opt_level: O0", DType::kF32},
+      {"fp16_opt_level: O1", std::nullopt},
+      {"dtype: fp64", DType::kF64},
   };
   for (const auto& c : cases) EXPECT_EQ(load_yaml(c.yaml).config.model.dtype, c.expected) << c.yaml;
   EXPECT_PRED2(contains, notes_of(load_yaml("fp16_opt_level: O1")), "apex");
@@ -190,7 +190,7 @@ TEST_F(LoadTest, TheCommandLineWins) {
   const auto resolved = load_yaml("lr: 1e-3\ndtype: bfloat16\nseed: 1\n",
                                   {"learning_rate=2e-3", "--bf16", "false", "training.seed=9"});
   EXPECT_EQ(resolved.config.optimizer.learning_rate, 2e-3);
-  EXPECT_EQ(resolved.config.model.dtype, DType::kFloat32);
+  EXPECT_EQ(resolved.config.model.dtype, DType::kF32);
   EXPECT_EQ(resolved.config.seed, 9);
   EXPECT_EQ(resolved.origin_of("learning_rate").text(), "command line");
   EXPECT_EQ(resolved.origin_of("dtype").text(), "command line (bf16)");
@@ -242,8 +242,10 @@ TEST_F(LoadTest, EveryFieldChangedReloadsToTheSameRun) {
       member = !member;
     } else if constexpr (std::is_same_v<Member, double>) {
       member = 0.125;
+    } else if constexpr (std::is_same_v<Member, std::optional<DType>>) {
+      member = DType::kF64;
     } else if constexpr (std::is_enum_v<Member>) {
-      member = static_cast<Member>(std::is_same_v<Member, Stage> ? 0 : 1);
+      member = static_cast<Member>(std::is_same_v<Member, TrainingStage> ? 0 : 1);
     } else if constexpr (std::is_same_v<Member, std::vector<std::string>>) {
       member = {"wandb", "tensorboard"};
     } else {

@@ -14,13 +14,14 @@
 #include <vector>
 
 #include "skein/config/syntax/choices.h"
+#include "skein/core/dtype.h"
 
 namespace skein::config {
 
 struct ModelConfig {
   std::string model_name_or_path;
   bool train_from_scratch = false;
-  DType dtype = DType::kAuto;
+  std::optional<DType> dtype;
   bool gradient_checkpointing = false;
   std::string tokenizer_name_or_path;
 
@@ -143,7 +144,7 @@ struct LogConfig {
 };
 
 struct RunConfig {
-  Stage stage = Stage::kPretrain;
+  TrainingStage stage = TrainingStage::kPretrain;
   int64_t seed = 42;
   std::optional<int64_t> data_seed;
   bool full_determinism = false;

@@ -62,22 +62,21 @@ Json value_schema(const std::vector<std::string>&, const About& about) {
   return {
       {"anyOf", {{{"type", "array"}, {"items", word}}, {{"type", {"string", "boolean", "null"}}}}}};
 }
-template <typename Enum>
-  requires std::is_enum_v<Enum>
-Json value_schema(Enum value, const About&) {
+template <IsChoice Choice>
+Json value_schema(const Choice& value, const About&) {
   Json words = Json::array();
   for (const auto& word : words_of(value).known) {
     words.push_back(word.text);
     // An older YAML reader takes `no` for false.
     if (std::string_view(word.text) == "no") words.push_back(false);
   }
-  if constexpr (std::is_same_v<Enum, Strategy>) words.push_back("deepspeed");
+  if constexpr (std::is_same_v<Choice, Strategy>) words.push_back("deepspeed");
   return {{"enum", words}};
 }
 
 template <typename Member>
 Json default_value(const Member& member) {
-  if constexpr (std::is_enum_v<Member>) {
+  if constexpr (IsChoice<Member>) {
     return to_text(member);
   } else if constexpr (std::is_same_v<Member, std::optional<int64_t>>) {
     return member ? Json(*member) : Json(nullptr);

@@ -64,7 +64,7 @@ TEST_F(YamlTest, ExtendsIsRelativeToTheChildAndYieldsToIt) {
   const auto resolved = load_yaml("extends: base/middle.yaml\ntraining:\n  learning_rate: 2e-3\n");
   EXPECT_EQ(resolved.config.optimizer.learning_rate, 2e-3);
   EXPECT_EQ(resolved.config.seed, 6);
-  EXPECT_EQ(resolved.config.model.dtype, DType::kBFloat16);
+  EXPECT_EQ(resolved.config.model.dtype, DType::kBF16);
   EXPECT_EQ(without_folder(resolved.origin_of("dtype").text()), "base/parent.yaml:3:1 (bf16)");
 }
 

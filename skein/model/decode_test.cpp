@@ -13,9 +13,11 @@ namespace {
 constexpr tensor::StepKey kEvaluation{.training = false};
 
 std::vector<plan::HfConfig> decode_cases() {
-  return {tiny_config(kTinyLlama), tiny_config(kTinyLlama, R"(, "num_key_value_heads": 4)"),
-          tiny_config(kTinyGpt),
-          tiny_config(kTinyGpt, R"(, "scale_attn_by_inverse_layer_idx": true)")};
+  std::vector<plan::HfConfig> cases = {
+      tiny_config(kTinyLlama, R"(, "num_key_value_heads": 4)"),
+      tiny_config(kTinyGpt, R"(, "scale_attn_by_inverse_layer_idx": true)")};
+  for (const auto& family : tiny_families()) cases.push_back(tiny_config(family));
+  return cases;
 }
 
 void expect_near(const at::Tensor& found, const at::Tensor& expected) {

@@ -12,6 +12,7 @@
 #include "skein/core/error.h"
 #include "skein/ops/attention.h"
 #include "skein/ops/layer_norm.h"
+#include "skein/plan/gpt2.h"
 
 namespace skein::model {
 namespace {
@@ -33,7 +34,7 @@ struct Block {
 // B rows, T tokens, C channels, H heads, D channels per head
 class Gpt2 final : public Model {
  public:
-  Gpt2(const plan::GptConfig& config, const BuildOptions& options);
+  Gpt2(const plan::Gpt2Config& config, const BuildOptions& options);
 
   int64_t max_positions() const override { return config_.n_positions; }
   int64_t vocab_size() const override { return config_.vocab_size; }
@@ -58,7 +59,7 @@ class Gpt2 final : public Model {
   double attention_scale(const Block& block) const;
   at::Tensor mlp(const Block& block, const at::Tensor& x) const;
 
-  plan::GptConfig config_;
+  plan::Gpt2Config config_;
   int embedding_unit_ = 0, head_unit_ = 0;
   at::Tensor tokens_;          // (V, C), rows padded where it is the head
   at::Tensor positions_;       // (n_positions, C)
@@ -67,7 +68,7 @@ class Gpt2 final : public Model {
   at::Tensor head_;  // (V, C) and padded rows, when untied
 };
 
-Gpt2::Gpt2(const plan::GptConfig& config, const BuildOptions& options)
+Gpt2::Gpt2(const plan::Gpt2Config& config, const BuildOptions& options)
     : config_(config), blocks_(static_cast<size_t>(config.n_layer)) {
   const auto channels = config_.n_embd;
   const auto deviation = config_.initializer_range;
@@ -200,8 +201,9 @@ at::Tensor Gpt2::mlp(const Block& block, const at::Tensor& x) const {
 
 }  // namespace
 
-std::unique_ptr<Model> make_gpt2(const plan::GptConfig& config, const BuildOptions& options) {
-  return std::make_unique<Gpt2>(config, options);
+std::unique_ptr<Model> make_gpt2(const plan::Architecture& architecture,
+                                 const BuildOptions& options) {
+  return std::make_unique<Gpt2>(dynamic_cast<const plan::Gpt2Config&>(architecture), options);
 }
 
 }  // namespace skein::model

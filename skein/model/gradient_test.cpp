@@ -12,7 +12,7 @@ namespace skein::model {
 namespace {
 
 struct NamedCase {
-  const char* name;
+  std::string name;
   plan::HfConfig config;
   BuildOptions options;
 };
@@ -22,8 +22,7 @@ std::vector<NamedCase> gradient_cases() {
   const LoraOptions gpt_lora{.rank = 2, .alpha = 3, .targets = {"c_attn"}};
   const std::string no_dropout = R"(, "embd_pdrop": 0, "attn_pdrop": 0, "resid_pdrop": 0)";
   const std::string tied = R"(, "tie_word_embeddings": true)";
-  return {
-      {"llama untied", tiny_config(kTinyLlama), {}},
+  std::vector<NamedCase> cases = {
       {"llama tied", tiny_config(kTinyLlama, tied), {}},
       {"llama lora", tiny_config(kTinyLlama), {.lora = llama_lora}},
       {"llama block 1 frozen",
@@ -32,9 +31,13 @@ std::vector<NamedCase> gradient_cases() {
       {"llama attention dropout", tiny_config(kTinyLlama, R"(, "attention_dropout": 0.3)"), {}},
       {"gpt2 tied", tiny_config(kTinyGpt, no_dropout), {}},
       {"gpt2 untied", tiny_config(kTinyGpt, no_dropout + R"(, "tie_word_embeddings": false)"), {}},
-      {"gpt2 dropout", tiny_config(kTinyGpt), {}},
       {"gpt2 block 0 frozen", tiny_config(kTinyGpt), {.lora = gpt_lora, .frozen_blocks = {0}}},
   };
+  for (const auto& family : tiny_families()) {
+    const auto config = tiny_config(family);
+    cases.push_back({config.family, config, {}});
+  }
+  return cases;
 }
 
 std::vector<at::Tensor> trainable_leaves(const Model& model) {

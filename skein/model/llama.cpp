@@ -11,6 +11,7 @@
 #include "skein/ops/rms_norm.h"
 #include "skein/ops/rope.h"
 #include "skein/ops/swiglu.h"
+#include "skein/plan/llama.h"
 
 namespace skein::model {
 namespace {
@@ -181,8 +182,9 @@ at::Tensor Llama::attention(const Block& block, const at::Tensor& x, const ops::
 
 }  // namespace
 
-std::unique_ptr<Model> make_llama(const plan::LlamaConfig& config, const BuildOptions& options) {
-  return std::make_unique<Llama>(config, options);
+std::unique_ptr<Model> make_llama(const plan::Architecture& architecture,
+                                  const BuildOptions& options) {
+  return std::make_unique<Llama>(dynamic_cast<const plan::LlamaConfig&>(architecture), options);
 }
 
 }  // namespace skein::model

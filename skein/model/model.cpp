@@ -11,32 +11,18 @@
 #include <algorithm>
 
 #include "skein/core/error.h"
-#include "skein/core/log.h"
-#include "skein/model/gpt2.h"
-#include "skein/model/llama.h"
+#include "skein/model/families.h"
 #include "skein/ops/init.h"
 #include "skein/ops/linear_cross_entropy.h"
 
 namespace skein::model {
 namespace {
 
-void warn_of_attention_dropout(const char* key, double probability) {
-  if (probability == 0) return;
-  log_warning(
-      "config.json: {} is {}: in training, attention takes the unfused path, which holds two "
-      "(batch, heads, tokens, tokens) tensors per block and is slower, the more the longer the "
-      "rows. Set {} to 0 there for the fused kernel",
-      key, probability, key);
-}
-
-std::unique_ptr<Model> make(const plan::GptConfig& config, const BuildOptions& options) {
-  warn_of_attention_dropout("attn_pdrop", config.attn_pdrop);
-  return make_gpt2(config, options);
-}
-
-std::unique_ptr<Model> make(const plan::LlamaConfig& config, const BuildOptions& options) {
-  warn_of_attention_dropout("attention_dropout", config.attention_dropout);
-  return make_llama(config, options);
+std::unique_ptr<Model> make(const plan::HfConfig& config, const BuildOptions& options) {
+  for (const auto& family : families()) {
+    if (family.model_type == config.family) return family.make(*config.architecture, options);
+  }
+  throw InternalError(fmt::format("model_type {} has no row in model/families.cpp", config.family));
 }
 
 void check_adapters(const BuildOptions& options, const tensor::ParameterTable& table) {
@@ -109,7 +95,7 @@ at::Tensor Model::head_logits(const at::Tensor& hidden, tensor::Units& units) co
 }
 
 std::unique_ptr<Model> build(const plan::HfConfig& config, const BuildOptions& options) {
-  auto model = std::visit([&](const auto& a) { return make(a, options); }, config.architecture);
+  auto model = make(config, options);
   check_adapters(options, model->table());
   return model;
 }

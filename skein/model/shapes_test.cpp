@@ -4,31 +4,44 @@
 
 #include <gtest/gtest.h>
 
+#include "skein/model/families.h"
 #include "skein/model/tiny_models.h"
 #include "skein/ops/linear_cross_entropy.h"
+#include "skein/plan/families.h"
 #include "skein/plan/memory_estimate.h"
 #include "skein/tensor/shard_layout.h"
 
 namespace skein::model {
 namespace {
 
-const std::vector<plan::HfConfig>& shape_cases() {
-  static const std::vector<plan::HfConfig> kCases = {
-      tiny_config(kTinyLlama),
+std::vector<plan::HfConfig> shape_cases() {
+  std::vector<plan::HfConfig> cases = {
       plan::parse_hf_config(R"({"model_type": "llama", "vocab_size": 19, "hidden_size": 8,
           "intermediate_size": 12, "num_hidden_layers": 3, "num_attention_heads": 2,
           "tie_word_embeddings": true})",
                             "tied"),
-      tiny_config(kTinyGpt), tiny_config(kTinyGpt, R"(, "tie_word_embeddings": false)"),
+      tiny_config(kTinyGpt, R"(, "tie_word_embeddings": false)"),
       tiny_config(kTinyGpt, R"(, "n_inner": 10)")};
-  return kCases;
+  for (const auto& family : tiny_families()) cases.push_back(tiny_config(family));
+  return cases;
+}
+
+TEST(Families, EveryRowHasItsOtherHalf) {
+  const auto makers = families();
+  const auto readers = plan::families();
+  ASSERT_EQ(makers.size(), readers.size());
+  ASSERT_EQ(tiny_families().size(), readers.size()) << "tiny_models.h";
+  for (size_t i = 0; i < makers.size(); ++i) {
+    EXPECT_EQ(makers[i].model_type, readers[i].model_type);
+    EXPECT_EQ(tiny_config(tiny_families()[i]).family, readers[i].model_type);
+  }
 }
 
 TEST(Shapes, AreThoseOfTheRealModel) {
   for (const auto& config : shape_cases()) {
     const auto model = build(config);
     const auto& table = model->table();
-    const auto shapes = plan::shapes_of(config);
+    const auto shapes = config.shapes();
     ASSERT_EQ(shapes.units.size(), table.units.size()) << config.source;
     for (size_t i = 0; i < shapes.units.size(); ++i) {
       EXPECT_EQ(shapes.units[i].name, table.units[i].name);
@@ -57,11 +70,11 @@ TEST(MemoryEstimate, FlatBytesAreThoseOfTheLayout) {
         shard += segment.shard_size;
       }
       for (const int stage : {0, 1, 2, 3}) {
-        const auto bytes = plan::flat_bytes(plan::shapes_of(config), {.stage = stage,
-                                                                      .ranks = ranks,
-                                                                      .weight_bytes = 2,
-                                                                      .gradient_bytes = 4,
-                                                                      .state_bytes = 12});
+        const auto bytes = plan::flat_bytes(config.shapes(), {.stage = stage,
+                                                              .ranks = ranks,
+                                                              .weight_bytes = 2,
+                                                              .gradient_bytes = 4,
+                                                              .state_bytes = 12});
         EXPECT_EQ(bytes.weights, 2 * (stage < 3 ? whole : shard));
         EXPECT_EQ(bytes.gradients, 4 * (stage < 2 ? whole : shard));
         EXPECT_EQ(bytes.states, 12 * (stage < 1 ? whole : shard));
@@ -74,7 +87,7 @@ TEST(MemoryEstimate, FlatBytesAreThoseOfTheLayout) {
 TEST(MemoryEstimate, RecomputeKeepsTheInputsOfBlocks) {
   const auto config = tiny_config(kTinyGpt);
   const auto kept = [&](const plan::MemoryQuestion& question) {
-    return plan::activation_bytes(plan::shapes_of(config), plan::dimensions_of(config), question)
+    return plan::activation_bytes(config.shapes(), config.dimensions(), question)
         .kept;
   };
   const plan::MemoryQuestion question{.weight_bytes = 4, .rows = 3, .tokens = 5};
@@ -97,7 +110,7 @@ TEST(MemoryEstimate, WholeGradientsAndActivationsAreNotThereAtOnce) {
           "intermediate_size": 8192, "num_hidden_layers": 16, "num_attention_heads": 32,
           "num_key_value_heads": 8, "tie_word_embeddings": true})",
       "1.24B");
-  const auto shapes = plan::shapes_of(config);
+  const auto shapes = config.shapes();
   plan::MemoryQuestion question{.weight_bytes = 2,
                                 .gradient_bytes = 2,
                                 .state_bytes = 12,
@@ -105,7 +118,7 @@ TEST(MemoryEstimate, WholeGradientsAndActivationsAreNotThereAtOnce) {
                                 .tokens = 4096,
                                 .cuda = true};
   const auto flat = plan::flat_bytes(shapes, question);
-  const auto activations = plan::activation_bytes(shapes, plan::dimensions_of(config), question);
+  const auto activations = plan::activation_bytes(shapes, config.dimensions(), question);
   const double gib = 1 << 30;
   EXPECT_NEAR(static_cast<double>(flat.held()) / gib, 18.4, 0.1);
   EXPECT_NEAR(static_cast<double>(activations.kept) / gib, 18.8, 0.1);

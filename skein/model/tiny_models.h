@@ -27,6 +27,14 @@ inline const std::string kTinyGpt =
     R"({"model_type": "gpt2", "vocab_size": 17, "n_positions": 9, "n_embd": 8, "n_layer": 2,
         "n_head": 2)";
 
+// The start of a tiny config.json of every family: heads of at least two, 9 positions, 17 tokens.
+inline std::vector<std::string> tiny_families() {
+  return {
+      kTinyLlama,
+      kTinyGpt,
+  };
+}
+
 // `more` holds further keys, or other values of some.
 inline plan::HfConfig tiny_config(const std::string& start, const std::string& more = "") {
   auto config = nlohmann::json::parse(start + "}");

@@ -19,8 +19,6 @@
 namespace skein::plan {
 namespace {
 
-using config::DType;
-
 uint64_t planned_bytes(const std::string& stem,
                        const std::vector<checkpoint::TensorEntry>& tensors) {
   uint64_t sum = 0;
@@ -72,19 +70,14 @@ fs::path existing(const fs::path& folder) {
 
 CheckpointBytes checkpoint_bytes(const Shapes& shapes, const config::OptimizerConfig& optimizer,
                                  DType dtype) {
-  using checkpoint::Dtype;
-  const auto stored = dtype == DType::kBFloat16  ? Dtype::kBF16
-                      : dtype == DType::kFloat64 ? Dtype::kF64
-                                                 : Dtype::kF32;
-  const auto kept =
-      optim::state_tensors(optimizer, static_cast<int64_t>(checkpoint::dtype_bytes(stored)));
+  const auto kept = optim::state_tensors(optimizer, static_cast<int64_t>(dtype_bytes(dtype)));
   std::vector<checkpoint::TensorEntry> weights, states;
   for (const auto& parameter : shapes.parameters) {
     const std::vector<uint64_t> shape(parameter.shape.begin(), parameter.shape.end());
-    weights.push_back({parameter.name, stored, shape});
+    weights.push_back({parameter.name, dtype, shape});
     for (const auto& [name, bytes] : kept) {
       states.push_back(
-          {parameter.name + "." + name, bytes == 8 ? Dtype::kF64 : Dtype::kF32, shape});
+          {parameter.name + "." + name, bytes == 8 ? DType::kF64 : DType::kF32, shape});
     }
   }
   return {.model = planned_bytes("model", weights),
@@ -98,14 +91,13 @@ std::optional<uint64_t> free_space(const fs::path& folder) {
   return space.available;
 }
 
-void check_disk(const config::RunConfig& config) {
+void check_disk(const config::RunConfig& config, const Place& place) {
   const auto& checkpoint = config.checkpoint;
   const auto output = config::output_folder(checkpoint);
   const auto free = free_space(output);
   if (!free || (!checkpoint.fresh && is_complete(output))) return;
-  const auto shapes = shapes_of(read_hf_config(config.model.model_name_or_path));
-  // With master weights bfloat16 takes more than float32: do not refuse what may fit.
-  const auto dtype = config.model.dtype == DType::kAuto ? DType::kFloat32 : config.model.dtype;
+  const auto shapes = read_hf_config(config.model.model_name_or_path).shapes();
+  const auto dtype = working_dtype(config.model.dtype, place);
   const bool saves = checkpoint.save_strategy != config::SaveStrategy::kNo;
   auto needed = checkpoint_bytes(shapes, config.optimizer, dtype);
   if (checkpoint.save_only_model || !saves) needed.optimizer = 0;

@@ -9,6 +9,7 @@
 
 #include "skein/config/run_config.h"
 #include "skein/core/file.h"
+#include "skein/plan/rules.h"
 #include "skein/plan/shapes.h"
 
 namespace skein::plan {
@@ -18,9 +19,9 @@ struct CheckpointBytes {
   uint64_t optimizer = 0;
   uint64_t sum() const { return model + optimizer; }
 };
-// Of one checkpoint, to the byte but for its small text files. `dtype` is not auto.
+// Of one checkpoint, to the byte but for its small text files.
 CheckpointBytes checkpoint_bytes(const Shapes& shapes, const config::OptimizerConfig& optimizer,
-                                 config::DType dtype);
+                                 DType dtype);
 
 // What the file system of `folder`, which need not exist, has left for this user.
 std::optional<uint64_t> free_space(const fs::path& folder);
@@ -28,6 +29,6 @@ std::optional<uint64_t> free_space(const fs::path& folder);
 // Before any rank starts: throws IoError when the first thing that the run saves would not fit.
 // What the start itself removes first (with --fresh the old run, leftovers of an interrupted save)
 // counts as free. A run that is complete needs nothing.
-void check_disk(const config::RunConfig& config);
+void check_disk(const config::RunConfig& config, const Place& place);
 
 }  // namespace skein::plan

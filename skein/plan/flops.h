@@ -14,22 +14,13 @@
 
 #include <cstdint>
 
+#include "skein/plan/architecture.h"
+
 namespace skein::plan {
 
-struct ModelShape {
-  int64_t num_layers = 0;
-  int64_t hidden_size = 0;
-  int64_t intermediate_size = 0;
-  int64_t num_heads = 0;
-  int64_t num_kv_heads = 0;
-  int64_t head_dim = 0;
-  int64_t vocab_size = 0;
-  bool gated_mlp = true;  // three matrices (SwiGLU) instead of two
-};
-
-int64_t matmul_parameters(const ModelShape& shape);
+int64_t matmul_parameters(const Dimensions& dimensions);
 // Forward and backward; `sequence_length` is what attention looks back over at most.
-double training_flops_per_token(const ModelShape& shape, int64_t sequence_length);
+double training_flops_per_token(const Dimensions& dimensions, int64_t sequence_length);
 
 // Model FLOPs utilisation: the useful share of what `num_devices` could do at `peak_flops` each.
 double model_flops_utilisation(double flops_per_token, double tokens_per_second, double peak_flops,

@@ -4,31 +4,28 @@
 
 #include <gtest/gtest.h>
 
+#include "skein/plan/gpt2.h"
+
 namespace skein::plan {
 namespace {
 
 TEST(Flops, ByHand) {
-  const ModelShape shape{.num_layers = 2,
-                         .hidden_size = 8,
-                         .intermediate_size = 20,
-                         .num_heads = 4,
-                         .num_kv_heads = 2,
-                         .head_dim = 3,
-                         .vocab_size = 100};
+  const Dimensions shape{.layers = 2,
+                         .channels = 8,
+                         .query_width = 4 * 3,
+                         .key_width = 2 * 3,
+                         .inner = 20,
+                         .vocabulary = 100,
+                         .gated = true};
   // A layer: q 8*12, k and v 8*6 each, o 12*8, three matrices of 8*20; and the head once.
   EXPECT_EQ(matmul_parameters(shape), 2 * (96 + 48 + 48 + 96 + 480) + 800);
   EXPECT_EQ(training_flops_per_token(shape, 16), 6.0 * 2336 + 6 * 2 * 12 * 16);
 }
 
 TEST(Flops, Gpt2Small) {
-  const ModelShape gpt2{.num_layers = 12,
-                        .hidden_size = 768,
-                        .intermediate_size = 3072,
-                        .num_heads = 12,
-                        .num_kv_heads = 12,
-                        .head_dim = 64,
-                        .vocab_size = 50257,
-                        .gated_mlp = false};
+  Gpt2Config config;
+  config.n_inner = 4 * config.n_embd;
+  const auto gpt2 = config.dimensions();
   // 12 * 12 * 768^2 in the layers.
   EXPECT_EQ(matmul_parameters(gpt2), 84934656 + 50257 * 768);
   EXPECT_NEAR(training_flops_per_token(gpt2, 1024), 7.978e8, 1e5);

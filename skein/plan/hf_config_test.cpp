@@ -8,18 +8,20 @@
 
 #include "skein/core/error.h"
 #include "skein/core/testing.h"
+#include "skein/plan/gpt2.h"
+#include "skein/plan/llama.h"
 
 namespace skein::plan {
 namespace {
 
 LlamaConfig llama_of(const std::string& keys) {
   const auto config = parse_hf_config("{\"model_type\":\"llama\"" + keys + "}", "config.json");
-  return std::get<LlamaConfig>(config.architecture);
+  return dynamic_cast<const LlamaConfig&>(*config.architecture);
 }
 
-GptConfig gpt_of(const std::string& keys) {
+Gpt2Config gpt_of(const std::string& keys) {
   const auto config = parse_hf_config("{\"model_type\":\"gpt2\"" + keys + "}", "config.json");
-  return std::get<GptConfig>(config.architecture);
+  return dynamic_cast<const Gpt2Config&>(*config.architecture);
 }
 
 std::string why_refused(const std::string& text) {
@@ -43,8 +45,8 @@ TEST(HfConfig, AbsentAndNullKeysTakeTransformersDefaults) {
 }
 
 TEST(HfConfig, TellsWhetherTheHeadIsTied) {
-  EXPECT_TRUE(has_tied_head(parse_hf_config(R"({"model_type":"gpt2"})", "c")));
-  EXPECT_FALSE(has_tied_head(parse_hf_config(R"({"model_type":"llama"})", "c")));
+  EXPECT_TRUE(parse_hf_config(R"({"model_type":"gpt2"})", "c").dimensions().tied_head);
+  EXPECT_FALSE(parse_hf_config(R"({"model_type":"llama"})", "c").dimensions().tied_head);
 }
 
 TEST(HfConfig, ReadsRopeThetaOfBothVersions) {

@@ -13,7 +13,7 @@
 #include <cstdint>
 #include <string>
 
-#include "skein/plan/shapes.h"
+#include "skein/plan/architecture.h"
 
 namespace skein::plan {
 

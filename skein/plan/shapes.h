@@ -2,15 +2,14 @@
 // Copyright the skein authors.
 #pragma once
 
-// Which parameters will a model have? The same as build(), without LibTorch: for plans.
+// Which parameters will a model have? The same as model::build(), without LibTorch: for plans.
 //
 // A test holds both lists equal: names, shapes, order and units.
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
-
-#include "skein/plan/hf_config.h"
 
 namespace skein::plan {
 
@@ -42,19 +41,33 @@ struct Shapes {
   int64_t unit_numel(int unit) const;
 };
 
-Shapes shapes_of(const HfConfig& config);
+// Lists the parameters of a decoder in the order of forward: the embedding's unit, a unit per
+// block, and what follows the blocks. With a tied head the last belongs to the first unit ("root"),
+// otherwise there are two ("embedding", "head").
+class ShapeLister {
+ public:
+  explicit ShapeLister(bool tied_head);
 
-// What the estimates of memory need besides the parameters.
-struct Dimensions {
-  int64_t layers = 0;
-  int64_t channels = 0;
-  int64_t query_width = 0;  // heads x channels per head
-  int64_t key_width = 0;    // the same of keys, and of values
-  int64_t inner = 0;        // of the MLP
-  int64_t vocabulary = 0;
-  int64_t positions = 0;  // longest row that the model knows; 0: any
-  bool gated = false;     // SwiGLU: two inner projections
+  // What is added from here on belongs to the next block, or to what follows the last one.
+  void begin_block();
+  void end_blocks();
+
+  void add(const std::string& name, std::vector<int64_t> shape);
+  void add_embedding(const std::string& name, int64_t vocabulary, int64_t channels);
+  // Nothing where the embedding is the head.
+  void add_head(const std::string& name, int64_t vocabulary, int64_t channels);
+  // NAME.weight and, unless `bias` is 0, NAME.bias of that size.
+  void add_layer(const std::string& name, std::vector<int64_t> weight, int64_t bias);
+
+  Shapes take() { return std::move(shapes_); }
+
+ private:
+  void begin_unit(std::string name, bool root);
+
+  bool tied_head_;
+  Shapes shapes_;
+  int64_t num_blocks_ = 0;
+  int unit_ = 0;  // that new parameters belong to
 };
-Dimensions dimensions_of(const HfConfig& config);
 
 }  // namespace skein::plan

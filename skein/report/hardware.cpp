@@ -13,36 +13,21 @@ namespace skein::report {
 namespace {
 
 struct Peak {
-  std::string_view words;         // all of them must stand in the device's name
-  double bf16, fp16, tf32, fp32;  // TFLOP/s; 0: the device has no such arithmetic
+  std::string_view words;   // all of them must stand in the device's name
+  double bf16, fp16, fp32;  // TFLOP/s; 0: the device has no such arithmetic
 };
 
 // The first row that fits counts, so the narrower names stand first. GeForce figures are those
 // with fp32 accumulation, half of what the box says.
 constexpr Peak kPeaks[] = {
-    {"GB200", 2500, 2500, 1250, 80},
-    {"B200", 2250, 2250, 1125, 75},
-    {"GH200", 989, 989, 494.5, 67},
-    {"H200", 989, 989, 494.5, 67},
-    {"H100 NVL", 835, 835, 417.5, 60},
-    {"H100 PCIe", 756, 756, 378, 51},
-    {"H100", 989, 989, 494.5, 67},
-    {"H800 PCIe", 756, 756, 378, 51},
-    {"H800", 989, 989, 494.5, 67},
-    {"H20", 148, 148, 74, 44},
-    {"A100", 312, 312, 156, 19.5},
-    {"A800", 312, 312, 156, 19.5},
-    {"A40", 149.7, 149.7, 74.8, 37.4},
-    {"A6000", 154.8, 154.8, 77.4, 38.7},
-    {"A10", 125, 125, 62.5, 31.2},
-    {"L4", 121, 121, 60, 30.3},
-    {"L40S", 362, 362, 183, 91.6},
-    {"L40", 181, 181, 90.5, 90.5},
-    {"L20", 119.5, 119.5, 59.8, 59.8},
-    {"RTX 3090", 71, 71, 35.6, 35.6},
-    {"RTX 4090", 165.2, 165.2, 82.6, 82.6},
-    {"T4", 0, 65, 0, 8.1},
-    {"V100", 0, 125, 0, 15.7},
+    {"GB200", 2500, 2500, 80},   {"B200", 2250, 2250, 75},      {"GH200", 989, 989, 67},
+    {"H200", 989, 989, 67},      {"H100 NVL", 835, 835, 60},    {"H100 PCIe", 756, 756, 51},
+    {"H100", 989, 989, 67},      {"H800 PCIe", 756, 756, 51},   {"H800", 989, 989, 67},
+    {"H20", 148, 148, 44},       {"A100", 312, 312, 19.5},      {"A800", 312, 312, 19.5},
+    {"A40", 149.7, 149.7, 37.4}, {"A6000", 154.8, 154.8, 38.7}, {"A10", 125, 125, 31.2},
+    {"L4", 121, 121, 30.3},      {"L40S", 362, 362, 91.6},      {"L40", 181, 181, 90.5},
+    {"L20", 119.5, 119.5, 59.8}, {"RTX 3090", 71, 71, 35.6},    {"RTX 4090", 165.2, 165.2, 82.6},
+    {"T4", 0, 65, 8.1},          {"V100", 0, 125, 15.7},
 };
 
 std::vector<std::string_view> split_words(std::string_view name) {
@@ -65,32 +50,17 @@ bool fits(const Peak& peak, const std::vector<std::string_view>& name) {
          !has("D");
 }
 
-double teraflops(const Peak& peak, Arithmetic arithmetic) {
-  switch (arithmetic) {
-    case Arithmetic::kBf16:
+double teraflops(const Peak& peak, DType dtype) {
+  switch (dtype) {
+    case DType::kBF16:
       return peak.bf16;
-    case Arithmetic::kFp16:
+    case DType::kF16:
       return peak.fp16;
-    case Arithmetic::kTf32:
-      return peak.tf32;
-    case Arithmetic::kFp32:
+    case DType::kF32:
       return peak.fp32;
+    default:
+      return 0;
   }
-  return 0;
-}
-
-std::string_view name_of(Arithmetic arithmetic) {
-  switch (arithmetic) {
-    case Arithmetic::kBf16:
-      return "bf16";
-    case Arithmetic::kFp16:
-      return "fp16";
-    case Arithmetic::kTf32:
-      return "tf32";
-    case Arithmetic::kFp32:
-      return "fp32";
-  }
-  return "";
 }
 
 const Peak* find_peak(std::string_view name) {
@@ -102,19 +72,19 @@ const Peak* find_peak(std::string_view name) {
 
 }  // namespace
 
-std::optional<double> peak_flops(std::string_view name, Arithmetic arithmetic) {
+std::optional<double> peak_flops(std::string_view name, DType dtype) {
   const Peak* peak = find_peak(name);
-  if (peak == nullptr || teraflops(*peak, arithmetic) == 0) return std::nullopt;
-  return teraflops(*peak, arithmetic) * 1e12;
+  if (peak == nullptr || teraflops(*peak, dtype) == 0) return std::nullopt;
+  return teraflops(*peak, dtype) * 1e12;
 }
 
-std::string describe_peak(std::string_view name, Arithmetic arithmetic) {
+std::string describe_peak(std::string_view name, DType dtype) {
   if (name.empty() || name == "cpu") return "no MFU: CPUs have no stated peak";
   const Peak* peak = find_peak(name);
   if (peak == nullptr) return fmt::format("no MFU: '{}' is not in the table of device peaks", name);
-  const double flops = teraflops(*peak, arithmetic);
-  if (flops == 0) return fmt::format("no MFU: {} has no native {}", name, name_of(arithmetic));
-  return fmt::format("MFU against {:g} TFLOP/s ({} dense, {})", flops, name_of(arithmetic), name);
+  const double flops = teraflops(*peak, dtype);
+  if (flops == 0) return fmt::format("no MFU: {} has no native {}", name, dtype_word(dtype));
+  return fmt::format("MFU against {:g} TFLOP/s ({} dense, {})", flops, dtype_word(dtype), name);
 }
 
 // NVML's C interface, as far as it is used: every call returns 0 when it succeeded.

@@ -10,17 +10,17 @@
 #include <string>
 #include <string_view>
 
+#include "skein/core/dtype.h"
+
 namespace skein::report {
 
-// What a matrix product reads; accumulation is in fp32 throughout.
-enum class Arithmetic { kBf16, kFp16, kTf32, kFp32 };
-
-// Dense FLOP/s by the vendor's data sheet; none for a device that the table does not know, for an
-// arithmetic that the device lacks, and for CPUs. `name` is CUDA's ("NVIDIA H200").
-std::optional<double> peak_flops(std::string_view name, Arithmetic arithmetic);
+// Dense FLOP/s by the vendor's data sheet of matrix products that read `dtype` and accumulate in
+// fp32; none for a device that the table does not know, for a type that it lacks, and for CPUs.
+// `name` is CUDA's ("NVIDIA H200").
+std::optional<double> peak_flops(std::string_view name, DType dtype);
 
 // One line for the start of a run: the peak that MFU is measured against, or why there is none.
-std::string describe_peak(std::string_view name, Arithmetic arithmetic);
+std::string describe_peak(std::string_view name, DType dtype);
 
 struct DeviceLoad {
   int64_t utilisation_percent = 0;  // of time in which a kernel ran, as nvidia-smi says it

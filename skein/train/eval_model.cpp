@@ -3,28 +3,19 @@
 #include "skein/train/eval_model.h"
 
 #include <algorithm>
-#include <variant>
 
 #include "skein/checkpoint/reader.h"
-#include "skein/train/run_plan.h"
+#include "skein/train/place.h"
 
 namespace skein::train {
 namespace {
 
-int64_t num_positions(const plan::GptConfig& config) { return config.n_positions; }
-int64_t num_positions(const plan::LlamaConfig& config) { return config.max_position_embeddings; }
-
-int64_t block_size_of(const plan::HfConfig& architecture, int64_t asked) {
-  if (asked > 0) return asked;
-  const int64_t known =
-      std::visit([](const auto& a) { return num_positions(a); }, architecture.architecture);
-  return std::min<int64_t>(known, 1024);
-}
-
 // The data set is the "evaluation file" of a run whose training data are never looked at.
 data::LoaderOptions loader_options(const EvalOptions& options, const plan::HfConfig& architecture) {
   config::DataConfig data;
-  data.block_size = block_size_of(architecture, options.block_size);
+  const auto dimensions = architecture.dimensions();
+  data.block_size =
+      options.block_size > 0 ? options.block_size : std::min<int64_t>(dimensions.positions, 1024);
   data.dataloader_num_workers = 0;
   if (fs::is_directory(options.dataset)) {
     data.train_file_dir = data.validation_file_dir = options.dataset;
@@ -37,8 +28,7 @@ data::LoaderOptions loader_options(const EvalOptions& options, const plan::HfCon
   return {.data = data,
           .model = model,
           .eval_batch = options.batch,
-          .vocab_size =
-              std::visit([](const auto& a) { return a.vocab_size; }, architecture.architecture)};
+          .vocab_size = dimensions.vocabulary};
 }
 
 }  // namespace
@@ -53,8 +43,8 @@ Evaluation evaluate_model(const EvalOptions& options, World& world) {
   parallel::Sharded sharded(model->table(), {.inference = true, .device = world.device},
                             comm::Group());
   auto slices = sharded.kept_slices();
-  checkpoint::Reader(options.model).load(slices, {.tied_head = plan::has_tied_head(architecture)});
-  const auto algorithm = algorithms::build(config::Stage::kPretrain, *model);
+  checkpoint::Reader(options.model).load(slices, {.tied_head = architecture.dimensions().tied_head});
+  const auto algorithm = algorithms::build(config::TrainingStage::kPretrain, *model);
   return evaluate(loader, *algorithm, sharded, world);
 }
 

@@ -5,9 +5,10 @@
 // The loss of a model folder over a data set, without a run around it.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
-#include "skein/config/syntax/choices.h"
+#include "skein/core/dtype.h"
 #include "skein/core/file.h"
 #include "skein/train/evaluate.h"
 
@@ -19,7 +20,7 @@ struct EvalOptions {
   int64_t block_size = 0;   // 0: what the model knows positions for, at most 1,024
   int64_t batch = 8;        // rows of each rank
   int64_t max_samples = 0;  // 0: all
-  config::DType dtype = config::DType::kAuto;
+  std::optional<DType> dtype;  // absent: bfloat16 on GPUs that have it, else float32
 };
 
 // Collective: every rank holds the whole model and takes its part of the samples.

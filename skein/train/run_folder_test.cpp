@@ -28,7 +28,7 @@ class RunFolderTest : public TemporaryFolder {
     checkpoint::Contents contents;
     for (int i = 0; i < kTensors; ++i) {
       const auto name = fmt::format("w{:02}", i);
-      contents.model.push_back({name, checkpoint::Dtype::kF32, {kElements}});
+      contents.model.push_back({name, DType::kF32, {kElements}});
       contents.model_slices.push_back(
           {name, {kElements}, at::kFloat, 0, kElements, at::zeros({kElements})});
     }

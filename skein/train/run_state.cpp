@@ -3,16 +3,13 @@
 #include "skein/train/run_state.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <limits>
-#include <set>
-#include <variant>
 
 #include "skein/checkpoint/reader.h"
 #include "skein/core/error.h"
 #include "skein/optim/states.h"
-#include "skein/train/run_plan.h"
+#include "skein/tensor/dtype.h"
 
 namespace skein::train {
 namespace {
@@ -31,7 +28,7 @@ constexpr const char* kTokenizerFiles[] = {"tokenizer.json",
 
 TensorEntry entry(const std::string& name, at::ScalarType dtype,
                   const std::vector<int64_t>& shape) {
-  return {name, checkpoint::dtype_of(dtype), {shape.begin(), shape.end()}};
+  return {name, tensor::dtype_of(dtype), {shape.begin(), shape.end()}};
 }
 
 // The rank's share of slices that every rank of `size` has.
@@ -47,10 +44,6 @@ std::vector<tensor::TensorSlice> share_of(std::vector<tensor::TensorSlice> slice
   std::erase_if(slices, [](const auto& slice) { return slice.begin == slice.end; });
   return slices;
 }
-
-// Keys of config.json that may change without changing what the weights mean.
-const std::set<std::string> kNotArchitecture = {"dtype", "torch_dtype", "transformers_version",
-                                                "use_cache", "_name_or_path"};
 
 }  // namespace
 
@@ -88,10 +81,9 @@ void RunState::initialise(uint64_t seed) {
 
 void RunState::load_weights(const fs::path& folder) {
   const checkpoint::Reader reader(folder);
-  const bool tied =
-      std::visit([](const auto& a) { return a.tie_word_embeddings; }, architecture_.architecture);
   auto slices = sharded_.slices_to_save();
-  reader.load(slices, {.tensors = model_entries(), .tied_head = tied});
+  reader.load(slices,
+              {.tensors = model_entries(), .tied_head = architecture_.dimensions().tied_head});
   sharded_.gather_loaded();
   optimizer_.refresh_masters();
 }
@@ -131,8 +123,9 @@ checkpoint::Contents RunState::contents(int64_t step, bool with_optimizer) {
         share_ ? share_of(sharded_.kept_slices(optimizer_.states()), share_->first, share_->second)
                : sharded_.slices_to_save(optimizer_.states());
   }
-  const auto dtype = model_.table().parameters.front().dtype;
-  contents.texts["config.json"] = plan::hf_config_json(architecture_, dtype_word(dtype));
+  const auto dtype = tensor::dtype_of(model_.table().parameters.front().dtype);
+  contents.texts["config.json"] =
+      plan::hf_config_json(architecture_, std::string(dtype_word(dtype)));
   contents.texts[kStateFile] = trainer_state(step);
   return contents;
 }
@@ -177,50 +170,8 @@ void RunState::drop_evaluation(int64_t step) {
   if (best_step() == step) best_ = best_before_;
 }
 
-void RunState::check_architecture(const fs::path& checkpoint) const {
-  const auto saved = ordered_json::parse(read_file(checkpoint / "config.json"));
-  const auto now = ordered_json::parse(architecture_.source);
-  std::vector<std::string> changed;
-  for (const auto& [key, value] : now.items()) {
-    if (kNotArchitecture.contains(key)) continue;
-    if (!saved.contains(key) || saved.at(key) != value) changed.push_back(key);
-  }
-  for (const auto& [key, value] : saved.items()) {
-    if (!now.contains(key) && !kNotArchitecture.contains(key)) changed.push_back(key);
-  }
-  if (changed.empty()) return;
-  throw UserError(fmt::format(
-      "{} holds another model than model_name_or_path: {} differ in config.json. Give the old "
-      "model, another output_dir, or start over with --fresh",
-      checkpoint.string(), fmt::join(changed, ", ")));
-}
-
-void RunState::check_identity(const ordered_json& saved, const fs::path& checkpoint) const {
-  const auto refuse = [&](const char* what, const auto& was, const auto& is) {
-    if (was == is) return;
-    throw UserError(fmt::format(
-        "{} was saved with {} {}, this start has {}: the order of the data would change. Give the "
-        "old value, or start over with --fresh",
-        checkpoint.string(), what, was, is));
-  };
-  refuse("a global batch size of", saved.at("global_batch").get<int64_t>(), identity_.global_batch);
-  refuse("a data seed of", saved.at("data_seed").get<int64_t>(), identity_.seed);
-  refuse("training data of digest", saved.at("data_digest").get<std::string>(),
-         identity_.data_digest);
-}
-
 int64_t RunState::restore(const fs::path& checkpoint) {
   const auto state = ordered_json::parse(read_file(checkpoint / kStateFile));
-  const auto& ours = state.at("stateful_callbacks").at("skein");
-  check_architecture(checkpoint);
-  check_identity(ours, checkpoint);
-  if (!fs::exists(checkpoint / "optimizer.safetensors") &&
-      !fs::exists(checkpoint / "optimizer.safetensors.index.json")) {
-    throw UserError(fmt::format(
-        "{} has no optimizer state (save_only_model): it cannot be continued. Use it as "
-        "model_name_or_path of a new run, or start over with --fresh",
-        checkpoint.string()));
-  }
   restore_tensors(checkpoint);
   saved_history_ = state.at("log_history");
   saved_tokens_seen_ = state.at("num_input_tokens_seen").get<int64_t>();

@@ -21,18 +21,10 @@
 #include "skein/optim/adamw.h"
 #include "skein/parallel/sharded.h"
 #include "skein/plan/hf_config.h"
+#include "skein/train/continuation.h"
 #include "skein/train/metric_log.h"
 
 namespace skein::train {
-
-// What must not change between starts of one run, because the data order depends on it.
-struct DataIdentity {
-  std::string data_digest;
-  int64_t global_batch = 0;
-  int64_t seed = 0;  // data_seed
-  int64_t total_steps = 0;
-  int64_t steps_per_epoch = 0;
-};
 
 class RunState {
  public:
@@ -56,8 +48,8 @@ class RunState {
 
   // Without the optimizer a checkpoint cannot be continued.
   checkpoint::Contents contents(int64_t step, bool with_optimizer = true);
-  // Returns the step it was saved at; the log follows with restore_log(). Throws UserError naming
-  // what changed the model or the data order, or that there is no optimizer state.
+  // Returns the step it was saved at; the log follows with restore_log(). Requires that
+  // check_continuation() has let it pass.
   int64_t restore(const fs::path& checkpoint);
   // The log as it was at that checkpoint, or empty; rewrites trainer_log.jsonl.
   void restore_log();
@@ -77,8 +69,6 @@ class RunState {
  private:
   std::vector<checkpoint::TensorEntry> model_entries() const;
   std::vector<checkpoint::TensorEntry> optimizer_entries() const;
-  void check_architecture(const fs::path& checkpoint) const;
-  void check_identity(const nlohmann::ordered_json& saved, const fs::path& checkpoint) const;
 
   const plan::HfConfig& architecture_;
   const model::Model& model_;

@@ -5,6 +5,7 @@
 // Everything that a run is made of, built in order. The loop takes it from there.
 
 #include <memory>
+#include <optional>
 
 #include "skein/algorithms/algorithm.h"
 #include "skein/checkpoint/store.h"
@@ -14,29 +15,38 @@
 #include "skein/model/model.h"
 #include "skein/optim/adamw.h"
 #include "skein/parallel/sharded.h"
+#include "skein/plan/run_plan.h"
+#include "skein/train/continuation.h"
 #include "skein/train/metric_log.h"
-#include "skein/train/run_plan.h"
 #include "skein/train/run_state.h"
 #include "skein/train/world.h"
 
 namespace skein::train {
 
 struct Session {
-  // Collective. The arguments must outlive it.
+  // Collective. The arguments must outlive it. Throws UserError or IoError for what cannot run,
+  // before anything of the model's size is allocated.
   Session(const config::Resolved& resolved, const config::BatchPlan& batches, World& world);
 
   const config::Resolved& resolved;
   const config::RunConfig& config;
   const config::BatchPlan& batches;
   World& world;
+
+  // What can be refused …
   fs::path output;
   plan::HfConfig architecture;
+  DType dtype;  // of the weights in forward, the same on all ranks
+  data::Loader loader;
+  plan::RunPlan plan;
+  DataIdentity identity;
+  std::optional<fs::path> checkpoint;  // to continue; none: start from the beginning
+
+  // … and what is allocated then.
   std::unique_ptr<model::Model> model;  // single-device code
   parallel::Sharded sharded;            // ddp, zero1, zero2 or zero3
   optim::AdamW optimizer;
   std::unique_ptr<algorithms::Algorithm> algorithm;  // turns a batch into a loss
-  data::Loader loader;
-  RunPlan plan;
   MetricLog metrics;
   checkpoint::CheckpointStore store;
   RunState state;

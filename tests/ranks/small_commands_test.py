@@ -42,7 +42,7 @@ class Plan(unittest.TestCase):
     def test_it_says_what_is_missing(self):
         with Workspace() as work:
             shown = run_skein(["plan", "block_size=8", "device=cpu"], work.folder).stdout
-            for words in ("give model_name_or_path", "no train_file", "give output_dir"):
+            for words in ("give model_name_or_path", "give train_file", "give output_dir"):
                 self.assertIn(words, shown)
 
 

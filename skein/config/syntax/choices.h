@@ -6,7 +6,6 @@
 
 namespace skein::config {
 
-enum class DType { kAuto, kFloat32, kBFloat16, kFloat64 };
 enum class Device { kAuto, kCuda, kCpu };
 enum class Strategy { kAuto, kDdp, kZero1, kZero2, kZero3 };
 enum class Schedule {
@@ -26,7 +25,8 @@ enum class Curve { kLinear, kCosine, kOneMinusSqrt };
 // What the learning rate is multiplied by when the batch grows.
 enum class LrScaling { kNone, kLinear, kSqrt };
 enum class NanPolicy { kStop, kSkip, kRollback };
-enum class Stage { kPretrain };
+// Of training; `stage` in a configuration.
+enum class TrainingStage { kPretrain };
 // What to do when per device x accumulation x ranks is not the global batch.
 enum class BatchConflict { kError, kKeepMicro, kKeepGlobal };
 // What to do with a line that is not UTF-8 or not JSON.

@@ -272,11 +272,11 @@ std::string to_text(const std::vector<std::string>& value) {
   return fmt::format("[{}]", fmt::join(value, ", "));
 }
 
-Words<DType> words_of(DType) {
-  static constexpr Word<DType> kKnown[] = {
-      {"auto", DType::kAuto},       {"float32", DType::kFloat32}, {"bfloat16", DType::kBFloat16},
-      {"float64", DType::kFloat64}, {"fp32", DType::kFloat32},    {"bf16", DType::kBFloat16},
-      {"fp64", DType::kFloat64}};
+Words<std::optional<DType>> words_of(std::optional<DType>) {
+  static constexpr Word<std::optional<DType>> kKnown[] = {
+      {"auto", std::nullopt},   {"float32", DType::kF32}, {"bfloat16", DType::kBF16},
+      {"float64", DType::kF64}, {"fp32", DType::kF32},    {"bf16", DType::kBF16},
+      {"fp64", DType::kF64}};
   static constexpr const char* kNotBuilt[] = {"float16", "fp16", "half"};
   return {kKnown, kNotBuilt};
 }
@@ -349,9 +349,9 @@ Words<NanPolicy> words_of(NanPolicy) {
       {"stop", NanPolicy::kStop}, {"skip", NanPolicy::kSkip}, {"rollback", NanPolicy::kRollback}};
   return {kKnown, {}};
 }
-Words<Stage> words_of(Stage) {
-  static constexpr Word<Stage> kKnown[] = {{"pt", Stage::kPretrain},
-                                           {"pretrain", Stage::kPretrain}};
+Words<TrainingStage> words_of(TrainingStage) {
+  static constexpr Word<TrainingStage> kKnown[] = {{"pt", TrainingStage::kPretrain},
+                                                   {"pretrain", TrainingStage::kPretrain}};
   static constexpr const char* kNotBuilt[] = {"sft", "rm",   "reward", "reward_model", "dpo",
                                               "kto", "orpo", "ppo",    "grpo",         "less"};
   return {kKnown, kNotBuilt};

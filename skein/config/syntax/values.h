@@ -32,29 +32,32 @@ bool is_absent(const Node& value);
 
 std::string lower(std::string text);
 
-// The words of an enum: canonical spellings first, then synonyms.
-template <typename Enum>
+// The words of a choice: canonical spellings first, then synonyms.
+template <typename Choice>
 struct Word {
   const char* text;
-  Enum value;
+  Choice value;
 };
-template <typename Enum>
+template <typename Choice>
 struct Words {
-  std::span<const Word<Enum>> known;
+  std::span<const Word<Choice>> known;
   std::span<const char* const> not_built;  // real values elsewhere that this version cannot do
 };
-Words<DType> words_of(DType);
+Words<std::optional<DType>> words_of(std::optional<DType>);  // absent: auto
 Words<Device> words_of(Device);
 Words<Strategy> words_of(Strategy);
 Words<Schedule> words_of(Schedule);
 Words<NanPolicy> words_of(NanPolicy);
-Words<Stage> words_of(Stage);
+Words<TrainingStage> words_of(TrainingStage);
 Words<BatchConflict> words_of(BatchConflict);
 Words<Curve> words_of(Curve);
 Words<LrScaling> words_of(LrScaling);
 Words<BadLines> words_of(BadLines);
 Words<EvalStrategy> words_of(EvalStrategy);
 Words<SaveStrategy> words_of(SaveStrategy);
+
+template <typename T>
+concept IsChoice = std::is_enum_v<T> || std::is_same_v<T, std::optional<DType>>;
 
 // Throw UserError at the value's place when it is of the wrong type or out of range.
 void assign(const Setting& setting, const About& about, std::string& member);
@@ -63,9 +66,8 @@ void assign(const Setting& setting, const About& about, int64_t& member);
 void assign(const Setting& setting, const About& about, double& member);
 void assign(const Setting& setting, const About& about, std::optional<int64_t>& member);
 void assign(const Setting& setting, const About& about, std::vector<std::string>& member);
-template <typename Enum>
-  requires std::is_enum_v<Enum>
-void assign(const Setting& setting, const About& about, Enum& member);
+template <IsChoice Choice>
+void assign(const Setting& setting, const About& about, Choice& member);
 
 // As YAML; assign() reads it back to the same value.
 std::string to_text(const std::string& value);
@@ -74,9 +76,8 @@ std::string to_text(int64_t value);
 std::string to_text(double value);
 std::string to_text(const std::optional<int64_t>& value);
 std::string to_text(const std::vector<std::string>& value);
-template <typename Enum>
-  requires std::is_enum_v<Enum>
-std::string to_text(Enum value) {
+template <IsChoice Choice>
+std::string to_text(const Choice& value) {
   for (const auto& word : words_of(value).known) {
     if (word.value == value) return word.text;
   }
@@ -86,9 +87,8 @@ std::string to_text(Enum value) {
 [[noreturn]] void refuse_word(const Setting& setting, std::span<const std::string> known,
                               std::span<const char* const> not_built);
 
-template <typename Enum>
-  requires std::is_enum_v<Enum>
-void assign(const Setting& setting, const About&, Enum& member) {
+template <IsChoice Choice>
+void assign(const Setting& setting, const About&, Choice& member) {
   const auto words = words_of(member);
   const auto text = lower(setting.value.text);
   std::vector<std::string> known;

@@ -19,6 +19,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
+#include <sstream>
 #include <string_view>
 #include <system_error>
 #include <thread>
@@ -81,6 +82,20 @@ uint64_t smallest_memory(void* library, int gpus) {
   return smallest;
 }
 
+// What cannot be asked is taken for a GPU of today.
+bool all_have_bfloat16(void* library, int gpus) {
+  constexpr int kMajorCapability = 75;  // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR
+  const auto get = symbol<int (*)(int*, int)>(library, "cuDeviceGet");
+  const auto ask = symbol<int (*)(int*, int, int)>(library, "cuDeviceGetAttribute");
+  if (get == nullptr || ask == nullptr) return true;
+  for (int i = 0; i < gpus; ++i) {
+    int device = 0, major = 0;
+    if (get(&device, i) != kCudaSuccess) continue;
+    if (ask(&major, kMajorCapability, device) == kCudaSuccess && major < 8) return false;
+  }
+  return true;
+}
+
 void ask_driver(void* library, Hardware& hardware) {
   const auto init = symbol<int (*)(unsigned)>(library, "cuInit");
   const auto count = symbol<int (*)(int*)>(library, "cuDeviceGetCount");
@@ -92,6 +107,7 @@ void ask_driver(void* library, Hardware& hardware) {
   if (code == kCudaSuccess) code = count(&hardware.gpus);
   if (code == kCudaSuccess) {
     hardware.gpu_memory = smallest_memory(library, hardware.gpus);
+    hardware.gpus_have_bfloat16 = all_have_bfloat16(library, hardware.gpus);
     return;
   }
   hardware.gpus = 0;
@@ -140,7 +156,8 @@ void ask_in_child(Hardware& hardware) {
   if (child == 0) {
     ask_gpus_here(hardware);
     const auto answer =
-        fmt::format("{} {} {}", hardware.gpus, hardware.gpu_memory, hardware.gpu_problem);
+        fmt::format("{} {} {:d} {}", hardware.gpus, hardware.gpu_memory,
+                    hardware.gpus_have_bfloat16, hardware.gpu_problem);
     const bool written = ::write(ends[1], answer.data(), answer.size()) >= 0;
     ::_exit(written ? 0 : 1);
   }
@@ -160,10 +177,9 @@ void ask_in_child(Hardware& hardware) {
     hardware.gpu_problem = "the driver crashed when it was asked for GPUs";
     return;
   }
-  char* rest = nullptr;
-  hardware.gpus = static_cast<int>(std::strtol(answer->c_str(), &rest, 10));
-  hardware.gpu_memory = std::strtoull(rest, &rest, 10);
-  hardware.gpu_problem = rest + (*rest == ' ' ? 1 : 0);
+  std::istringstream words(*answer);
+  words >> hardware.gpus >> hardware.gpu_memory >> hardware.gpus_have_bfloat16 >> std::ws;
+  std::getline(words, hardware.gpu_problem, '\0');
 }
 
 }  // namespace

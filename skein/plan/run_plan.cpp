@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
-#include "skein/train/run_plan.h"
+#include "skein/plan/run_plan.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "skein/config/output_folder.h"
-#include "skein/core/error.h"
-#include "skein/ops/device.h"
+#include "skein/plan/schedule.h"
 
-namespace skein::train {
+namespace skein::plan {
 namespace {
 
 // Below 1: a share of all steps, as in Hugging Face's Trainer.
@@ -27,6 +25,7 @@ RunPlan plan_run(const config::RunConfig& config, int64_t steps_per_epoch) {
                          ? schedule.max_steps
                          : static_cast<int64_t>(std::ceil(schedule.num_train_epochs *
                                                           static_cast<double>(steps_per_epoch)));
+  plan.warmup_steps = warmup_steps(schedule, plan.total_steps);
   plan.log_every = interval(config.log.logging_steps, plan.total_steps);
   switch (config.eval.eval_strategy) {
     case config::EvalStrategy::kNo:
@@ -50,11 +49,6 @@ RunPlan plan_run(const config::RunConfig& config, int64_t steps_per_epoch) {
       plan.save_every = steps_per_epoch;
       break;
   }
-  if (config.eval.load_best_model_at_end && (plan.eval_every == 0 || plan.save_every == 0)) {
-    throw UserError(
-        "load_best_model_at_end needs evaluations and checkpoints: set eval_strategy and "
-        "save_strategy to steps or epoch");
-  }
   return plan;
 }
 
@@ -66,42 +60,4 @@ bool RunPlan::logs_at(int64_t finished_steps) const {
   return is_due(finished_steps, log_every) || (log_first && finished_steps == 1);
 }
 
-fs::path output_folder(const config::CheckpointConfig& checkpoint) {
-  if (auto folder = config::output_folder(checkpoint); !folder.empty()) return folder;
-  throw UserError("nothing says where to save: give output_dir=FOLDER (or experiment_name=NAME)");
-}
-
-at::ScalarType working_dtype(config::DType dtype, at::Device device) {
-  switch (dtype) {
-    case config::DType::kFloat32:
-      return at::kFloat;
-    case config::DType::kBFloat16:
-      return at::kBFloat16;
-    case config::DType::kFloat64:
-      return at::kDouble;
-    case config::DType::kAuto:
-      break;
-  }
-  return device.is_cuda() && ops::has_native_bfloat16(device.index()) ? at::kBFloat16 : at::kFloat;
-}
-
-const char* dtype_word(at::ScalarType dtype) {
-  return dtype == at::kDouble ? "float64" : dtype == at::kBFloat16 ? "bfloat16" : "float32";
-}
-
-parallel::Stage stage_of(config::Strategy strategy) {
-  switch (strategy) {
-    case config::Strategy::kAuto:
-    case config::Strategy::kDdp:
-      return {0};
-    case config::Strategy::kZero1:
-      return {1};
-    case config::Strategy::kZero2:
-      return {2};
-    case config::Strategy::kZero3:
-      return {3};
-  }
-  throw InternalError("a strategy without a stage");
-}
-
-}  // namespace skein::train
+}  // namespace skein::plan

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/cli/detect_run.h"
+
+#include <utility>
+
+#include "skein/core/error.h"
+
+namespace skein::cli {
+
+DetectedRun detect_run(launch::LaunchFlags flags, const launch::Environment& environment,
+                       const config::ParallelConfig& parallel) {
+  if (!parallel.distributed) {
+    if (flags.nproc_per_node || flags.num_gpus) {
+      throw UserError(
+          "distributed: false means one rank; drop it, or the flag that asks for ranks");
+    }
+    flags.nproc_per_node = "1";
+  }
+  DetectedRun run{.hardware = launch::look_at_hardware(
+                      /*ask_gpus=*/parallel.device != config::Device::kCpu)};
+  run.launch = launch::detect({.flags = std::move(flags),
+                               .environment = environment,
+                               .hardware = run.hardware,
+                               .device = parallel.device,
+                               .cuda_build = SKEIN_HAS_CUDA});
+  return run;
+}
+
+}  // namespace skein::cli

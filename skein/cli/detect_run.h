@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#pragma once
+
+// On which machine, with which ranks and on which devices would a run start? What `skein plan` and
+// `skein train` ask first.
+
+#include "skein/config/run_config.h"
+#include "skein/launch/plan/detect.h"
+#include "skein/plan/rules.h"
+
+namespace skein::cli {
+
+struct DetectedRun {
+  launch::Hardware hardware;
+  launch::LaunchPlan launch;
+
+  plan::Place place() const { return {launch.device, hardware.gpus_have_bfloat16}; }
+};
+
+DetectedRun detect_run(launch::LaunchFlags flags, const launch::Environment& environment,
+                       const config::ParallelConfig& parallel);
+
+}  // namespace skein::cli

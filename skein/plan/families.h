@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#pragma once
+
+// Which model families are there? One row per family; its other half, what makes the model, is the
+// row of the same name in model/families.cpp.
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "skein/plan/architecture.h"
+#include "skein/plan/config_reader.h"
+
+namespace skein::plan {
+
+struct Family {
+  std::string_view model_type;  // as config.json writes it
+  // Throws UserError for what the model's code does not compute exactly.
+  std::unique_ptr<Architecture> (*read)(const ConfigReader& reader);
+};
+
+std::span<const Family> families();
+// "llama, gpt2".
+std::string family_names();
+
+}  // namespace skein::plan

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/plan/outlook.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "skein/config/output_folder.h"
+#include "skein/core/file.h"
+#include "skein/optim/states.h"
+#include "skein/plan/disk_space.h"
+#include "skein/plan/hf_config.h"
+#include "skein/plan/refusals.h"
+#include "skein/plan/schedule.h"
+
+namespace skein::plan {
+namespace {
+
+DiskOutlook count_disk(const config::RunConfig& config, const Outlook& outlook) {
+  const auto bytes = checkpoint_bytes(outlook.model->shapes, config.optimizer, outlook.dtype);
+  const auto optimizer = config.checkpoint.save_only_model ? 0 : bytes.optimizer;
+  DiskOutlook disk{.model_bytes = bytes.model, .optimizer_bytes = optimizer};
+  if (outlook.steps && outlook.steps->save_every > 0) {
+    const auto& steps = *outlook.steps;
+    disk.checkpoints = (steps.total_steps + steps.save_every - 1) / steps.save_every;
+    disk.checkpoints =
+        std::min(disk.checkpoints, config.checkpoint.save_total_limit.value_or(disk.checkpoints));
+  }
+  disk.total_bytes = disk.model_bytes + static_cast<uint64_t>(disk.checkpoints) *
+                                            (disk.model_bytes + disk.optimizer_bytes);
+  disk.free_bytes = free_space(config::output_folder(config.checkpoint));
+  return disk;
+}
+
+std::vector<std::string> files_to_write(const config::RunConfig& config,
+                                        const std::optional<RunPlan>& steps) {
+  const auto folder = config::output_folder(config.checkpoint);
+  if (folder.empty()) return {};
+  std::vector<std::string> names = {"config.yaml",       "trainer_log.jsonl", "trainer_state.json",
+                                    "logs/training.log", "logs/rank-K.log",   "training_loss.svg"};
+  for (const auto& reporter : config.log.report_to) {
+    names.push_back(reporter == "wandb" ? "wandb/offline-run-…" : "runs/events.out.tfevents…");
+  }
+  if (steps && steps->save_every > 0) {
+    names.insert(names.end(), {"checkpoint-STEP/", "latest"});
+  }
+  names.insert(names.end(), {"model.safetensors", "config.json"});
+  for (auto& name : names) name = (folder / name).string();
+  return names;
+}
+
+void resolve_autos(const config::RunConfig& config, const Place& place, Outlook& outlook) {
+  const auto add = [&](const char* key, std::string value) {
+    outlook.resolved.emplace_back(key, std::move(value));
+  };
+  const bool wide = has_wide_gradients(config.optimizer, outlook.batches);
+  add("device", place.on_gpus() ? "cuda" : "cpu");
+  add("dtype", std::string(dtype_word(outlook.dtype)));
+  add("distributed_strategy", outlook.stage == 0 ? "ddp" : fmt::format("zero{}", outlook.stage));
+  add("ddp_backend", backend(config.parallel, place.device));
+  add("data_seed", fmt::format("{}", data_seed(config)));
+  add("gradients", std::string(dtype_word(gradient_dtype(outlook.dtype, wide))));
+}
+
+ModelOutlook measure_model(const config::RunConfig& config, const Machine& machine,
+                           Outlook& outlook) {
+  const auto architecture = read_hf_config(config.model.model_name_or_path);
+  const auto gradients =
+      gradient_dtype(outlook.dtype, has_wide_gradients(config.optimizer, outlook.batches));
+  ModelOutlook model{.shapes = architecture.shapes()};
+  const auto weight_bytes = static_cast<int64_t>(dtype_bytes(outlook.dtype));
+  MemoryQuestion question{.ranks = outlook.batches.ranks,
+                          .weight_bytes = weight_bytes,
+                          .gradient_bytes = static_cast<int64_t>(dtype_bytes(gradients)),
+                          .state_bytes = optim::state_bytes(config.optimizer, weight_bytes),
+                          .micro_batches = outlook.batches.accumulation,
+                          .rows = outlook.batches.per_device,
+                          .tokens = config.data.block_size,
+                          .recompute = config.model.gradient_checkpointing,
+                          .cuda = machine.place.on_gpus()};
+  model.activations = activation_bytes(model.shapes, architecture.dimensions(), question);
+  for (question.stage = 0; question.stage <= 3; ++question.stage) {
+    model.flat.push_back(flat_bytes(model.shapes, question));
+    model.peaks.push_back(step_peak(model.flat.back(), model.activations, question));
+  }
+  const auto shortage =
+      memory_shortage(model.peaks[static_cast<size_t>(outlook.stage)], question, machine.memory);
+  if (!shortage.empty()) outlook.warnings.push_back(shortage);
+  return model;
+}
+
+void warn_of_full_disk(Outlook& outlook) {
+  const auto& disk = outlook.disk;
+  if (!disk || !disk->free_bytes) return;
+  // The old checkpoint goes after the new one is whole.
+  const auto while_saving = disk->total_bytes + disk->model_bytes + disk->optimizer_bytes;
+  if (while_saving > *disk->free_bytes) {
+    outlook.warnings.push_back(
+        "the disk is too small for the checkpoints: lower "
+        "save_total_limit, or choose another output_dir");
+  }
+}
+
+}  // namespace
+
+Outlook look_ahead(const config::Resolved& resolved, const Machine& machine) {
+  const auto& config = resolved.config;
+  check_run(config);
+  Outlook outlook{.batches = config::plan_batches(resolved, machine.ranks),
+                  .stage = zero_stage(config.parallel.distributed_strategy),
+                  .dtype = working_dtype(config.model.dtype, machine.place),
+                  .warnings = run_warnings(config, machine.place)};
+  resolve_autos(config, machine.place, outlook);
+  outlook.peak_learning_rate =
+      scaled_peak(config.schedule, config.optimizer.learning_rate, outlook.batches.global,
+                  outlook.batches.per_device * outlook.batches.accumulation);
+  outlook.data = look_at_data(config, outlook.batches.global);
+  if (config.schedule.max_steps > 0 || outlook.data.steps_per_epoch > 0) {
+    outlook.steps = plan_run(config, outlook.data.steps_per_epoch);
+  }
+  if (!config.model.model_name_or_path.empty()) {
+    outlook.model = measure_model(config, machine, outlook);
+    outlook.disk = count_disk(config, outlook);
+  }
+  outlook.files = files_to_write(config, outlook.steps);
+  warn_of_full_disk(outlook);
+  return outlook;
+}
+
+}  // namespace skein::plan

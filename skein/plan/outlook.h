@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#pragma once
+
+// What would `skein train` do with this configuration? Reads files, starts and writes nothing.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "skein/config/batch_plan.h"
+#include "skein/config/load.h"
+#include "skein/plan/architecture.h"
+#include "skein/plan/data_outlook.h"
+#include "skein/plan/memory_estimate.h"
+#include "skein/plan/rules.h"
+#include "skein/plan/run_plan.h"
+
+namespace skein::plan {
+
+struct DiskOutlook {
+  uint64_t model_bytes = 0, optimizer_bytes = 0;  // of one checkpoint
+  int64_t checkpoints = 0;                        // kept at the end
+  uint64_t total_bytes = 0;  // with the final model; while saving, one more checkpoint
+  std::optional<uint64_t> free_bytes;
+};
+
+struct ModelOutlook {
+  Shapes shapes;
+  std::vector<FlatBytes> flat;  // by stage
+  std::vector<int64_t> peaks;   // of a step, by stage
+  Activations activations;
+};
+
+struct Outlook {
+  config::BatchPlan batches;
+  int stage = 0;                                              // ZeRO's
+  DType dtype = DType::kF32;                                  // of the weights in forward
+  std::vector<std::pair<std::string, std::string>> resolved;  // what `auto` and the like become
+  double peak_learning_rate = 0;
+  DataOutlook data;
+  std::optional<RunPlan> steps;  // absent: neither max_steps nor data that can be counted
+  std::optional<ModelOutlook> model;
+  std::optional<DiskOutlook> disk;
+  std::vector<std::string> files;  // that the run will write
+  std::vector<std::string> warnings;
+};
+
+struct Machine {
+  int ranks = 1;
+  Place place;
+  Available memory;
+};
+
+// Throws UserError for what `skein train` refuses (refusals.h), in the same words.
+Outlook look_ahead(const config::Resolved& resolved, const Machine& machine);
+
+}  // namespace skein::plan

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/plan/rules.h"
+
+#include "skein/core/error.h"
+
+namespace skein::plan {
+
+DType working_dtype(std::optional<DType> asked, const Place& place) {
+  if (asked) return *asked;
+  return place.on_gpus() && place.has_bfloat16 ? DType::kBF16 : DType::kF32;
+}
+
+bool has_wide_gradients(const config::OptimizerConfig& optimizer,
+                        const config::BatchPlan& batches) {
+  return optimizer.grad_accum_fp32 || batches.accumulation > 1;
+}
+
+DType gradient_dtype(DType weights, bool wide_gradients) {
+  return wide_gradients && dtype_bytes(weights) < 4 ? DType::kF32 : weights;
+}
+
+int zero_stage(config::Strategy strategy) {
+  switch (strategy) {
+    case config::Strategy::kAuto:
+    case config::Strategy::kDdp:
+      return 0;
+    case config::Strategy::kZero1:
+      return 1;
+    case config::Strategy::kZero2:
+      return 2;
+    case config::Strategy::kZero3:
+      return 3;
+  }
+  throw InternalError("a strategy without a stage");
+}
+
+std::string backend(const config::ParallelConfig& parallel, config::Device device) {
+  if (parallel.ddp_backend != "auto") return parallel.ddp_backend;
+  return device == config::Device::kCuda ? "nccl" : "gloo";
+}
+
+uint64_t data_seed(const config::RunConfig& config) {
+  return static_cast<uint64_t>(config.data_seed.value_or(config.seed));
+}
+
+bool evaluates(const config::RunConfig& config) {
+  return config.eval.eval_strategy != config::EvalStrategy::kNo;
+}
+
+}  // namespace skein::plan

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#pragma once
+
+// What do `auto` and the like become? The launcher, `skein plan` and the ranks ask the same rules.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "skein/config/batch_plan.h"
+#include "skein/config/run_config.h"
+#include "skein/core/dtype.h"
+
+namespace skein::plan {
+
+// What the ranks compute on.
+struct Place {
+  config::Device device = config::Device::kCpu;  // never kAuto
+  bool has_bfloat16 = true;                      // in hardware; on CPUs it does not matter
+
+  bool on_gpus() const { return device == config::Device::kCuda; }
+};
+
+// Of the weights in forward. auto: bfloat16 on GPUs that have it, float32 elsewhere.
+DType working_dtype(std::optional<DType> asked, const Place& place);
+// Gradients of 16-bit weights may have 16 bits where nothing is added up over micro-batches.
+bool has_wide_gradients(const config::OptimizerConfig& optimizer, const config::BatchPlan& batches);
+DType gradient_dtype(DType weights, bool wide_gradients);
+
+// ZeRO's stage, 0 to 3.
+int zero_stage(config::Strategy strategy);
+// "nccl", "gloo".
+std::string backend(const config::ParallelConfig& parallel, config::Device device);
+// What the order of the data follows from.
+uint64_t data_seed(const config::RunConfig& config);
+bool evaluates(const config::RunConfig& config);
+
+}  // namespace skein::plan

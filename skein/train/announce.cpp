@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/train/announce.h"
+
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "skein/core/host.h"
+#include "skein/core/log.h"
+#include "skein/report/banner.h"
+#include "skein/report/hardware.h"
+#include "skein/report/hparams.h"
+#include "skein/train/place.h"
+
+namespace skein::train {
+namespace {
+
+std::string device_text(at::Device device) {
+  if (device.is_cuda()) return fmt::format("{} {}", device.str(), device_name(device));
+  return fmt::format("cpu, {} thread{}", at::get_num_threads(),
+                     at::get_num_threads() == 1 ? "" : "s");
+}
+
+// One row per rank, told through the store.
+std::vector<report::RankRow> rank_rows(Session& run) {
+  auto& world = run.world;
+  const auto key = [&](int rank) { return fmt::format("run/{}/rank/{}", world.token, rank); };
+  const nlohmann::json own = {world.local_rank, host_name(), device_text(world.device)};
+  world.store.set(key(world.group.rank()), own.dump());
+  std::vector<report::RankRow> rows;
+  for (int rank = 0; world.is_first() && rank < world.group.size(); ++rank) {
+    const auto row = nlohmann::json::parse(world.store.get(key(rank), std::chrono::seconds(60)));
+    rows.push_back({rank, row[0].get<int>(), row[1].get<std::string>(), row[2].get<std::string>(),
+                    run.batches.per_device});
+  }
+  return rows;
+}
+
+std::string banner_of(Session& run) {
+  constexpr const char* kStrategies[] = {"DDP", "ZeRO-1", "ZeRO-2", "ZeRO-3"};
+  const auto& table = run.model->table();
+  int64_t trainable = 0;
+  for (const auto& parameter : table.parameters)
+    trainable += parameter.trainable ? parameter.numel() : 0;
+  return report::banner_text(
+      {.strategy = kStrategies[plan::zero_stage(run.config.parallel.distributed_strategy)],
+       .on_gpus = run.world.device.is_cuda(),
+       .per_device_batch = run.batches.per_device,
+       .accumulation = run.batches.accumulation,
+       .global_batch = run.batches.global,
+       .tokens_per_step = run.batches.tokens_per_step,
+       .num_samples = run.loader.num_samples(),
+       .num_epochs = static_cast<double>(run.plan.total_steps) /
+                     static_cast<double>(run.plan.steps_per_epoch),
+       .total_steps = run.plan.total_steps,
+       .num_parameters = table.num_elements(),
+       .num_trainable = trainable,
+       .dtype = std::string(dtype_word(run.dtype)),
+       .peak = report::describe_peak(device_name(run.world.device), run.dtype),
+       .ranks = rank_rows(run)},
+      report::user_language());
+}
+
+}  // namespace
+
+void announce(Session& run, int64_t step) {
+  const auto& config = run.config;
+  const auto banner = banner_of(run);
+  if (run.world.is_first()) log_info("{}", banner);
+  if (run.checkpoint) {
+    log_info("continuing {} at step {} of {}", run.checkpoint->string(), step,
+             run.plan.total_steps);
+  }
+  run.metrics.show({.total_steps = run.plan.total_steps,
+                    .first_step = step,
+                    .live = report::stderr_shows_live_line() && !config.log.disable_tqdm},
+                   {.output = run.output,
+                    .report_to = config.log.report_to,
+                    .run_name = config.log.run_name.empty() ? run.output.filename().string()
+                                                            : config.log.run_name,
+                    .config_text = config::to_yaml(run.resolved),
+                    .hparams = report::hparams_of(config),
+                    .resume_step = run.checkpoint ? std::optional(step) : std::nullopt});
+}
+
+}  // namespace skein::train
