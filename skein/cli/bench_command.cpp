@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
-#include "skein/cli/bench_command.h"
+#include "skein/cli/commands.h"
 
 #include <ATen/Context.h>
 #include <c10/core/DeviceGuard.h>
@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "skein/cli/flags.h"
+#include "skein/cli/flag_set.h"
 #include "skein/core/error.h"
 #include "skein/tensor/dtype.h"
 #include "skein/train/bench.h"
@@ -29,24 +29,29 @@ constexpr const char* kUsage =
     "loss (the last must be lower).\n";
 
 train::BenchOptions parse(std::span<const std::string> arguments) {
-  const auto flags = parse_flags(
-      "skein bench train", arguments,
-      {.values = {"batch", "tokens", "steps", "warmup", "zero", "dtype", "device", "trace"},
-       .switches = {"recompute"}});
-  if (flags.rest.size() != 1) throw UserError(std::string("which model?\n") + kUsage);
-  const auto device = flags.text("device", at::hasCUDA() ? "cuda" : "cpu");
+  train::BenchOptions options;
+  std::string device = at::hasCUDA() ? "cuda" : "cpu", trace;
+  std::optional<DType> dtype;
+  int64_t stage = 0;
+  FlagSet flags("skein bench train");
+  flags.add("batch", options.rows, /*least=*/1);
+  flags.add("tokens", options.tokens, /*least=*/2);
+  flags.add("steps", options.steps, /*least=*/1);
+  flags.add("warmup", options.warmup_steps);
+  flags.add("zero", stage);
+  flags.add("dtype", dtype);
+  flags.add("device", device);
+  flags.add("trace", trace);
+  flags.add("recompute", options.recompute);
+  const auto words = flags.read(arguments);
+  if (words.size() != 1) throw UserError(std::string("which model?\n") + kUsage);
   const bool cuda = device == "cuda";
-  return {
-      .model = flags.rest.front(),
-      .rows = flags.number("batch", 8),
-      .tokens = flags.number("tokens", 1024),
-      .warmup_steps = flags.number("warmup", 5),
-      .steps = std::max<int64_t>(1, flags.number("steps", 20)),
-      .stage = static_cast<int>(flags.number("zero", 0)),
-      .recompute = flags.has("recompute"),
-      .dtype = tensor::scalar_type_of(flags.dtype().value_or(cuda ? DType::kBF16 : DType::kF32)),
-      .device = cuda ? at::Device(at::kCUDA, 0) : at::Device(at::kCPU),
-      .trace = flags.text("trace", "")};
+  options.model = words.front();
+  options.stage = static_cast<int>(stage);
+  options.dtype = tensor::scalar_type_of(dtype.value_or(cuda ? DType::kBF16 : DType::kF32));
+  options.device = cuda ? at::Device(at::kCUDA, 0) : at::Device(at::kCPU);
+  options.trace = trace;
+  return options;
 }
 
 }  // namespace

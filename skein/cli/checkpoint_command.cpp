@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
-#include "skein/cli/checkpoint_command.h"
+#include "skein/cli/commands.h"
 
 #include <fmt/format.h>
 
@@ -10,6 +10,7 @@
 
 #include "skein/checkpoint/catalog.h"
 #include "skein/checkpoint/manifest.h"
+#include "skein/cli/flag_set.h"
 #include "skein/cli/words.h"
 #include "skein/config/syntax/suggest.h"
 #include "skein/core/amounts.h"
@@ -83,12 +84,12 @@ void require_folder(const fs::path& folder) {
                               fs::exists(folder) ? "is not a folder" : "does not exist"));
 }
 
-fs::path the_folder(const Words& words, const char* verb) {
-  if (words.rest.size() != 1) {
+fs::path the_folder(const std::vector<std::string>& words, const char* verb) {
+  if (words.size() != 1) {
     throw UserError(
-        fmt::format("skein checkpoint {} takes one folder, not {} words", verb, words.rest.size()));
+        fmt::format("skein checkpoint {} takes one folder, not {} words", verb, words.size()));
   }
-  const fs::path folder = words.rest[0];
+  const fs::path folder = words[0];
   require_folder(folder);
   return fs::canonical(folder);
 }
@@ -123,9 +124,11 @@ void print_row(const Examined& seen, bool full, bool latest) {
 }
 
 int list(std::span<const std::string> arguments) {
-  const auto words = sort_words("checkpoint list", arguments, {"--json", "--full"});
-  const auto folder = the_folder(words, "list");
-  const bool full = words.has("--full");
+  bool json = false, full = false;
+  FlagSet flags("skein checkpoint list");
+  flags.add("json", json);
+  flags.add("full", full);
+  const auto folder = the_folder(flags.read(arguments), "list");
   std::vector<Examined> all;
   for (const auto& listed : checkpoint::list_checkpoints(folder)) {
     if (full) fmt::print(stderr, "reading {}\n", listed.path.string());
@@ -135,7 +138,7 @@ int list(std::span<const std::string> arguments) {
   for (const auto& seen : all) {
     if (!latest && seen.whole()) latest = &seen;
   }
-  if (words.has("--json")) {
+  if (json) {
     Json result = {{"folder", folder.string()},
                    {"checked", full ? "digests" : "sizes"},
                    {"latest", latest ? Json(latest->name()) : Json(nullptr)},
@@ -165,8 +168,10 @@ std::vector<fs::path> checkpoints_of(const fs::path& folder) {
 }
 
 int verify(std::span<const std::string> arguments) {
-  const auto words = sort_words("checkpoint verify", arguments, {"--json"});
-  const auto paths = checkpoints_of(the_folder(words, "verify"));
+  bool json = false;
+  FlagSet flags("skein checkpoint verify");
+  flags.add("json", json);
+  const auto paths = checkpoints_of(the_folder(flags.read(arguments), "verify"));
   Json results = Json::array();
   size_t damaged = 0;
   std::string first;
@@ -175,7 +180,7 @@ int verify(std::span<const std::string> arguments) {
                shown_bytes(look_at(paths[i]).bytes()));
     const auto seen = read_all(paths[i]);
     results.push_back(summary(seen));
-    if (!words.has("--json")) {
+    if (!json) {
       fmt::print("{}: {}\n", paths[i].string(), seen.whole() ? "whole" : "damaged");
       for (const auto& problem : seen.problems) fmt::print("  {}\n", problem.message());
     }
@@ -183,7 +188,7 @@ int verify(std::span<const std::string> arguments) {
     ++damaged;
     if (first.empty()) first = fmt::format("{}/{}", seen.name(), seen.problems.front().message());
   }
-  if (words.has("--json")) {
+  if (json) {
     fmt::print("{}\n", Json{{"whole", damaged == 0}, {"checkpoints", results}}.dump(2));
   }
   if (damaged == 0) return 0;

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
-#include "skein/cli/config_command.h"
+#include "skein/cli/commands.h"
 
 #include <fmt/format.h>
 
 #include <cstdio>
 #include <vector>
 
+#include "skein/cli/flag_set.h"
 #include "skein/cli/words.h"
 #include "skein/config/help.h"
 #include "skein/config/load.h"
@@ -26,8 +27,11 @@ void print_notes(const config::Resolved& resolved) {
   for (const auto& note : resolved.notes) fmt::print(stderr, "note: {}\n", note);
 }
 
-int show(std::vector<std::string> words) {
-  const bool with_origins = std::erase(words, "--origin") > 0;
+int show(const std::vector<std::string>& arguments) {
+  bool with_origins = false;
+  FlagSet flags("skein config show");
+  flags.add("origin", with_origins);
+  const auto words = flags.read(arguments, FlagSet::Unknown::kKeep);
   check_flags(words, {"origin"});
   const auto resolved = config::load(words);
   print_notes(resolved);

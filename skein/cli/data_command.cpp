@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
-#include "skein/cli/data_command.h"
+#include "skein/cli/commands.h"
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <cstdio>
-#include <optional>
 #include <vector>
 
+#include "skein/cli/flag_set.h"
 #include "skein/config/load.h"
 #include "skein/core/error.h"
 #include "skein/data/inspect.h"
@@ -28,37 +27,10 @@ config::RunConfig load(const std::vector<std::string>& words) {
   return resolved.config;
 }
 
-// Takes `--name VALUE` or `--name=VALUE` out of the words.
-std::optional<std::string> take_flag(std::vector<std::string>& words, const std::string& name) {
-  std::optional<std::string> value;
-  for (auto word = words.begin(); word != words.end();) {
-    if (word->starts_with(name + "=")) {
-      value = word->substr(name.size() + 1);
-      word = words.erase(word);
-    } else if (*word == name) {
-      if (word + 1 == words.end()) throw UserError(fmt::format("{} needs a value", name));
-      value = *(word + 1);
-      word = words.erase(word, word + 2);
-    } else {
-      ++word;
-    }
-  }
-  return value;
-}
-
 data::Split parse_split(const std::string& text) {
   if (text == "train") return data::Split::kTrain;
   if (text == "eval" || text == "validation") return data::Split::kEval;
   throw UserError(fmt::format("--split: '{}' is neither train nor eval", text));
-}
-
-int64_t parse_rows(const std::string& text) {
-  int64_t rows = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), rows);
-  if (error != std::errc() || end != text.data() + text.size() || rows < 1) {
-    throw UserError(fmt::format("--rows: '{}' is no positive number", text));
-  }
-  return rows;
 }
 
 int prepare(const std::vector<std::string>& words) {
@@ -67,10 +39,12 @@ int prepare(const std::vector<std::string>& words) {
   return 0;
 }
 
-int inspect(std::vector<std::string> words) {
+int inspect(const std::vector<std::string>& arguments) {
   data::InspectOptions options;
-  if (const auto split = take_flag(words, "--split")) options.split = parse_split(*split);
-  if (const auto rows = take_flag(words, "--rows")) options.rows = parse_rows(*rows);
+  FlagSet flags("skein data inspect");
+  flags.add("split", [&](const std::string& word) { options.split = parse_split(word); });
+  flags.add("rows", options.rows, /*least=*/1);
+  const auto words = flags.read(arguments, FlagSet::Unknown::kKeep);
   fmt::print("{}", data::inspect(load(words), options));
   return 0;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
-#include "skein/cli/debug_forward.h"
+#include "skein/cli/commands.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "skein/checkpoint/safetensors.h"
-#include "skein/cli/flags.h"
+#include "skein/cli/flag_set.h"
 #include "skein/cli/load_model.h"
 #include "skein/core/error.h"
 #include "skein/core/file.h"

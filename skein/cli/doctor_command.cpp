@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
-#include "skein/cli/doctor_command.h"
+#include "skein/cli/commands.h"
 
 #include <fmt/format.h>
 #include <poll.h>
@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "skein/cli/doctor_checks.h"
+#include "skein/cli/flag_set.h"
 #include "skein/cli/words.h"
 #include "skein/cli/worker_program.h"
 #include "skein/core/error.h"
@@ -163,9 +164,11 @@ int run_doctor_command(std::span<const std::string> arguments) {
     fmt::print("{}", kUsage);
     return 0;
   }
-  const auto words = sort_words("doctor", arguments, {"--json"});
-  if (!words.rest.empty()) {
-    throw UserError(fmt::format("skein doctor takes no '{}'\n{}", words.rest[0], kUsage));
+  bool json = false;
+  FlagSet flags("skein doctor");
+  flags.add("json", json);
+  if (const auto words = flags.read(arguments); !words.empty()) {
+    throw UserError(fmt::format("skein doctor takes no '{}'\n{}", words[0], kUsage));
   }
   const auto environment = launch::read_environment();
   const auto hardware = launch::look_at_hardware(/*ask_gpus=*/true);
@@ -182,7 +185,7 @@ int run_doctor_command(std::span<const std::string> arguments) {
   const bool healthy = std::none_of(findings.begin(), findings.end(), [](const Finding& finding) {
     return finding.health == Health::kProblem;
   });
-  if (words.has("--json")) {
+  if (json) {
     print_json(findings, facts, measured, healthy);
   } else {
     print_text(findings);

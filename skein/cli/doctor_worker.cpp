@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
-#include "skein/cli/doctor_worker.h"
+#include "skein/cli/commands.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>

@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "skein/cli/flags.h"
+#include "skein/cli/flag_set.h"
 #include "skein/cli/model_folder.h"
 #include "skein/core/error.h"
 
@@ -21,23 +21,23 @@ config::Device device_of(const std::string& word) {
 }  // namespace
 
 EvalFlags parse_eval_flags(std::span<const std::string> arguments) {
-  const auto flags = parse_flags(
-      "skein eval", arguments,
-      {.values = {"dataset", "block-size", "batch-size", "max-samples", "dtype", "device"},
-       .switches = {"json"}});
-  if (flags.rest.size() != 1) {
+  EvalFlags result;
+  FlagSet flags("skein eval");
+  flags.add("dataset", result.dataset);
+  flags.add("block-size", result.block_size);
+  flags.add("batch-size", result.batch_size, /*least=*/1);
+  flags.add("max-samples", result.max_samples);
+  flags.add("dtype", result.dtype);
+  flags.add("device", [&](const std::string& word) { result.device = device_of(word); });
+  flags.add("json", result.json);
+  const auto words = flags.read(arguments);
+  if (words.size() != 1) {
     throw UserError(fmt::format("skein eval takes one MODEL folder, not {} (`skein eval --help`)",
-                                flags.rest.size()));
+                                words.size()));
   }
-  if (flags.text("dataset", "").empty()) throw UserError("skein eval needs --dataset FILE");
-  return {.model = check_model_folder(flags.rest.front()),
-          .dataset = flags.text("dataset", ""),
-          .block_size = flags.number("block-size", 0),
-          .batch_size = flags.number("batch-size", 8),
-          .max_samples = flags.number("max-samples", 0),
-          .dtype = flags.dtype(),
-          .device = device_of(flags.text("device", "auto")),
-          .json = flags.has("json")};
+  if (result.dataset.empty()) throw UserError("skein eval needs --dataset FILE");
+  result.model = check_model_folder(words.front());
+  return result;
 }
 
 }  // namespace skein::cli

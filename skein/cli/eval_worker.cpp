@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
-#include "skein/cli/eval_worker.h"
+#include "skein/cli/commands.h"
 
 #include <fmt/format.h>
 

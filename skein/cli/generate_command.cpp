@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
-#include "skein/cli/generate_command.h"
+#include "skein/cli/commands.h"
 
 #include <ATen/Context.h>
 #include <c10/core/DeviceGuard.h>
@@ -13,7 +13,6 @@
 #include <string_view>
 #include <vector>
 
-#include "skein/cli/flags.h"
 #include "skein/cli/generate_flags.h"
 #include "skein/cli/load_model.h"
 #include "skein/cli/model_folder.h"
@@ -50,11 +49,11 @@ at::Device device_of(const std::string& name) {
 }
 
 // On a GPU what the files hold, on a CPU float32: 16-bit arithmetic is slow there.
-at::ScalarType dtype_of(const std::string& word, const plan::HfConfig& config,
+at::ScalarType dtype_of(std::optional<DType> asked, const plan::HfConfig& config,
                         const at::Device& device) {
   const bool is_16_bit = config.dtype == "bfloat16" || config.dtype == "float16";
   const auto usual = is_16_bit && device.is_cuda() ? DType::kBF16 : DType::kF32;
-  return tensor::scalar_type_of(parse_dtype(word).value_or(usual));
+  return tensor::scalar_type_of(asked.value_or(usual));
 }
 
 std::vector<rollout::Request> requests_of(const GenerateFlags& flags,

@@ -5,11 +5,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
-#include <functional>
-#include <map>
 
-#include "skein/config/syntax/suggest.h"
+#include "skein/cli/flag_set.h"
 #include "skein/core/error.h"
 #include "skein/core/file.h"
 #include "skein/text/jsonl.h"
@@ -44,17 +41,6 @@ namespace {
 // 256 MiB: more than any context holds.
 constexpr uint64_t kMaxPromptBytes = uint64_t{256} << 20;
 
-template <typename Number>
-Number parse_number(const std::string& flag, const std::string& text, const char* expected) {
-  Number value{};
-  const auto* end = text.data() + text.size();
-  const auto [stopped, error] = std::from_chars(text.data(), end, value);
-  if (error != std::errc() || stopped != end) {
-    throw UserError(fmt::format("{} is '{}', expected {}", flag, text, expected));
-  }
-  return value;
-}
-
 void add_prompt_file(const std::string& path, std::vector<std::string>& prompts) {
   if (!fs::is_regular_file(path)) {
     throw UserError(fmt::format("--prompt-file: '{}' is not a file", path));
@@ -80,54 +66,25 @@ void add_prompt_file(const std::string& path, std::vector<std::string>& prompts)
   }
 }
 
-using Setters = std::map<std::string, std::function<void(const std::string& value)>>;
-
-Setters value_setters(GenerateFlags& flags) {
-  const auto integer = [](const std::string& flag, auto& target) {
-    return [flag, &target](const std::string& value) {
-      target = parse_number<int64_t>(flag, value, "an integer");
-    };
-  };
-  const auto real = [](const std::string& flag, auto& target) {
-    return [flag, &target](const std::string& value) {
-      target = parse_number<double>(flag, value, "a number");
-    };
-  };
-  const auto word = [](std::string& target) {
-    return [&target](const std::string& value) { target = value; };
-  };
-  return {
-      {"--prompt", [&](const std::string& value) { flags.prompts.push_back(value); }},
-      {"--prompt-file", [&](const std::string& value) { add_prompt_file(value, flags.prompts); }},
-      {"--stop", [&](const std::string& value) { flags.stops.push_back(value); }},
-      {"--seed",
-       [&](const std::string& value) {
-         flags.seed = parse_number<uint64_t>("--seed", value, "an integer of 0 or more");
-       }},
-      {"--max-new-tokens", integer("--max-new-tokens", flags.max_new_tokens)},
-      {"--top-k", integer("--top-k", flags.top_k)},
-      {"--num-return", integer("--num-return", flags.num_return)},
-      {"--batch-size", integer("--batch-size", flags.batch_size)},
-      {"--temperature", real("--temperature", flags.temperature)},
-      {"--top-p", real("--top-p", flags.top_p)},
-      {"--min-p", real("--min-p", flags.min_p)},
-      {"--repetition-penalty", real("--repetition-penalty", flags.repetition_penalty)},
-      {"--dtype", word(flags.dtype)},
-      {"--device", word(flags.device)},
-  };
-}
-
-std::string with_dashes(std::string flag) {
-  std::ranges::replace(flag, '_', '-');
-  return flag;
-}
-
-[[noreturn]] void refuse_flag(const std::string& flag, const Setters& setters) {
-  std::vector<std::string> known{"--json", "--no-stream", "--help"};
-  for (const auto& [name, set] : setters) known.push_back(name);
-  throw UserError(
-      fmt::format("skein generate has no flag '{}'{} (`skein generate --help` lists them)", flag,
-                  config::did_you_mean(flag, known)));
+FlagSet declare(GenerateFlags& flags, int64_t& seed, bool& no_stream) {
+  FlagSet set("skein generate");
+  set.add("prompt", flags.prompts);
+  set.add("prompt-file", [&](const std::string& path) { add_prompt_file(path, flags.prompts); });
+  set.add("stop", flags.stops);
+  set.add("seed", seed);
+  set.add("max-new-tokens", flags.max_new_tokens);
+  set.add("num-return", flags.num_return, /*least=*/1);
+  set.add("batch-size", flags.batch_size, /*least=*/1);
+  set.add("temperature", flags.temperature);
+  set.add("top-k", flags.top_k);
+  set.add("top-p", flags.top_p);
+  set.add("min-p", flags.min_p);
+  set.add("repetition-penalty", flags.repetition_penalty);
+  set.add("dtype", flags.dtype);
+  set.add("device", flags.device);
+  set.add("json", flags.json);
+  set.add("no-stream", no_stream);
+  return set;
 }
 
 void check(const GenerateFlags& flags) {
@@ -141,10 +98,9 @@ void check(const GenerateFlags& flags) {
     if (!flags.prompts[i].empty()) continue;
     throw UserError(fmt::format("prompt {} is empty: there is nothing to continue", i + 1));
   }
-  for (const auto& [flag, value] : {std::pair{"--num-return", flags.num_return},
-                                    {"--batch-size", flags.batch_size},
-                                    {"--max-new-tokens", flags.max_new_tokens.value_or(1)}}) {
-    if (value < 1) throw UserError(fmt::format("{} is {}, expected at least 1", flag, value));
+  if (flags.max_new_tokens.value_or(1) < 1) {
+    throw UserError(
+        fmt::format("--max-new-tokens is {}, expected at least 1", *flags.max_new_tokens));
   }
 }
 
@@ -152,38 +108,17 @@ void check(const GenerateFlags& flags) {
 
 GenerateFlags parse_generate_flags(std::span<const std::string> arguments) {
   GenerateFlags flags;
-  const auto setters = value_setters(flags);
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    const auto& word = arguments[i];
-    if (!word.starts_with('-')) {
-      if (!flags.model.empty()) {
-        throw UserError(
-            fmt::format("skein generate takes one model, not '{}' and '{}'; a text is "
-                        "given with --prompt",
-                        flags.model, word));
-      }
-      flags.model = word;
-      continue;
-    }
-    const auto equals = word.find('=');
-    const auto flag = with_dashes(word.substr(0, equals));
-    const auto setter = setters.find(flag);
-    if (setter == setters.end()) {
-      if (flag == "--json") {
-        flags.json = true;
-      } else if (flag == "--no-stream") {
-        flags.stream = false;
-      } else {
-        refuse_flag(flag, setters);
-      }
-    } else if (equals != std::string::npos) {
-      setter->second(word.substr(equals + 1));
-    } else if (++i < arguments.size()) {
-      setter->second(arguments[i]);
-    } else {
-      throw UserError(fmt::format("{} needs a value", flag));
-    }
+  int64_t seed = 0;
+  bool no_stream = false;
+  const auto words = declare(flags, seed, no_stream).read(arguments);
+  if (words.size() > 1) {
+    throw UserError(fmt::format(
+        "skein generate takes one model, not '{}' and '{}'; a text is given with --prompt",
+        words[0], words[1]));
   }
+  if (!words.empty()) flags.model = words[0];
+  flags.seed = static_cast<uint64_t>(seed);
+  flags.stream = !no_stream;
   check(flags);
   return flags;
 }

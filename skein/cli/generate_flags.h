@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "skein/core/dtype.h"
 #include "skein/rollout/generation_config.h"
 #include "skein/rollout/sampler.h"
 
@@ -25,7 +26,8 @@ struct GenerateFlags {
   uint64_t seed = 0;
   int64_t num_return = 1;
   int64_t batch_size = 64;
-  std::string dtype = "auto", device = "auto";
+  std::optional<DType> dtype;  // absent: auto
+  std::string device = "auto";
   bool json = false;
   bool stream = true;
 };

@@ -10,15 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "skein/cli/checkpoint_command.h"
-#include "skein/cli/config_command.h"
-#include "skein/cli/data_command.h"
-#include "skein/cli/doctor_command.h"
-#include "skein/cli/eval_command.h"
+#include "skein/cli/commands.h"
 #include "skein/cli/guard.h"
-#include "skein/cli/plan_command.h"
-#include "skein/cli/tokenizer_command.h"
-#include "skein/cli/train_command.h"
 #include "skein/cli/words.h"
 #include "skein/cli/worker_program.h"
 #include "skein/config/syntax/suggest.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
-#include "skein/cli/plan_command.h"
+#include "skein/cli/commands.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "skein/cli/detect_run.h"
+#include "skein/cli/flag_set.h"
 #include "skein/cli/words.h"
 #include "skein/core/amounts.h"
 #include "skein/plan/outlook.h"
@@ -261,8 +262,10 @@ int run_plan_command(std::span<const std::string> arguments) {
     fmt::print("{}", kUsage);
     return 0;
   }
-  std::vector<std::string> words(arguments.begin(), arguments.end());
-  const bool json = std::erase(words, "--json") > 0;
+  bool json = false;
+  FlagSet flags("skein plan");
+  flags.add("json", json);
+  const auto words = flags.read(arguments, FlagSet::Unknown::kKeep);
   const auto split = launch::split_launch_flags(words);
   check_flags(split.rest, {"json", "nproc-per-node", "num-gpus"});
   const auto resolved = config::load(split.rest);

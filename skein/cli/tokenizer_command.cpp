@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
-#include "skein/cli/tokenizer_command.h"
+#include "skein/cli/commands.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -14,6 +14,7 @@
 #include <optional>
 #include <vector>
 
+#include "skein/cli/flag_set.h"
 #include "skein/config/syntax/suggest.h"
 #include "skein/core/error.h"
 #include "skein/core/log.h"
@@ -38,114 +39,37 @@ constexpr const char* kUsage =
     "  --lines  JSON lines from stdin, one text \"…\" (encode) or list of ids (decode) each;\n"
     "           one answer per line\n";
 
-// The words after a verb: flags with their values, and what belongs to no flag.
-class Arguments {
- public:
-  // How many values does a flag take?
-  enum class Takes { kNone, kOne, kMany };
-  struct Flag {
-    std::string name;
-    Takes takes;
-  };
-
-  Arguments(std::span<const std::string> words, const std::vector<Flag>& flags) {
-    for (size_t i = 0; i < words.size(); ++i) {
-      if (!words[i].starts_with("--")) {
-        rest_.push_back(words[i]);
-        continue;
-      }
-      const auto& flag = known(words[i], flags);
-      auto& values = given_.emplace_back(flag.name, std::vector<std::string>()).second;
-      const auto is_value = [&] { return i + 1 < words.size() && !words[i + 1].starts_with("--"); };
-      // One value is taken whatever it looks like: a text may begin with dashes.
-      if (flag.takes == Takes::kOne && i + 1 < words.size()) values.push_back(words[++i]);
-      while (flag.takes == Takes::kMany && is_value()) values.push_back(words[++i]);
-      if (flag.takes != Takes::kNone && values.empty()) {
-        throw UserError(fmt::format("{} needs a value:\n{}", flag.name, kUsage));
-      }
-    }
-  }
-
-  const std::vector<std::string>& rest() const { return rest_; }
-  bool has(std::string_view flag) const { return !given(flag).empty(); }
-
-  std::vector<std::string> values(std::string_view flag) const {
-    std::vector<std::string> all;
-    for (const auto& some : given(flag)) all.insert(all.end(), some.begin(), some.end());
-    return all;
-  }
-
-  std::optional<std::string> value(std::string_view flag) const {
-    const auto all = values(flag);
-    return all.empty() ? std::nullopt : std::optional(all.back());
-  }
-
-  int64_t number(std::string_view flag, int64_t otherwise) const {
-    const auto text = value(flag);
-    if (!text) return otherwise;
-    int64_t number = 0;
-    const auto* end = text->data() + text->size();
-    const auto [stop, error] = std::from_chars(text->data(), end, number);
-    if (error != std::errc() || stop != end || number < 0) {
-      throw UserError(fmt::format("{} needs a whole number, not '{}'", flag, *text));
-    }
-    return number;
-  }
-
- private:
-  static const Flag& known(const std::string& word, const std::vector<Flag>& flags) {
-    std::vector<std::string> names;
-    for (const auto& flag : flags) {
-      if (flag.name == word) return flag;
-      names.push_back(flag.name);
-    }
-    throw UserError(fmt::format("skein tokenizer: unknown flag '{}'{}", word,
-                                config::did_you_mean(word, names)));
-  }
-
-  std::vector<std::vector<std::string>> given(std::string_view flag) const {
-    std::vector<std::vector<std::string>> found;
-    for (const auto& [name, values] : given_) {
-      if (name == flag) found.push_back(values);
-    }
-    return found;
-  }
-
-  std::vector<std::pair<std::string, std::vector<std::string>>> given_;
-  std::vector<std::string> rest_;
-};
-
-using Takes = Arguments::Takes;
-
 std::string read_stdin() {
   return {std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
 }
 
-text::Tokenizer load(const Arguments& arguments) {
-  if (arguments.rest().empty()) {
+text::Tokenizer load(const std::vector<std::string>& words) {
+  if (words.empty()) {
     throw UserError(fmt::format("a folder with a tokenizer.json is missing:\n{}", kUsage));
   }
-  return text::Tokenizer::load(arguments.rest()[0]);
+  return text::Tokenizer::load(words[0]);
 }
 
-int train(std::span<const std::string> words) {
-  const Arguments arguments(words, {{"--input", Takes::kMany},
-                                    {"--vocab-size", Takes::kOne},
-                                    {"--out", Takes::kOne},
-                                    {"--min-frequency", Takes::kOne},
-                                    {"--special-token", Takes::kMany},
-                                    {"--threads", Takes::kOne}});
-  if (!arguments.rest().empty()) {
-    throw UserError(fmt::format("skein tokenizer train: '{}' belongs to no flag:\n{}",
-                                arguments.rest()[0], kUsage));
-  }
+int train(std::span<const std::string> arguments) {
   text::TokenizerTrainOptions options;
-  for (const auto& input : arguments.values("--input")) options.inputs.emplace_back(input);
-  options.vocab_size = arguments.number("--vocab-size", 0);
-  options.out = arguments.value("--out").value_or("");
-  options.min_frequency = arguments.number("--min-frequency", 2);
-  options.special_tokens = arguments.values("--special-token");
-  options.threads = static_cast<int>(std::min<int64_t>(arguments.number("--threads", 0), 1024));
+  std::vector<std::string> inputs;
+  std::string out;
+  int64_t threads = 0, min_frequency = 2;
+  FlagSet flags("skein tokenizer train");
+  flags.add_list("input", inputs);
+  flags.add("vocab-size", options.vocab_size);
+  flags.add("out", out);
+  flags.add("min-frequency", min_frequency);
+  flags.add_list("special-token", options.special_tokens);
+  flags.add("threads", threads);
+  if (const auto words = flags.read(arguments); !words.empty()) {
+    throw UserError(
+        fmt::format("skein tokenizer train: '{}' belongs to no flag:\n{}", words[0], kUsage));
+  }
+  options.inputs.assign(inputs.begin(), inputs.end());
+  options.out = out;
+  options.min_frequency = static_cast<uint64_t>(min_frequency);
+  options.threads = static_cast<int>(std::min<int64_t>(threads, 1024));
   const auto summary = text::train_tokenizer(options);
   if (summary.vocab_size < options.vocab_size) {
     log_warning("the text has no more pairs that occur {} times: {} tokens, not {}",
@@ -172,26 +96,27 @@ void for_each_line(const std::function<Json(const Json&)>& answer) {
   }
 }
 
-int encode(std::span<const std::string> words) {
-  const Arguments arguments(words, {{"--text", Takes::kOne},
-                                    {"--json", Takes::kNone},
-                                    {"--lines", Takes::kNone},
-                                    {"--no-special-tokens", Takes::kNone}});
-  const auto tokenizer = load(arguments);
-  const text::EncodeOptions options{.add_special_tokens = !arguments.has("--no-special-tokens")};
-  if (arguments.rest().size() > 1) {
-    throw UserError(
-        fmt::format("skein tokenizer encode: give the text as --text '{}'", arguments.rest()[1]));
+int encode(std::span<const std::string> arguments) {
+  std::optional<std::string> text;
+  bool json = false, lines = false, no_special_tokens = false;
+  FlagSet flags("skein tokenizer encode");
+  flags.add("text", text);
+  flags.add("json", json);
+  flags.add("lines", lines);
+  flags.add("no-special-tokens", no_special_tokens);
+  const auto words = flags.read(arguments);
+  const auto tokenizer = load(words);
+  const text::EncodeOptions options{.add_special_tokens = !no_special_tokens};
+  if (words.size() > 1) {
+    throw UserError(fmt::format("skein tokenizer encode: give the text as --text '{}'", words[1]));
   }
-  if (arguments.has("--lines")) {
+  if (lines) {
     for_each_line(
-        [&](const Json& text) { return Json(tokenizer.encode(text.get<std::string>(), options)); });
+        [&](const Json& line) { return Json(tokenizer.encode(line.get<std::string>(), options)); });
     return 0;
   }
-  const auto text = arguments.value("--text");
   const auto ids = tokenizer.encode(text ? *text : read_stdin(), options);
-  fmt::print("{}\n",
-             arguments.has("--json") ? Json(ids).dump() : fmt::format("{}", fmt::join(ids, " ")));
+  fmt::print("{}\n", json ? Json(ids).dump() : fmt::format("{}", fmt::join(ids, " ")));
   return 0;
 }
 
@@ -211,24 +136,26 @@ std::vector<uint32_t> parse_ids(std::string_view text) {
   return ids;
 }
 
-int decode(std::span<const std::string> words) {
-  const Arguments arguments(words,
-                            {{"--lines", Takes::kNone}, {"--skip-special-tokens", Takes::kNone}});
-  const auto tokenizer = load(arguments);
-  const text::DecodeOptions options{.skip_special_tokens = arguments.has("--skip-special-tokens")};
-  if (arguments.has("--lines")) {
+int decode(std::span<const std::string> arguments) {
+  bool lines = false;
+  text::DecodeOptions options{.skip_special_tokens = false};
+  FlagSet flags("skein tokenizer decode");
+  flags.add("lines", lines);
+  flags.add("skip-special-tokens", options.skip_special_tokens);
+  const auto words = flags.read(arguments);
+  const auto tokenizer = load(words);
+  if (lines) {
     for_each_line([&](const Json& ids) {
       return Json(tokenizer.decode(ids.get<std::vector<uint32_t>>(), options));
     });
     return 0;
   }
-  const auto& rest = arguments.rest();
   const auto ids =
-      parse_ids(rest.size() > 1 ? fmt::format("{}", fmt::join(rest.begin() + 1, rest.end(), " "))
-                                : read_stdin());
+      parse_ids(words.size() > 1 ? fmt::format("{}", fmt::join(words.begin() + 1, words.end(), " "))
+                                 : read_stdin());
   for (const uint32_t id : ids) {
     if (!tokenizer.token_of(id)) {
-      throw UserError(fmt::format("{} is no token id of {}: it has ids 0 to {}", id, rest[0],
+      throw UserError(fmt::format("{} is no token id of {}: it has ids 0 to {}", id, words[0],
                                   tokenizer.vocab_size() - 1));
     }
   }

@@ -33,25 +33,6 @@ bool asks_for_help(std::span<const std::string> arguments) {
       arguments, [](const std::string& word) { return word == "--help" || word == "-h"; });
 }
 
-bool Words::has(std::string_view flag) const { return std::ranges::count(flags, flag) > 0; }
-
-Words sort_words(std::string_view command, std::span<const std::string> arguments,
-                 std::initializer_list<std::string_view> flags) {
-  Words words;
-  for (const auto& word : arguments) {
-    if (!word.starts_with('-')) {
-      words.rest.push_back(word);
-    } else if (std::ranges::count(flags, word) > 0) {
-      words.flags.push_back(word);
-    } else {
-      throw UserError(
-          fmt::format("skein {} has no flag '{}'{} (`skein {} --help` lists them)", command, word,
-                      config::did_you_mean(word, {flags.begin(), flags.end()}), command));
-    }
-  }
-  return words;
-}
-
 void check_flags(std::span<const std::string> arguments,
                  std::initializer_list<std::string_view> flags) {
   const auto& keys = config::field_index().canonical;

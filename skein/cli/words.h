@@ -2,7 +2,7 @@
 // Copyright the skein authors.
 #pragma once
 
-// What small commands share: flags without values, help.
+// What commands share: help, and words that are neither keys nor flags.
 
 #include <initializer_list>
 #include <span>
@@ -13,18 +13,6 @@
 namespace skein::cli {
 
 bool asks_for_help(std::span<const std::string> arguments);
-
-// A command's words, sorted.
-struct Words {
-  std::vector<std::string> flags;  // those that were given, with dashes
-  std::vector<std::string> rest;
-
-  bool has(std::string_view flag) const;
-};
-
-// Throws UserError, with suggestions, for a word with a dash that is none of `flags`.
-Words sort_words(std::string_view command, std::span<const std::string> arguments,
-                 std::initializer_list<std::string_view> flags);
 
 // For commands whose words are mostly configuration keys: throws UserError, with suggestions out of
 // both, for a `--word` that is neither a key nor one of `flags`.

@@ -12,11 +12,7 @@
 #include <vector>
 
 #include "skein/board/board.h"
-#include "skein/cli/bench_command.h"
-#include "skein/cli/debug_forward.h"
-#include "skein/cli/doctor_worker.h"
-#include "skein/cli/eval_worker.h"
-#include "skein/cli/generate_command.h"
+#include "skein/cli/commands.h"
 #include "skein/cli/guard.h"
 #include "skein/cli/rank_run.h"
 #include "skein/config/batch_plan.h"

@@ -195,7 +195,7 @@ def test_refusals(llama, tmp_path):
              ([llama, "--prompt", "x", "--top-p", "2"], "top_p is 2"),
              ([llama, "--prompt", "x", "--top-k", "many"], "expected an integer"),
              ([llama, "--prompt", "x", "--max-new-tokens", "0"], "at least 1"),
-             ([llama, "--prompt", "x", "--dtype", "int8"], "not 'int8'"),
+             ([llama, "--prompt", "x", "--dtype", "int8"], "--dtype is 'int8'"),
              ([llama, "--prompt"], "needs a value"),
              ([], "needs a model")]
     for arguments, message in cases:

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#pragma once
+
+// The flags of a command, declared with what they fill, then read.
+//
+//   FlagSet flags("skein eval");
+//   flags.add("batch-size", options.batch, /*least=*/1);
+//   const auto words = flags.read(arguments);  // what belongs to no flag
+//
+// A word is `--flag value` or `--flag=value`, with dashes or underscores. Throws UserError naming
+// the flag, with suggestions for one that the command does not have.
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "skein/core/dtype.h"
+
+namespace skein::cli {
+
+class FlagSet {
+ public:
+  // As users type it: "skein eval".
+  explicit FlagSet(std::string command) : command_(std::move(command)) {}
+
+  // Names come without dashes in front. Targets must outlive read() and keep their value where the
+  // flag is not given.
+  void add(const std::string& name, bool& given);
+  void add(const std::string& name, std::string& value);
+  void add(const std::string& name, int64_t& value, int64_t least = 0);
+  void add(const std::string& name, std::optional<std::string>& value);
+  void add(const std::string& name, std::optional<int64_t>& value);
+  void add(const std::string& name, std::optional<double>& value);
+  // auto (absent), float32, bfloat16 or float64.
+  void add(const std::string& name, std::optional<DType>& dtype);
+  // May be given several times.
+  void add(const std::string& name, std::vector<std::string>& values);
+  // The same, and takes all words up to the next flag.
+  void add_list(const std::string& name, std::vector<std::string>& values);
+  void add(const std::string& name, std::function<void(const std::string& value)> use);
+
+  enum class Unknown {
+    kRefuse,
+    kKeep,  // among the words that are returned: they are somebody else's
+  };
+  std::vector<std::string> read(std::span<const std::string> arguments,
+                                Unknown unknown = Unknown::kRefuse) const;
+
+ private:
+  enum class Takes { kNothing, kOne, kList };
+  struct Flag {
+    std::string name;
+    Takes takes;
+    std::function<void(const std::string& value)> use;
+  };
+  const Flag* find(const std::string& word) const;
+  [[noreturn]] void refuse(const std::string& word) const;
+
+  std::string command_;
+  std::vector<Flag> flags_;
+};
+
+// A word of --dtype: auto is none.
+std::optional<DType> parse_dtype(const std::string& word);
+
+}  // namespace skein::cli
