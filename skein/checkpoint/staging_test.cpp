@@ -88,14 +88,14 @@ class StagingTest : public TemporaryFolder {
     set_log_writer([this](std::string_view line) { log_ += line; });
     for (int i = 0; i < kTensors; ++i) {
       const auto name = fmt::format("w{}", i);
-      contents_.model.push_back({name, Dtype::kF32, {static_cast<uint64_t>(size_of(i))}});
+      contents_.model.push_back({name, DType::kF32, {static_cast<uint64_t>(size_of(i))}});
       contents_.model_slices.push_back({name,
                                         {size_of(i)},
                                         at::kFloat,
                                         0,
                                         size_of(i),
                                         flat_.narrow(0, i * kPadded, size_of(i))});
-      contents_.optimizer.push_back({name + ".m", Dtype::kBF16, {static_cast<uint64_t>(kPadded)}});
+      contents_.optimizer.push_back({name + ".m", DType::kBF16, {static_cast<uint64_t>(kPadded)}});
       contents_.optimizer_slices.push_back({name + ".m",
                                             {kPadded},
                                             at::kBFloat16,

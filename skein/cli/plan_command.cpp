@@ -271,8 +271,9 @@ int run_plan_command(std::span<const std::string> arguments) {
   const auto resolved = config::load(split.rest);
   Seen seen{.run = detect_run(split.flags, launch::read_environment(), resolved.config.parallel)};
   const auto& launch = seen.run.launch;
-  seen.machine = {
-      .ranks = launch.size(), .place = seen.run.place(), .memory = {.host = memory_of_host(), .gpu = seen.run.hardware.gpu_memory}};
+  seen.machine = {.ranks = launch.size(),
+                  .place = seen.run.place(),
+                  .memory = {.host = memory_of_host(), .gpu = seen.run.hardware.gpu_memory}};
   seen.outlook = plan::look_ahead(resolved, seen.machine);
   auto& warnings = seen.outlook.warnings;
   warnings.insert(warnings.begin(), launch.warnings.begin(), launch.warnings.end());

@@ -24,7 +24,10 @@ Json pack(const T& member) {
     return member;
   }
 }
-Json pack(const std::optional<int64_t>& member) { return member ? Json(*member) : Json(); }
+template <typename T>
+Json pack(const std::optional<T>& member) {
+  return member ? pack(*member) : Json();
+}
 
 template <typename T>
 void unpack(const Json& json, T& member) {
@@ -34,8 +37,10 @@ void unpack(const Json& json, T& member) {
     json.get_to(member);
   }
 }
-void unpack(const Json& json, std::optional<int64_t>& member) {
-  member = json.is_null() ? std::nullopt : std::optional(json.get<int64_t>());
+template <typename T>
+void unpack(const Json& json, std::optional<T>& member) {
+  member.reset();
+  if (!json.is_null()) unpack(json, member.emplace());
 }
 
 Json pack(const Origin& origin) {

@@ -7,6 +7,7 @@
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/log_softmax.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
@@ -170,10 +171,9 @@ TEST(Model, PaddedRowsOfTheHeadAreNotSeen) {
   for (const auto& [vocabulary, rows] :
        {std::pair<int64_t, int64_t>{64, 64}, {257, 320}, {50257, 50304}, {151939, 151936 + 64}}) {
     for (const bool tied : {false, true}) {
-      auto config = tiny_config(kTinyLlama);
-      auto& llama = std::get<plan::LlamaConfig>(config.architecture);
-      llama.vocab_size = vocabulary;
-      llama.tie_word_embeddings = tied;
+      const auto config = tiny_config(
+          kTinyLlama,
+          fmt::format(R"(, "vocab_size": {}, "tie_word_embeddings": {})", vocabulary, tied));
       const auto model = build(config, {.dtype = at::kDouble});
       materialise(model->table(), at::kCPU, 3);
       const auto* head = model->table().find(tied ? "model.embed_tokens.weight" : "lm_head.weight");

@@ -87,8 +87,7 @@ TEST(MemoryEstimate, FlatBytesAreThoseOfTheLayout) {
 TEST(MemoryEstimate, RecomputeKeepsTheInputsOfBlocks) {
   const auto config = tiny_config(kTinyGpt);
   const auto kept = [&](const plan::MemoryQuestion& question) {
-    return plan::activation_bytes(config.shapes(), config.dimensions(), question)
-        .kept;
+    return plan::activation_bytes(config.shapes(), config.dimensions(), question).kept;
   };
   const plan::MemoryQuestion question{.weight_bytes = 4, .rows = 3, .tokens = 5};
   // 2 layers x (4 x 8 + 2 x 8 + 2 x 8 + 2 x 32) + 4 x 8

@@ -9,16 +9,10 @@
 #include <variant>
 #include <vector>
 
-#include "skein/config/run_config.h"
-
 namespace skein::report {
 
 using HparamValue = std::variant<bool, double, std::string>;
 using Hparams = std::vector<std::pair<std::string, HparamValue>>;
-// Every key of a run's configuration, but those that belong to one start. By value: fields() wants
-// a configuration that it may change.
-Hparams hparams_of(config::RunConfig config);
-
 // One record's numbers under the names of trainer_log.jsonl: loss, eval_loss, …
 using Numbers = std::vector<std::pair<std::string, double>>;
 

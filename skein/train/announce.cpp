@@ -8,11 +8,11 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "skein/config/plain_values.h"
 #include "skein/core/host.h"
 #include "skein/core/log.h"
 #include "skein/report/banner.h"
 #include "skein/report/hardware.h"
-#include "skein/report/hparams.h"
 #include "skein/train/place.h"
 
 namespace skein::train {
@@ -82,7 +82,7 @@ void announce(Session& run, int64_t step) {
                     .run_name = config.log.run_name.empty() ? run.output.filename().string()
                                                             : config.log.run_name,
                     .config_text = config::to_yaml(run.resolved),
-                    .hparams = report::hparams_of(config),
+                    .hparams = config::plain_values(config),
                     .resume_step = run.checkpoint ? std::optional(step) : std::nullopt});
 }
 

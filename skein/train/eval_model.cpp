@@ -43,7 +43,8 @@ Evaluation evaluate_model(const EvalOptions& options, World& world) {
   parallel::Sharded sharded(model->table(), {.inference = true, .device = world.device},
                             comm::Group());
   auto slices = sharded.kept_slices();
-  checkpoint::Reader(options.model).load(slices, {.tied_head = architecture.dimensions().tied_head});
+  checkpoint::Reader(options.model)
+      .load(slices, {.tied_head = architecture.dimensions().tied_head});
   const auto algorithm = algorithms::build(config::TrainingStage::kPretrain, *model);
   return evaluate(loader, *algorithm, sharded, world);
 }

@@ -19,6 +19,7 @@
 #include "skein/config/syntax/about.h"
 #include "skein/config/syntax/choices.h"
 #include "skein/config/syntax/node.h"
+#include "skein/core/dtype.h"
 
 namespace skein::config {
 

@@ -155,9 +155,8 @@ void ask_in_child(Hardware& hardware) {
   if (child < 0) throw_errno("cannot fork");
   if (child == 0) {
     ask_gpus_here(hardware);
-    const auto answer =
-        fmt::format("{} {} {:d} {}", hardware.gpus, hardware.gpu_memory,
-                    hardware.gpus_have_bfloat16, hardware.gpu_problem);
+    const auto answer = fmt::format("{} {} {:d} {}", hardware.gpus, hardware.gpu_memory,
+                                    hardware.gpus_have_bfloat16, hardware.gpu_problem);
     const bool written = ::write(ends[1], answer.data(), answer.size()) >= 0;
     ::_exit(written ? 0 : 1);
   }

@@ -11,11 +11,11 @@
 namespace skein::launch {
 
 struct Hardware {
-  int gpus = 0;             // visible ones: CUDA_VISIBLE_DEVICES is honoured
+  int gpus = 0;                    // visible ones: CUDA_VISIBLE_DEVICES is honoured
   bool gpus_have_bfloat16 = true;  // all visible ones, in hardware (compute capability 8 and up)
-  std::string gpu_problem;  // a GPU is present, and this is why it cannot be used
-  uint64_t gpu_memory = 0;  // bytes of the smallest visible GPU; 0: none, or unknown
-  int cores = 1;            // this process may run on
+  std::string gpu_problem;         // a GPU is present, and this is why it cannot be used
+  uint64_t gpu_memory = 0;         // bytes of the smallest visible GPU; 0: none, or unknown
+  int cores = 1;                   // this process may run on
   std::function<int()> count_numa_nodes = [] { return 1; };  // about 20 ms
 };
 
