@@ -11,6 +11,7 @@
 
 #include "skein/core/error.h"
 #include "skein/ops/attention.h"
+#include "skein/ops/embedding.h"
 #include "skein/ops/layer_norm.h"
 #include "skein/plan/gpt2.h"
 
@@ -138,7 +139,7 @@ at::Tensor Gpt2::hidden_states(const Batch& batch, const StepKey& key, Units& un
 at::Tensor Gpt2::decode_at(const at::Tensor& positions, const at::Tensor& tokens, KvCache& cache,
                            Units& units) const {
   const auto x = run_unit(units, embedding_unit_, {}, [&](const Tensors&) {
-    return embedding(tokens_, tokens) + embedding(positions_, positions);
+    return ops::embedding(tokens_, tokens) + ops::embedding(positions_, positions);
   });
   const auto attend = [&](const Block& block) -> Attend {
     return [&](const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
@@ -162,7 +163,7 @@ at::Tensor Gpt2::run_blocks(at::Tensor x, const Draws& draws,
 }
 
 at::Tensor Gpt2::embed(const at::Tensor& tokens, const Draws& draws) const {  // (B, T)
-  const auto x = embedding(tokens_, tokens) + positions_.narrow(0, 0, tokens.size(1));
+  const auto x = ops::embedding(tokens_, tokens) + positions_.narrow(0, 0, tokens.size(1));
   return ops::dropout(x, draws.at(config_.embd_pdrop, -1, DropoutSite::kEmbedding));
 }
 

@@ -3,7 +3,6 @@
 #include "skein/model/layers.h"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/embedding.h>
 #include <ATen/ops/linear.h>
 
 #include <algorithm>
@@ -24,11 +23,6 @@ bool is_target(const std::vector<std::string>& targets, const std::string& name)
 }
 
 }  // namespace
-
-at::Tensor embedding(const at::Tensor& weight, const at::Tensor& tokens) {
-  // at::embedding has no meta kernel in C++; indexing has one, but a slower backward.
-  return weight.is_meta() ? weight.index({tokens}) : at::embedding(weight, tokens);
-}
 
 at::Tensor linear(const Linear& layer, const at::Tensor& x) { return linears({&layer}, x)[0]; }
 

@@ -34,8 +34,7 @@ struct Linear {
   std::optional<Lora> lora;
 };
 
-at::Tensor embedding(const at::Tensor& weight, const at::Tensor& tokens);  // (V, C), (B, T)
-at::Tensor linear(const Linear& layer, const at::Tensor& x);               // (…, in) -> (…, out)
+at::Tensor linear(const Linear& layer, const at::Tensor& x);  // (…, in) -> (…, out)
 // Layers that share their input, an output for each.
 std::vector<at::Tensor> linears(const std::vector<const Linear*>& layers, const at::Tensor& x);
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "skein/ops/attention.h"
+#include "skein/ops/embedding.h"
 #include "skein/ops/rms_norm.h"
 #include "skein/ops/rope.h"
 #include "skein/ops/swiglu.h"
@@ -144,7 +145,7 @@ at::Tensor Llama::decode_at(const at::Tensor& positions, const at::Tensor& token
 at::Tensor Llama::run(const at::Tensor& tokens, const ops::RopeTable& rope,
                       const std::function<Attend(size_t block)>& attend, Units& units) const {
   auto x = run_unit(units, embedding_unit_, {}, [this, tokens](const Tensors&) {
-    return embedding(embedding_, tokens);  // (B, T, C)
+    return ops::embedding(embedding_, tokens);  // (B, T, C)
   });
   for (size_t i = 0; i < blocks_.size(); ++i) {
     const auto& block = blocks_[i];

@@ -4,7 +4,7 @@
 
 // The contract between optim/adamw.cpp and its CUDA kernel, in raw pointers.
 
-#include "skein/ops/element_type.h"
+#include "skein/core/dtype.h"
 
 namespace skein::ops {
 
@@ -20,8 +20,8 @@ struct AdamWCall {
   const float* skip = nullptr;     // on the device: 1 leaves everything as it is
   const float* step = nullptr;     // on the device: number of this update, from 1
   int64_t count = 0;
-  ElementType type = ElementType::kFloat;
-  ElementType gradient_type = ElementType::kFloat;
+  DType type = DType::kF32;
+  DType gradient_type = DType::kF32;
   double learning_rate = 0, beta1 = 0, beta2 = 0, epsilon = 0, weight_decay = 0;
 };
 

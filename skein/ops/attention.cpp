@@ -37,6 +37,13 @@ at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::
   if (q.is_meta()) return at::empty_like(q);  // no meta kernels in C++: shapes are all there is
   if (options.dropout.probability > 0) return unfused(q, k, v, options);
   const bool grouped = q.size(1) != k.size(1);
+  // torch's fused CUDA kernels share keys among heads in 16 bits only. Wider values would fall to
+  // the formula, which holds (B, H, T, T) scores.
+  if (grouped && q.is_cuda() && q.element_size() > 2) {
+    const int64_t group = q.size(1) / k.size(1);
+    return causal_attention(q, k.repeat_interleave(group, 1), v.repeat_interleave(group, 1),
+                            options);
+  }
   return at::scaled_dot_product_attention(q, k, v, /*attn_mask=*/{}, /*dropout_p=*/0.0,
                                           /*is_causal=*/true, options.scale,
                                           /*enable_gqa=*/grouped);

@@ -14,6 +14,8 @@
 
 #include <cmath>
 
+#include "skein/ops/device.h"
+
 namespace skein::ops {
 namespace {
 
@@ -69,6 +71,20 @@ TEST(CausalAttention, DropsProbabilitiesByTheKeyedMask) {
   const auto kept = attention_dropout(kAll(), dropout);
   c.expect_equal(causal_attention(c.q, c.k, c.v, {.scale = 0.5, .dropout = dropout}),
                  c.by_definition(0.5, kept));
+}
+
+// In float32 too: torch's kernels would otherwise hold the scores, 0.5 GiB here.
+TEST(Attention, GroupedHeadsHoldNoScoresOnGpus) {
+  if (!at::hasCUDA()) GTEST_SKIP() << "no GPU";
+  for (const auto dtype : {at::kFloat, at::kBFloat16}) {
+    const auto options = at::TensorOptions(at::kCUDA).dtype(dtype).requires_grad(true);
+    const auto q = at::randn({1, 8, 4096, 64}, options), k = at::randn({1, 2, 4096, 64}, options),
+               v = at::randn({1, 2, 4096, 64}, options);
+    const auto before = device_memory(true).allocated;
+    const auto out = causal_attention(q, k, v, {});
+    torch::autograd::grad({out.sum()}, {q, k, v});
+    EXPECT_LT(device_memory(true).peak - before, int64_t{200} << 20) << dtype;
+  }
 }
 
 }  // namespace

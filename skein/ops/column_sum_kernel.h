@@ -5,7 +5,7 @@
 // Sums over rows, in raw pointers: the gradients of biases and of norms' weights. In two stages and
 // a fixed order: rows into fp32 parts, parts into the result.
 
-#include "skein/ops/element_type.h"
+#include "skein/core/dtype.h"
 
 namespace skein::ops {
 
@@ -16,7 +16,7 @@ struct ColumnSumCall {
   void* sum = nullptr;     // in `type`, as x
   int64_t rows = 0;
   int64_t columns = 0;
-  ElementType type = ElementType::kFloat;
+  DType type = DType::kF32;
 };
 
 constexpr int kColumnSumTile = 256;     // columns that a block of bf16 has
@@ -38,7 +38,7 @@ struct PartSumCall {
   void* sum = nullptr;  // in `type`
   int num_parts = 0;
   int64_t columns = 0;
-  ElementType type = ElementType::kFloat;
+  DType type = DType::kF32;
 };
 
 void part_sum_on_cuda(const PartSumCall& call);

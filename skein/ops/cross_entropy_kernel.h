@@ -4,7 +4,7 @@
 
 // The contract between ops/linear_cross_entropy.cpp and its CUDA kernel, in raw pointers.
 
-#include "skein/ops/element_type.h"
+#include "skein/core/dtype.h"
 
 namespace skein::ops {
 
@@ -19,7 +19,7 @@ struct CrossEntropyCall {
   int64_t vocabulary = 0;
   int64_t row_stride = 0;
   bool gradient = false;  // else the logits are left as they are
-  ElementType type = ElementType::kFloat;
+  DType type = DType::kF32;
 };
 
 void cross_entropy_on_cuda(const CrossEntropyCall& call);

@@ -10,6 +10,7 @@
 
 #include "skein/core/error.h"
 #include "skein/ops/dropout_kernel.h"
+#include "skein/tensor/dtype.h"
 
 namespace skein::ops {
 namespace {
@@ -21,10 +22,9 @@ using torch::autograd::variable_list;
 // Keeps these streams apart from those of other draws under the same seed ("dropout" in ASCII).
 constexpr uint64_t kStreamTag = 0x64726F706F7574;
 
-DropoutType dropout_type(at::ScalarType dtype) {
-  if (dtype == at::kFloat) return DropoutType::kFloat;
-  if (dtype == at::kDouble) return DropoutType::kDouble;
-  if (dtype == at::kBFloat16) return DropoutType::kBFloat16;
+DType dropout_type(at::ScalarType dtype) {
+  const bool known = dtype == at::kFloat || dtype == at::kDouble || dtype == at::kBFloat16;
+  if (known) return tensor::dtype_of(dtype);
   throw UserError(std::string("dropout supports float32, float64 and bfloat16, not ") +
                   c10::toString(dtype) + ": set dtype to one of these");
 }

@@ -7,11 +7,10 @@
 
 #include <cstdint>
 
+#include "skein/core/dtype.h"
 #include "skein/core/random.h"
 
 namespace skein::ops {
-
-enum class DropoutType : uint8_t { kFloat, kDouble, kBFloat16 };
 
 // Contiguous (batch, heads, tokens, width) arrays; heads is 1 for (B, T, C) activations.
 struct DropoutCall {
@@ -20,9 +19,9 @@ struct DropoutCall {
   const int64_t* documents = nullptr;  // (batch), on the same device
   int64_t batch = 0, heads = 1, tokens = 0, width = 0;
   uint64_t stream = 0;
-  uint32_t threshold = 0;  // words below it drop: probability · 2³²
-  double scale = 1;        // of what is kept
-  DropoutType type = DropoutType::kFloat;
+  uint32_t threshold = 0;    // words below it drop: probability · 2³²
+  double scale = 1;          // of what is kept
+  DType type = DType::kF32;  // or kF64, kBF16
 };
 
 constexpr int kDropoutHeadShift = 20;  // channel = head · 2²⁰ + column

@@ -7,8 +7,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "skein/core/dtype.h"
 #include "skein/core/error.h"
-#include "skein/ops/element_type.h"
+#include "skein/tensor/dtype.h"
 
 namespace skein::ops {
 
@@ -22,10 +23,9 @@ inline bool fits_kernels(const at::Tensor& x) {
   return x.is_cuda() && has_element_type(x) && x.size(-1) % 8 == 0;
 }
 
-inline ElementType element_type(const at::Tensor& x) {
+inline DType element_type(const at::Tensor& x) {
   SKEIN_CHECK(has_element_type(x), "fused kernels take float, bfloat16 and half");
-  if (x.scalar_type() == at::kBFloat16) return ElementType::kBFloat16;
-  return x.scalar_type() == at::kHalf ? ElementType::kHalf : ElementType::kFloat;
+  return tensor::dtype_of(x.scalar_type());
 }
 
 }  // namespace skein::ops

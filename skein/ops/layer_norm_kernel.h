@@ -4,7 +4,7 @@
 
 // The contract between ops/layer_norm.cpp and its CUDA kernels, in raw pointers.
 
-#include "skein/ops/element_type.h"
+#include "skein/core/dtype.h"
 
 namespace skein::ops {
 
@@ -24,7 +24,7 @@ struct LayerNormForward {
   int64_t rows = 0;
   int channels = 0;
   float epsilon = 0;
-  ElementType type = ElementType::kFloat;
+  DType type = DType::kF32;
 };
 
 struct LayerNormBackward {
@@ -40,7 +40,7 @@ struct LayerNormBackward {
   float* parts = nullptr;
   int64_t rows = 0;
   int channels = 0;
-  ElementType type = ElementType::kFloat;
+  DType type = DType::kF32;
 };
 
 // Warps that share a row: up to 32 elements for each thread, so that a row is read once.

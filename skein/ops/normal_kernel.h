@@ -9,8 +9,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "skein/core/dtype.h"
 #include "skein/core/random.h"
-#include "skein/ops/element_type.h"
 
 namespace skein::ops {
 
@@ -39,7 +39,7 @@ struct NormalCall {
   int64_t count = 0;
   uint64_t key = 0;
   double deviation = 1;
-  ElementType type = ElementType::kFloat;
+  DType type = DType::kF32;
 };
 
 void normal_on_cuda(const NormalCall& call);

@@ -4,7 +4,7 @@
 
 // The contract between ops/rms_norm.cpp and its CUDA kernels, in raw pointers.
 
-#include "skein/ops/element_type.h"
+#include "skein/core/dtype.h"
 
 namespace skein::ops {
 
@@ -19,7 +19,7 @@ struct RmsNormForward {
   int64_t rows = 0;
   int channels = 0;
   float epsilon = 0;
-  ElementType type = ElementType::kFloat;
+  DType type = DType::kF32;
 };
 
 struct RmsNormBackward {
@@ -32,7 +32,7 @@ struct RmsNormBackward {
   float* d_weight_parts = nullptr;  // (kRmsNormParts, channels): to be summed over the first
   int64_t rows = 0;
   int channels = 0;
-  ElementType type = ElementType::kFloat;
+  DType type = DType::kF32;
 };
 
 constexpr int kRmsNormParts = 264;  // two blocks for each multiprocessor of an H200

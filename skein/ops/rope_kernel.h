@@ -4,7 +4,7 @@
 
 // The contract between ops/rope.cpp and its CUDA kernel, in raw pointers.
 
-#include "skein/ops/element_type.h"
+#include "skein/core/dtype.h"
 
 namespace skein::ops {
 
@@ -20,7 +20,7 @@ struct RopeCall {
   int heads = 0;
   int head_dim = 0;
   bool backwards = false;  // by the negative angle: the gradient
-  ElementType type = ElementType::kFloat;
+  DType type = DType::kF32;
 };
 
 void rope_on_cuda(const RopeCall& call);

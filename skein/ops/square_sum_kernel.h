@@ -4,7 +4,7 @@
 
 // The contract between ops/square_sum.cpp and its CUDA kernels, in raw pointers.
 
-#include "skein/ops/element_type.h"
+#include "skein/core/dtype.h"
 
 namespace skein::ops {
 
@@ -13,7 +13,7 @@ struct SquareSumCall {
   double* parts = nullptr;  // (kSquareSumParts): one for each block
   double* sum = nullptr;    // a scalar, to which Σ x² is added
   int64_t count = 0;
-  ElementType type = ElementType::kFloat;
+  DType type = DType::kF32;
 };
 
 constexpr int kSquareSumParts = 1056;  // eight blocks for each multiprocessor of an H200

@@ -4,7 +4,7 @@
 
 // The contract between ops/swiglu.cpp and its CUDA kernels, in raw pointers.
 
-#include "skein/ops/element_type.h"
+#include "skein/core/dtype.h"
 
 namespace skein::ops {
 
@@ -18,7 +18,7 @@ struct SwigluCall {
   void* d_gate = nullptr;
   void* d_up = nullptr;
   int64_t count = 0;
-  ElementType type = ElementType::kFloat;
+  DType type = DType::kF32;
 };
 
 void swiglu_on_cuda(const SwigluCall& call);

@@ -9,7 +9,7 @@
 
 #include <cstdint>
 
-#include "skein/ops/element_type.h"
+#include "skein/core/dtype.h"
 
 namespace skein::ops {
 
@@ -49,16 +49,18 @@ __device__ inline float block_sum(float value, float* shared) {
   return warp_sum(threadIdx.x % 32 < warps ? shared[threadIdx.x % 32] : 0.0F);
 }
 
-// Calls `launch` with a value of the element type; double has no kernels here.
+// Calls `launch` with a value of the element type: fp32, bf16 or fp16 (fused.h checks).
 template <typename Launch>
-void with_type(ElementType type, Launch launch) {
+void with_type(DType type, Launch launch) {
   switch (type) {
-    case ElementType::kFloat:
+    case DType::kF32:
       return launch(float{});
-    case ElementType::kBFloat16:
+    case DType::kBF16:
       return launch(__nv_bfloat16{});
-    case ElementType::kHalf:
+    case DType::kF16:
       return launch(__half{});
+    default:
+      return;
   }
 }
 
