@@ -3,8 +3,10 @@
 #include "skein/train/metric_log.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/where.h>
 #include <fmt/format.h>
 
+#include <limits>
 #include <utility>
 
 #include "skein/comm/group.h"
@@ -30,9 +32,11 @@ report::Numbers numbers_of(const ordered_json& record) {
 MetricLog::MetricLog(MetricOptions options)
     : options_(std::move(options)), spikes_(options_.spike_zscore) {}
 
-void MetricLog::add_step(int64_t step, const at::Tensor& loss_share, int64_t num_tokens) {
-  loss_ = loss_.defined() ? loss_ + loss_share : loss_share;
-  ++num_steps_;
+void MetricLog::add_step(int64_t step, const Update& update, int64_t num_tokens) {
+  const auto counts = update.norm.norm.isfinite();
+  const auto loss = at::where(counts, update.loss, 0);
+  loss_ = loss_.defined() ? loss_ + loss : loss;
+  num_steps_ = num_steps_.defined() ? num_steps_ + counts : counts.to(at::kLong);
   num_tokens_ += num_tokens;
   num_tokens_seen_ += num_tokens;
   if (terminal_) terminal_->update(step);
@@ -40,7 +44,8 @@ void MetricLog::add_step(int64_t step, const at::Tensor& loss_share, int64_t num
 
 double MetricLog::take_loss_share() {
   const double sum = std::exchange(loss_, at::Tensor()).item<double>();
-  return sum / static_cast<double>(std::exchange(num_steps_, 0));
+  const auto steps = std::exchange(num_steps_, at::Tensor()).item<int64_t>();
+  return steps > 0 ? sum / static_cast<double>(steps) : std::numeric_limits<double>::quiet_NaN();
 }
 
 void MetricLog::write(const StepNumbers& numbers) {

@@ -23,6 +23,7 @@
 #include "skein/report/terminal.h"
 #include "skein/train/evaluate.h"
 #include "skein/train/phases.h"
+#include "skein/train/update.h"
 
 namespace skein::train {
 
@@ -52,9 +53,11 @@ class MetricLog {
 
   Phases& phases() { return phases_; }
 
-  // One finished step: this rank's share of its loss, and the tokens that all ranks read.
-  void add_step(int64_t step, const at::Tensor& loss_share, int64_t num_tokens);
-  // This rank's share of the mean loss since the last record.
+  // One finished step: this rank's share of its loss, the norm of its gradient, and the tokens that
+  // all ranks read. The loss of a step whose update was left out (the norm, alike on all ranks, is
+  // not finite) does not count: one such step would take the whole record's loss with it.
+  void add_step(int64_t step, const Update& update, int64_t num_tokens);
+  // This rank's share of the mean loss since the last record; NaN when no step counts.
   double take_loss_share();
   void write(const StepNumbers& numbers);
   void write(int64_t step, double epoch, const Evaluation& evaluation);
@@ -84,8 +87,9 @@ class MetricLog {
   std::unique_ptr<report::Terminal> terminal_;
   std::unique_ptr<report::Reporters> reporters_;
   std::unique_ptr<report::GpuMonitor> monitor_;
-  at::Tensor loss_;  // sum since the last record; undefined when there is none
-  int64_t num_steps_ = 0;
+  // Since the last record; undefined when there is none. On the device: nobody waits for them.
+  at::Tensor loss_;       // sum
+  at::Tensor num_steps_;  // that count
   int64_t num_tokens_ = 0;
   int64_t num_tokens_seen_ = 0;
   double seconds_blocked_ = 0;  // in communication, when the last record was written

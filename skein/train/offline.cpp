@@ -88,14 +88,14 @@ Outcome run_offline(const config::Resolved& resolved, const config::BatchPlan& b
 
     stop.ask(world.stop_requested());
     const auto micro_batches = on_device(data, world.device);
-    const auto [loss, norm] = update(trainer, {micro_batches, data.num_targets, key},
-                                     {learning_rate, run.config.optimizer.max_grad_norm});
+    const auto done = update(trainer, {micro_batches, data.num_targets, key},
+                             {learning_rate, run.config.optimizer.max_grad_norm});
     // The step before this one: its norm is there without waiting.
     judge(run, guard, step);
-    guard.watch(++step, norm, data.samples);
+    guard.watch(++step, done.norm, data.samples);
 
     phases.enter(Phase::kOther);
-    run.metrics.add_step(step, loss, data.num_tokens);
+    run.metrics.add_step(step, done, data.num_tokens);
     // The one agreement of a step; everything else that branches depends on the step alone.
     stopping = stop.answer();
     const bool saves = stopping || plan.is_due(step, plan.save_every);
@@ -107,7 +107,7 @@ Outcome run_offline(const config::Resolved& resolved, const config::BatchPlan& b
       run.metrics.write({.step = step,
                          .epoch = data.epoch,
                          .loss = mean_loss,
-                         .grad_norm = norm.norm.item<double>(),
+                         .grad_norm = done.norm.norm.item<double>(),
                          .learning_rate = learning_rate,
                          .peak_memory_bytes = run.sharded.memory().peak_bytes(),
                          .device_memory = ops::device_memory(world.device.is_cuda())});
