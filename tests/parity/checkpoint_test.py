@@ -49,7 +49,7 @@ def loss_in_skein(folder, data, train, **changes):
 def logits_in_skein(folder, rows, tmp_path):
     save_file({"tokens": rows.contiguous()}, tmp_path / "rows.safetensors")
     subprocess.run([BUILD / "bin/skein-worker", "debug-forward", folder,
-                    tmp_path / "rows.safetensors", tmp_path / "logits.safetensors", "float32"],
+                    tmp_path / "rows.safetensors", tmp_path / "logits.safetensors"],
                    check=True, timeout=120)
     return load_file(tmp_path / "logits.safetensors")["logits"]
 

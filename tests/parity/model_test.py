@@ -61,7 +61,7 @@ def test_forward_and_backward(name, dtype, tmp_path, monkeypatch):
     tokens = torch.randint(257, (3, 37), generator=torch.Generator().manual_seed(1))
     save_file({"tokens": tokens}, tmp_path / "tokens.safetensors")
     subprocess.run([BUILD / "bin/skein-worker", "debug-forward", folder,
-                    tmp_path / "tokens.safetensors", tmp_path / "out.safetensors", dtype],
+                    tmp_path / "tokens.safetensors", tmp_path / "out.safetensors", "--dtype", dtype],
                    check=True, timeout=120)
     found = load_file(tmp_path / "out.safetensors")
     logits, loss_sum, gradients = reference(folder, tokens, getattr(torch, dtype))

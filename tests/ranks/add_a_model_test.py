@@ -17,6 +17,7 @@ from harness import ROOT, Workspace, run_skein
 
 BUILD = harness.SKEIN.parent.parent
 COPY = BUILD / "add_a_model"  # always the same path, so that ccache knows the files
+PROGRAMS = BUILD / "add_a_model_bin"  # as deep as bin/: programs find LibTorch by their own place
 PAGE = (ROOT / "docs/add_a_model.md").read_text()
 TESTS = ("shapes_test.cpp", "gradient_test.cpp", "decode_test.cpp")
 
@@ -92,11 +93,11 @@ class AddAModel(unittest.TestCase):
                 raise AssertionError(shlex.join(words))
         objects = list(commands)
         cls.sources, proof = sources, objects.pop()
-        (COPY / "bin").mkdir()
+        PROGRAMS.mkdir(exist_ok=True)
         plan_objects = [name for name in objects if "/skein_plan_" in name]
-        run(link_command("bin/skein", COPY / "bin/skein", plan_objects))
-        run(link_command("bin/skein-worker", COPY / "bin/skein-worker", objects))
-        words = link_command("tests/model_test", COPY / "proof", [*objects, proof])
+        run(link_command("bin/skein", PROGRAMS / "skein", plan_objects))
+        run(link_command("bin/skein-worker", PROGRAMS / "skein-worker", objects))
+        words = link_command("tests/model_test", PROGRAMS / "proof", [*objects, proof])
         run([word for word in words if "/Unity/" not in word])
 
     def test_the_page_names_every_place(self):
@@ -107,11 +108,11 @@ class AddAModel(unittest.TestCase):
         run([sys.executable, str(ROOT / "tools/check_layers.py"), str(COPY)])
 
     def test_the_proof_passes(self):
-        run([str(COPY / "proof")])
+        run([str(PROGRAMS / "proof")])
 
     def test_the_family_plans_trains_and_generates(self):
         toy = {"model_type": "toy", "vocab_size": 257, "width": 32, "depth": 3, "positions": 64, "note": [1]}
-        was, harness.SKEIN = harness.SKEIN, COPY / "bin/skein"
+        was, harness.SKEIN = harness.SKEIN, PROGRAMS / "skein"
         self.addCleanup(setattr, harness, "SKEIN", was)
         with Workspace(toy, max_steps=4, global_batch_size=8, distributed_strategy="zero3",
                        output_dir="out") as work:

@@ -142,7 +142,7 @@ class OtherCommands(BadInput):
     def test_eval(self):
         self.refuse_command("eval", "nowhere", "--dataset", "text.txt", says=["'nowhere' does not exist"])
         self.refuse_command("eval", "out", "--dataset", "nowhere.txt", says=["nowhere.txt does not exist"])
-        self.refuse_command("eval", "out", "--datset", "text.txt", says=["did you mean 'dataset'"])
+        self.refuse_command("eval", "out", "--datset", "text.txt", says=["did you mean '--dataset'"])
 
     def test_generate(self):
         self.refuse_command("generate", "nowhere", "--prompt", "a", says=["'nowhere' does not exist"])

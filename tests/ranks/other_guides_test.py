@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright the skein authors.
-"""docs/seed_commands.md against the program: every line of its middle columns is run with a tiny model,
-and every fragment of seed_fragments.txt is fed to `skein config check`.
+"""docs/other_guides.md against the program: every line of its middle columns is run with a tiny model,
+and every fragment of guide_fragments.txt is fed to `skein config check`.
 
 A line is run as it stands but for this: four or eight GPUs are two CPU ranks, the other machine is this
 one, ports are free ones, `wsl` is left out, and words that make the run tiny are added. Lines that start
@@ -16,8 +16,8 @@ import unittest
 
 from harness import ENVIRONMENT, ROOT, SKEIN, Workspace, finish, run_skein
 
-PAGE = (ROOT / "docs/seed_commands.md").read_text()
-FRAGMENTS = (ROOT / "tests/ranks/seed_fragments.txt").read_text()
+PAGE = (ROOT / "docs/other_guides.md").read_text()
+FRAGMENTS = (ROOT / "tests/ranks/guide_fragments.txt").read_text()
 CONFIGS = ("config.yaml", "config_distributed_example.yaml", "configs/vlm_pretrain.yaml", "run.yaml")
 DEEPSPEED_CONFIGS = ("config_deepspeed.yaml", "config_deepspeed_example.yaml")
 TINY = ("device=cpu train_from_scratch=true block_size=32 max_steps=2 save_strategy=no report_to=none"

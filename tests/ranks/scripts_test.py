@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright the skein authors.
 """The wrappers of scripts/: which words does each hand to skein? A stand-in for skein prints them. That
-the lines they make really train is shown by seeds_test.py."""
+the lines they make really train is shown by other_guides_test.py."""
 import os
 import shutil
 import subprocess
