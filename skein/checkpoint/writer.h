@@ -34,7 +34,7 @@ class PieceFlow {
   virtual ~PieceFlow() = default;
   // Returns when the bytes of the piece with this index are there. Called for each, in order.
   virtual void await(size_t piece) = 0;
-  // They are no longer needed.
+  // The bytes of this piece are on disk: their memory may be used again.
   virtual void written(size_t piece) = 0;
 };
 

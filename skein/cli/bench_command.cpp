@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "skein/cli/flag_set.h"
+#include "skein/cli/load_model.h"
 #include "skein/core/error.h"
 #include "skein/tensor/dtype.h"
 #include "skein/train/bench.h"
@@ -19,7 +20,8 @@ namespace {
 
 constexpr const char* kUsage =
     "skein bench train MODEL [--batch 8] [--tokens 1024] [--steps 20] [--warmup 5] [--zero 0]\n"
-    "                        [--dtype float32|bfloat16|float64] [--device cpu|cuda] [--recompute]\n"
+    "                        [--dtype float32|bfloat16|float64] [--device auto|cpu|cuda|cuda:N] "
+    "[--recompute]\n"
     "                        [--trace FILE]\n"
     "\n"
     "MODEL is a folder with config.json. Prints one JSON row: tokens per second of the median "
@@ -30,7 +32,7 @@ constexpr const char* kUsage =
 
 train::BenchOptions parse(std::span<const std::string> arguments) {
   train::BenchOptions options;
-  std::string device = at::hasCUDA() ? "cuda" : "cpu", trace;
+  std::string device = "auto", trace;
   std::optional<DType> dtype;
   int64_t stage = 0;
   FlagSet flags("skein bench train");
@@ -45,11 +47,11 @@ train::BenchOptions parse(std::span<const std::string> arguments) {
   flags.add("recompute", options.recompute);
   const auto words = flags.read(arguments);
   if (words.size() != 1) throw UserError(std::string("which model?\n") + kUsage);
-  const bool cuda = device == "cuda";
+  options.device = device_of(device);
+  const bool cuda = options.device.is_cuda();
   options.model = words.front();
   options.stage = static_cast<int>(stage);
   options.dtype = tensor::scalar_type_of(dtype.value_or(cuda ? DType::kBF16 : DType::kF32));
-  options.device = cuda ? at::Device(at::kCUDA, 0) : at::Device(at::kCPU);
   options.trace = trace;
   return options;
 }

@@ -11,7 +11,6 @@
 #include "skein/checkpoint/catalog.h"
 #include "skein/checkpoint/manifest.h"
 #include "skein/cli/flag_set.h"
-#include "skein/cli/words.h"
 #include "skein/config/syntax/suggest.h"
 #include "skein/core/amounts.h"
 #include "skein/core/error.h"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "skein/cli/flag_set.h"
-#include "skein/cli/words.h"
+#include "skein/cli/key_flags.h"
 #include "skein/config/help.h"
 #include "skein/config/load.h"
 #include "skein/config/schema.h"

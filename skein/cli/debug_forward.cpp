@@ -92,15 +92,18 @@ void write_tensors(const fs::path& path, const NamedTensors& tensors) {
 }  // namespace
 
 int run_debug_forward(std::span<const std::string> arguments) {
-  if (arguments.size() < 3 || arguments.size() > 4) {
-    throw UserError("usage: debug-forward MODEL TOKENS.safetensors OUT.safetensors [DTYPE]");
+  std::optional<DType> dtype;
+  FlagSet flags("skein-worker debug-forward");
+  flags.add("dtype", dtype);
+  const auto files = flags.read(arguments);
+  if (files.size() != 3) {
+    throw UserError("usage: debug-forward MODEL TOKENS.safetensors OUT.safetensors [--dtype D]");
   }
-  const auto dtype = arguments.size() == 4 ? parse_dtype(arguments[3]) : std::nullopt;
-  const fs::path folder = arguments[0];
+  const fs::path folder = files[0];
   const auto config = plan::read_hf_config(folder);
   const auto model =
       load_model(folder, config, tensor::scalar_type_of(dtype.value_or(DType::kF32)), at::kCPU);
-  write_tensors(arguments[2], compute(*model, next_token_batch(read_tokens(arguments[1]))));
+  write_tensors(files[2], compute(*model, next_token_batch(read_tokens(files[1]))));
   return static_cast<int>(ExitCode::kDone);
 }
 

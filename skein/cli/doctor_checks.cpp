@@ -210,8 +210,7 @@ Finding check_disk() {
 }
 
 Finding check_memory() {
-  const auto pages = static_cast<uint64_t>(::sysconf(_SC_PHYS_PAGES));
-  const uint64_t total = pages * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+  const uint64_t total = total_memory();
   const auto limit = memory_limit();
   if (!limit || *limit >= total) {
     return ok("memory", fmt::format("{}, no cgroup limit below it", shown_bytes(total)));

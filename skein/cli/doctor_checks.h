@@ -24,7 +24,7 @@ struct Finding {
 };
 
 // Never throws: what cannot be found out is a finding too. `facts` is what skein-worker tells
-// (doctor_worker.h), null if it cannot be started.
+// (commands.h), null if it cannot be started.
 std::vector<Finding> check_gpus(const launch::Hardware& hardware, bool cuda_build,
                                 const nlohmann::ordered_json& facts);
 std::vector<Finding> check_network(const launch::Environment& environment);

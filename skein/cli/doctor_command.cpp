@@ -17,8 +17,8 @@
 
 #include "skein/cli/doctor_checks.h"
 #include "skein/cli/flag_set.h"
-#include "skein/cli/words.h"
 #include "skein/cli/worker_program.h"
+#include "skein/config/handover.h"
 #include "skein/core/error.h"
 #include "skein/core/file.h"
 #include "skein/launch/plan/variables.h"
@@ -92,7 +92,11 @@ std::optional<Json> try_all_reduce(const launch::Hardware& hardware) {
   plan.local_ranks = 2;
   const bool cuda = SKEIN_HAS_CUDA && hardware.gpu_problem.empty() && hardware.gpus >= 2;
   plan.device = cuda ? config::Device::kCuda : config::Device::kCpu;
-  launch::LaunchOptions options;
+  config::Resolved resolved;
+  auto& parallel = resolved.config.parallel;
+  parallel.device = plan.device;
+  parallel.join_timeout = parallel.ddp_timeout = 60;
+  launch::LaunchOptions options{.rank_configuration = config::encode(resolved)};
   options.limits.join = std::chrono::seconds(60);
   options.limits.first_step = std::chrono::seconds(60);
   options.limits.collective = std::chrono::seconds(60);

@@ -4,7 +4,6 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
-#include <c10/core/DeviceGuard.h>
 #include <dlfcn.h>
 #include <fmt/format.h>
 #include <torch/headeronly/version.h>
@@ -15,7 +14,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "skein/cli/rank_session.h"
+#include "skein/cli/rank_run.h"
 #include "skein/comm/group.h"
 #include "skein/core/error.h"
 #include "skein/core/file.h"
@@ -142,28 +141,11 @@ int run_doctor_facts(std::span<const std::string> arguments) {
 
 int run_doctor_rank(std::span<const std::string> arguments) {
   if (arguments.size() != 1) throw UserError("doctor-rank is started by `skein doctor`");
-  RankSession session(launch::from_environment());
-  const auto& rank = session.environment();
-  const bool cuda = rank.device == config::Device::kCuda;
-  const at::Device device =
-      cuda ? at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(rank.gpu)) : at::kCPU;
-  return run_guarded(
-      [&] {
-        const c10::DeviceGuard guard(device);
-        auto group = comm::connect({.rank = rank.rank,
-                                    .size = rank.size,
-                                    .backend = cuda ? "nccl" : "gloo",
-                                    .address = rank.interface,
-                                    .device_index = cuda ? rank.gpu : -1,
-                                    .timeout = std::chrono::seconds(60)},
-                                   session.store());
-        const auto result = measure(group, device);
-        group.shutdown();
-        if (rank.rank == 0) write_file_atomically(arguments[0], result.dump());
-        session.leave();
-        return 0;
-      },
-      session.hooks());
+  return run_rank({.body = [&](const config::Resolved&, train::World& world) {
+    const auto result = measure(world.group, world.device);
+    if (world.is_first()) write_file_atomically(arguments[0], result.dump());
+    return 0;
+  }});
 }
 
 }  // namespace skein::cli

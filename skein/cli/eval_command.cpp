@@ -5,8 +5,8 @@
 #include <fmt/format.h>
 
 #include "skein/cli/eval_flags.h"
+#include "skein/cli/flag_set.h"
 #include "skein/cli/launch_ranks.h"
-#include "skein/cli/words.h"
 
 namespace skein::cli {
 namespace {

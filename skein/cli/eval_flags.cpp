@@ -9,17 +9,6 @@
 #include "skein/core/error.h"
 
 namespace skein::cli {
-namespace {
-
-config::Device device_of(const std::string& word) {
-  if (word == "auto") return config::Device::kAuto;
-  if (word == "cpu") return config::Device::kCpu;
-  if (word == "cuda") return config::Device::kCuda;
-  throw UserError(fmt::format("--device takes auto, cpu or cuda, not '{}'", word));
-}
-
-}  // namespace
-
 EvalFlags parse_eval_flags(std::span<const std::string> arguments) {
   EvalFlags result;
   FlagSet flags("skein eval");
@@ -28,7 +17,7 @@ EvalFlags parse_eval_flags(std::span<const std::string> arguments) {
   flags.add("batch-size", result.batch_size, /*least=*/1);
   flags.add("max-samples", result.max_samples);
   flags.add("dtype", result.dtype);
-  flags.add("device", [&](const std::string& word) { result.device = device_of(word); });
+  flags.add("device", result.device);
   flags.add("json", result.json);
   const auto words = flags.read(arguments);
   if (words.size() != 1) {

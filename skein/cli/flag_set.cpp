@@ -3,6 +3,7 @@
 #include "skein/cli/flag_set.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
@@ -68,10 +69,6 @@ void FlagSet::add(const std::string& name, std::optional<double>& value) {
   });
 }
 
-void FlagSet::add(const std::string& name, std::optional<DType>& dtype) {
-  add(name, [&dtype](const std::string& text) { dtype = parse_dtype(text); });
-}
-
 void FlagSet::add(const std::string& name, std::vector<std::string>& values) {
   add(name, [&values](const std::string& text) { values.push_back(text); });
 }
@@ -132,13 +129,15 @@ void FlagSet::refuse(const std::string& word) const {
                               config::did_you_mean(typed, known), command_));
 }
 
-std::optional<DType> parse_dtype(const std::string& word) {
-  if (word == "auto") return std::nullopt;
-  for (const auto dtype : {DType::kF32, DType::kBF16, DType::kF64}) {
-    if (word == dtype_word(dtype)) return dtype;
-  }
-  throw UserError(
-      fmt::format("--dtype is '{}', expected auto, float32, bfloat16 or float64", word));
+void FlagSet::refuse_value(const std::string& name, const std::string& text,
+                           const std::vector<std::string>& expected) {
+  throw UserError(fmt::format("--{} is '{}', expected one of {}{}", name, text,
+                              fmt::join(expected, ", "), config::did_you_mean(text, expected)));
+}
+
+bool asks_for_help(std::span<const std::string> arguments) {
+  return std::ranges::any_of(
+      arguments, [](const std::string& word) { return word == "--help" || word == "-h"; });
 }
 
 }  // namespace skein::cli

@@ -18,7 +18,7 @@
 #include <string>
 #include <vector>
 
-#include "skein/core/dtype.h"
+#include "skein/config/syntax/values.h"
 
 namespace skein::cli {
 
@@ -35,8 +35,23 @@ class FlagSet {
   void add(const std::string& name, std::optional<std::string>& value);
   void add(const std::string& name, std::optional<int64_t>& value);
   void add(const std::string& name, std::optional<double>& value);
-  // auto (absent), float32, bfloat16 or float64.
-  void add(const std::string& name, std::optional<DType>& dtype);
+  // A choice as configurations spell it.
+  template <config::IsChoice Choice>
+  void add(const std::string& name, Choice& choice) {
+    add(name, [=, this, &choice](const std::string& text) {
+      for (const auto& spelling : config::spellings_of(choice).known) {
+        if (text == spelling.text) {
+          choice = spelling.value;
+          return;
+        }
+      }
+      std::vector<std::string> expected;
+      for (const auto& spelling : config::spellings_of(choice).known) {
+        expected.emplace_back(spelling.text);
+      }
+      refuse_value(name, text, expected);
+    });
+  }
   // May be given several times.
   void add(const std::string& name, std::vector<std::string>& values);
   // The same, and takes all words up to the next flag.
@@ -59,12 +74,13 @@ class FlagSet {
   };
   const Flag* find(const std::string& word) const;
   [[noreturn]] void refuse(const std::string& word) const;
+  [[noreturn]] static void refuse_value(const std::string& name, const std::string& text,
+                                        const std::vector<std::string>& expected);
 
   std::string command_;
   std::vector<Flag> flags_;
 };
 
-// A word of --dtype: auto is none.
-std::optional<DType> parse_dtype(const std::string& word);
+bool asks_for_help(std::span<const std::string> arguments);
 
 }  // namespace skein::cli

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "skein/core/error.h"
+#include "skein/core/testing.h"
 
 namespace skein::cli {
 namespace {
@@ -38,18 +39,13 @@ struct Everything {
 };
 
 std::string refusal(const Words& words) {
-  try {
-    Everything().read(words);
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "accepted";
+  return skein::refusal<UserError>([&] { Everything().read(words); });
 }
 
 TEST(FlagSet, FillsWhatWasDeclaredAndReturnsTheRest) {
   Everything all;
   EXPECT_EQ(all.read({"model", "--json", "--device=cpu", "--batch_size", "3", "--top-k", "-1",
-                      "--top-p=0.5", "--text", "--dashes", "--dtype", "bfloat16", "--prompt", "a",
+                      "--top-p=0.5", "--text", "--dashes", "--dtype", "bf16", "--prompt", "a",
                       "--prompt=b=c", "other"}),
             (Words{"model", "other"}));
   EXPECT_TRUE(all.json);
@@ -81,8 +77,9 @@ TEST(FlagSet, RefusalsNameTheFlag) {
   EXPECT_EQ(refusal({"--batch-size", "99999999999999999999"}),
             "--batch-size is '99999999999999999999', expected an integer");
   EXPECT_EQ(refusal({"--top-p", "0,5"}), "--top-p is '0,5', expected a number");
-  EXPECT_EQ(refusal({"--dtype", "int8"}),
-            "--dtype is 'int8', expected auto, float32, bfloat16 or float64");
+  EXPECT_EQ(
+      refusal({"--dtype", "int8"}),
+      "--dtype is 'int8', expected one of auto, float32, bfloat16, float64, fp32, bf16, fp64");
   EXPECT_EQ(refusal({"--prompt"}), "--prompt needs a value");
   EXPECT_EQ(refusal({"--json=yes"}), "--json takes no value");
 }
@@ -95,6 +92,11 @@ TEST(FlagSet, UnknownFlagsAreRefusedWithSuggestionsOrKept) {
   EXPECT_EQ(all.flags().read(Words{"--lr", "1", "--json", "c.yaml"}, FlagSet::Unknown::kKeep),
             (Words{"--lr", "1", "c.yaml"}));
   EXPECT_TRUE(all.json);
+}
+
+TEST(FlagSet, HelpIsAskedForInTwoWays) {
+  EXPECT_TRUE(asks_for_help(Words{"show", "-h"}));
+  EXPECT_FALSE(asks_for_help(Words{"help"}));
 }
 
 }  // namespace

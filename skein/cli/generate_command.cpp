@@ -30,24 +30,6 @@ using Clock = std::chrono::steady_clock;
 using Json = nlohmann::ordered_json;
 using rollout::Finish;
 
-at::Device device_of(const std::string& name) {
-  const bool has_cuda = at::hasCUDA();
-  if (name == "cpu" || (name == "auto" && !has_cuda)) return at::kCPU;
-  if (name != "auto" && name != "cuda" && !name.starts_with("cuda:")) {
-    throw UserError(fmt::format("--device is '{}', expected auto, cpu, cuda or cuda:N", name));
-  }
-  if (!has_cuda) {
-    throw UserError(fmt::format(
-        "--device {}: no usable GPU (none visible, or a build without CUDA); --device cpu works",
-        name));
-  }
-  try {
-    return at::Device(name == "auto" || name == "cuda" ? "cuda:0" : name);
-  } catch (const c10::Error&) {
-    throw UserError(fmt::format("--device is '{}', expected auto, cpu, cuda or cuda:N", name));
-  }
-}
-
 // On a GPU what the files hold, on a CPU float32: 16-bit arithmetic is slow there.
 at::ScalarType dtype_of(std::optional<DType> asked, const plan::HfConfig& config,
                         const at::Device& device) {

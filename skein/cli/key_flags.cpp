@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
-#include "skein/cli/words.h"
+#include "skein/cli/key_flags.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <vector>
 
-#include "skein/config/compat/known_keys.h"
-#include "skein/config/compat/translated_keys.h"
 #include "skein/config/field_index.h"
 #include "skein/config/syntax/suggest.h"
 #include "skein/core/error.h"
+#include "skein/launch/plan/launch_flags.h"
 
 namespace skein::cli {
 namespace {
@@ -28,30 +28,20 @@ std::string as_flag(std::string name, bool with_dashes) {
 
 }  // namespace
 
-bool asks_for_help(std::span<const std::string> arguments) {
-  return std::ranges::any_of(
-      arguments, [](const std::string& word) { return word == "--help" || word == "-h"; });
-}
-
-void check_flags(std::span<const std::string> arguments,
-                 std::initializer_list<std::string_view> flags) {
-  const auto& keys = config::field_index().canonical;
+void check_flags(std::span<const std::string> arguments, std::initializer_list<const char*> own) {
   for (const auto& word : arguments) {
     if (!word.starts_with("--")) continue;
     const auto key = underscored(word.substr(2, word.find('=') - 2));
-    const bool is_key = keys.contains(key) || config::is_translated_key(key) ||
-                        config::find_known_key(key) != nullptr || key == "config" ||
-                        key.starts_with("training.");
-    if (is_key) continue;
-    std::vector<std::string> names;
-    for (const auto& flag : flags) names.push_back(underscored(std::string(flag)));
-    if (std::ranges::count(names, key) > 0) continue;
-    for (const auto& name : config::translated_keys()) names.push_back(name);
-    for (const auto& [spelling, name] : keys) names.push_back(spelling);
+    if (config::is_key(key) || key == "config" || key.starts_with("training.")) continue;
     const bool with_dashes = word.find('_') == std::string::npos;
-    for (auto& name : names) name = as_flag(name, with_dashes);
+    std::vector<std::string> known;
+    for (const auto* name : own) known.push_back(as_flag(name, with_dashes));
+    for (const auto& name : config::key_spellings()) known.push_back(as_flag(name, with_dashes));
+    for (const auto& flag : launch::flag_names()) {
+      known.push_back(as_flag(underscored(flag.substr(2)), with_dashes));
+    }
     throw UserError(fmt::format("command line: '{}' is no key and no flag{}", word,
-                                config::did_you_mean(as_flag(key, with_dashes), names)));
+                                config::did_you_mean(as_flag(key, with_dashes), known)));
   }
 }
 

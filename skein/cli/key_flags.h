@@ -2,21 +2,17 @@
 // Copyright the skein authors.
 #pragma once
 
-// What commands share: help, and words that are neither keys nor flags.
+// Which `--word` of a command that takes configuration keys and launch flags is neither?
 
 #include <initializer_list>
 #include <span>
 #include <string>
-#include <string_view>
-#include <vector>
 
 namespace skein::cli {
 
-bool asks_for_help(std::span<const std::string> arguments);
-
-// For commands whose words are mostly configuration keys: throws UserError, with suggestions out of
-// both, for a `--word` that is neither a key nor one of `flags`.
+// Throws UserError, with suggestions, for the first. Flags that were read are gone from
+// `arguments`; `own` names those of the command itself, without dashes, to be suggested too.
 void check_flags(std::span<const std::string> arguments,
-                 std::initializer_list<std::string_view> flags);
+                 std::initializer_list<const char*> own = {});
 
 }  // namespace skein::cli

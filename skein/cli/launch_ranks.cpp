@@ -94,7 +94,7 @@ launch::RankEnvironment foreign_rank(const launch::LaunchPlan& plan) {
                       .store_is_served = foreign.store_is_served,
                       .attempt = foreign.attempt},
           .gpu = foreign.gpu,
-          // That launcher's restarts go on with what its first start has begun.
+          // After a restart by that launcher --fresh no longer holds.
           .continues = foreign.attempt != "0"};
 }
 
@@ -136,6 +136,7 @@ int start_ranks(const RankJob& job, const DetectedRun& run) {
                                 .rank_configuration = config::encode(resolved),
                                 .prepare =
                                     [&] {
+                                      if (job.check) job.check();
                                       if (job.check_space) job.check_space(run.place());
                                       return job.prepare ? job.prepare() : "";
                                     },
@@ -172,16 +173,16 @@ int launch_ranks(const RankJob& job) {
   if (job.check_size) job.check_size(plan.size());
   // The machines of a hostfile check for themselves: this one need not have their files.
   if (!plan.hosts.empty()) return start_hosts(job, plan, environment);
-  const bool speaks = !plan.foreign || plan.foreign->rank == 0;
-  for (const auto& warning : job.check ? job.check(run.place()) : Words()) {
-    if (speaks) log_warning("{}", warning);
-  }
+  // Alone, nobody is kept waiting by a refusal. Nodes check once they have met, before their ranks
+  // start, and another launcher's ranks when they have (train/session.cpp).
+  const bool alone = plan.nodes == 1 && !plan.foreign;
+  if (alone && job.check) job.check();
   log_info("launch: {}, OMP_NUM_THREADS={}", plan.summary, plan.omp_num_threads);
   if (const auto variables = launch::describe(environment); !variables.empty()) {
     log_info("variables: {}", variables);
   }
   if (plan.foreign) {
-    if (speaks && job.check_space) job.check_space(run.place());
+    if (plan.foreign->rank == 0 && job.check_space) job.check_space(run.place());
     become_rank(job, plan);
   }
   return start_ranks(job, run);

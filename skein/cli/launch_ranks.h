@@ -28,9 +28,8 @@ struct RankJob {
 
   // Refuses a number of ranks. Empty: any will do.
   std::function<void(int size)> check_size = {};
-  // Refuses what will not run on `place`, before any rank starts; returns what the user should know
-  // though it will run. Empty: nothing to refuse.
-  std::function<std::vector<std::string>(const plan::Place& place)> check = {};
+  // Refuses what will not run, before any rank of a node starts. Empty: nothing to refuse.
+  std::function<void()> check = {};
   // Refuses a run whose files will not fit; asked once for all ranks. Empty: it writes none.
   std::function<void(const plan::Place& place)> check_space = {};
   // Prepares the data of a node and returns its digest. Empty: there is nothing to prepare.

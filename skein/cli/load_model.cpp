@@ -11,6 +11,25 @@
 #include "skein/core/error.h"
 
 namespace skein::cli {
+
+at::Device device_of(const std::string& name) {
+  const bool has_cuda = at::hasCUDA();
+  if (name == "cpu" || (name == "auto" && !has_cuda)) return at::kCPU;
+  if (name != "auto" && name != "cuda" && !name.starts_with("cuda:")) {
+    throw UserError(fmt::format("--device is '{}', expected auto, cpu, cuda or cuda:N", name));
+  }
+  if (!has_cuda) {
+    throw UserError(fmt::format(
+        "--device {}: no usable GPU (none visible, or a build without CUDA); --device cpu works",
+        name));
+  }
+  try {
+    return at::Device(name == "auto" || name == "cuda" ? "cuda:0" : name);
+  } catch (const c10::Error&) {
+    throw UserError(fmt::format("--device is '{}', expected auto, cpu, cuda or cuda:N", name));
+  }
+}
+
 std::unique_ptr<model::Model> load_model(const fs::path& folder, const plan::HfConfig& config,
                                          at::ScalarType dtype, at::Device device) {
   auto model = model::build(config, {.dtype = dtype});

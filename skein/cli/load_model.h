@@ -8,11 +8,15 @@
 #include <c10/core/ScalarType.h>
 
 #include <memory>
+#include <string>
 
 #include "skein/core/file.h"
 #include "skein/model/model.h"
 
 namespace skein::cli {
+
+// auto, cpu, cuda or cuda:N. Throws UserError for anything else, and for a GPU that is not there.
+at::Device device_of(const std::string& name);
 
 // Dropout is left out of the model: its forward passes are those of evaluation.
 std::unique_ptr<model::Model> load_model(const fs::path& folder, const plan::HfConfig& config,

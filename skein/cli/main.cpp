@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "skein/cli/commands.h"
+#include "skein/cli/flag_set.h"
 #include "skein/cli/guard.h"
-#include "skein/cli/words.h"
 #include "skein/cli/worker_program.h"
 #include "skein/config/syntax/suggest.h"
 #include "skein/core/error.h"
@@ -20,8 +20,6 @@
 
 namespace skein::cli {
 namespace {
-
-using Arguments = std::span<const std::string>;
 
 struct Command {
   const char* name;

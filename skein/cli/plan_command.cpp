@@ -7,14 +7,17 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <vector>
 
 #include "skein/cli/detect_run.h"
 #include "skein/cli/flag_set.h"
-#include "skein/cli/words.h"
+#include "skein/cli/key_flags.h"
+#include "skein/config/syntax/values.h"
 #include "skein/core/amounts.h"
+#include "skein/core/host_memory.h"
 #include "skein/plan/outlook.h"
 
 namespace skein::cli {
@@ -32,8 +35,6 @@ constexpr const char* kUsage =
     "\n"
     "Launch flags are those of `skein train`.\n";
 
-constexpr const char* kStageNames[] = {"ddp", "zero1", "zero2", "zero3"};
-
 struct Seen {
   DetectedRun run;
   plan::Machine machine;
@@ -41,8 +42,7 @@ struct Seen {
 };
 
 uint64_t memory_of_host() {
-  return static_cast<uint64_t>(::sysconf(_SC_PHYS_PAGES)) *
-         static_cast<uint64_t>(::sysconf(_SC_PAGE_SIZE));
+  return std::min(total_memory(), memory_limit().value_or(total_memory()));
 }
 
 std::string shown(int64_t bytes) { return shown_bytes(static_cast<uint64_t>(bytes)); }
@@ -124,9 +124,9 @@ void print_memory(const plan::Outlook& outlook) {
     const auto& flat = model.flat[stage];
     const bool mine = static_cast<int>(stage) == outlook.stage;
     fmt::print("{} {:<8}{:>11}{:>11}{:>11}{:>11}{:>13}{:>11}\n", mine ? "*" : " ",
-               kStageNames[stage], shown(flat.weights), shown(flat.gradients), shown(flat.states),
-               shown(flat.transient), "~ " + shown(model.activations.peak()),
-               "~ " + shown(model.peaks[stage]));
+               config::to_text(plan::strategy_of(static_cast<int>(stage))), shown(flat.weights),
+               shown(flat.gradients), shown(flat.states), shown(flat.transient),
+               "~ " + shown(model.activations.peak()), "~ " + shown(model.peaks[stage]));
   }
   fmt::print("  activations are an estimate: {} from forward to backward, {} for the head: {}\n",
              shown(model.activations.kept), shown(model.activations.head),
@@ -236,7 +236,7 @@ void print_json(const Seen& seen, const config::RunConfig& config) {
                        {"memory_bytes", seen.machine.memory.host}}},
                      {"launch",
                       {{"ranks", seen.run.launch.size()},
-                       {"device", seen.machine.place.on_gpus() ? "cuda" : "cpu"},
+                       {"device", config::to_text(seen.machine.place.device)},
                        {"omp_num_threads", seen.run.launch.omp_num_threads},
                        {"summary", seen.run.launch.summary}}},
                      {"resolved", resolved},
@@ -267,11 +267,12 @@ int run_plan_command(std::span<const std::string> arguments) {
   flags.add("json", json);
   const auto words = flags.read(arguments, FlagSet::Unknown::kKeep);
   const auto split = launch::split_launch_flags(words);
-  check_flags(split.rest, {"json", "nproc-per-node", "num-gpus"});
+  check_flags(split.rest, {"json"});
   const auto resolved = config::load(split.rest);
   Seen seen{.run = detect_run(split.flags, launch::read_environment(), resolved.config.parallel)};
   const auto& launch = seen.run.launch;
   seen.machine = {.ranks = launch.size(),
+                  .local_ranks = launch.foreign ? launch.foreign->local_size : launch.local_ranks,
                   .place = seen.run.place(),
                   .memory = {.host = memory_of_host(), .gpu = seen.run.hardware.gpu_memory}};
   seen.outlook = plan::look_ahead(resolved, seen.machine);

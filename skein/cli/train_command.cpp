@@ -4,8 +4,9 @@
 
 #include <fmt/format.h>
 
+#include "skein/cli/flag_set.h"
+#include "skein/cli/key_flags.h"
 #include "skein/cli/launch_ranks.h"
-#include "skein/cli/words.h"
 #include "skein/config/batch_plan.h"
 #include "skein/config/load.h"
 #include "skein/core/error.h"
@@ -45,11 +46,6 @@ constexpr const char* kUsage =
     "SIGTERM, SIGUSR1 or Ctrl-C: finish the step, save, exit with 75. Ctrl-C twice: stop at once.\n"
     "More: docs/launch.md, docs/exit_codes.md\n";
 
-std::string prepare_data(const config::RunConfig& config) {
-  const auto data = data::prepare_run(config);
-  return data.eval ? data.train.digest + data.eval->digest : data.train.digest;
-}
-
 }  // namespace
 
 int run_train_command(std::span<const std::string> arguments) {
@@ -58,9 +54,7 @@ int run_train_command(std::span<const std::string> arguments) {
     return 0;
   }
   const auto split = begin_rank_command(arguments);
-  check_flags(split.rest,
-              {"nproc-per-node", "num-gpus", "nnodes", "node-rank", "master-addr", "master-port",
-               "max-restarts", "hostfile", "include", "exclude", "log-dir", "redirects", "tee"});
+  check_flags(split.rest);
   RankJob job{.command = "train",
               .typed = {arguments.begin(), arguments.end()},
               .arguments = split.rest,
@@ -69,12 +63,9 @@ int run_train_command(std::span<const std::string> arguments) {
   const auto& resolved = job.resolved;
   plan::check_given(resolved.config);
   job.check_size = [&](int size) { config::plan_batches(resolved, size); };  // ranks print it
-  job.check = [&](const plan::Place& place) {
-    plan::check_run(resolved.config);
-    return plan::run_warnings(resolved.config, place);
-  };
+  job.check = [&] { plan::check_run(resolved.config); };
   job.check_space = [&](const plan::Place& place) { plan::check_disk(resolved.config, place); };
-  job.prepare = [&] { return prepare_data(resolved.config); };
+  job.prepare = [&] { return data::prepare_run(resolved.config).digest(); };
   return launch_ranks(job);
 }
 

@@ -39,8 +39,7 @@ train::Outcome with_memory_advice(const std::function<train::Outcome()>& body) t
 std::string prepare_data(config::RunConfig config, bool may_overwrite) {
   const board::HostWork work("preparing data");
   config.data.overwrite_cache = config.data.overwrite_cache && may_overwrite;
-  const auto data = data::prepare_run(config);
-  return data.eval ? data.train.digest + data.eval->digest : data.train.digest;
+  return data::prepare_run(config).digest();
 }
 
 int run_training(const config::Resolved& resolved, train::World& world) {

@@ -4,6 +4,8 @@
 
 #include <type_traits>
 
+#include "skein/config/compat/known_keys.h"
+#include "skein/config/compat/translated_keys.h"
 #include "skein/config/fields.h"
 #include "skein/config/run_config.h"
 #include "skein/core/error.h"
@@ -31,6 +33,17 @@ FieldIndex make_index() {
 const FieldIndex& field_index() {
   static const FieldIndex kIndex = make_index();
   return kIndex;
+}
+
+bool is_key(const std::string& spelling) {
+  return field_index().canonical.contains(spelling) || is_translated_key(spelling) ||
+         find_known_key(spelling) != nullptr;
+}
+
+std::vector<std::string> key_spellings() {
+  auto spellings = translated_keys();
+  for (const auto& [spelling, name] : field_index().canonical) spellings.push_back(spelling);
+  return spellings;
 }
 
 }  // namespace skein::config

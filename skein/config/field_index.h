@@ -19,4 +19,9 @@ struct FieldIndex {
 // Made once from RunConfig's field list.
 const FieldIndex& field_index();
 
+// Is it a spelling of a field, a key that stands for another's value, or one of another trainer?
+bool is_key(const std::string& spelling);
+// Those of fields and of keys that stand for them, for suggestions.
+std::vector<std::string> key_spellings();
+
 }  // namespace skein::config

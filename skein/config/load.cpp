@@ -45,8 +45,8 @@ using Notes = std::vector<std::string>;
                                     second.key, first.key, first.origin.place(), key));
 }
 
-// Several stand-ins may say the same thing (`bf16: true`, `mixed_precision: bf16`); `auto` yields,
-// and those that name reporters add up.
+// Several keys that stand for another may say the same thing (`bf16: true`, `mixed_precision:
+// bf16`); `auto` yields, and those that name reporters add up.
 bool agree(const std::string& key, Setting& first, const Setting& second) {
   if (key == "report_to") {
     first.value.text += "," + second.value.text;
@@ -284,9 +284,13 @@ void check_schedule(const Resolved& resolved) {
 
 void check_combinations(const Resolved& resolved) {
   const auto& eval = resolved.config.eval;
-  if (eval.load_best_model_at_end && eval.eval_strategy == EvalStrategy::kNo) {
+  const bool evaluates = eval.eval_strategy != EvalStrategy::kNo;
+  const bool saves = resolved.config.checkpoint.save_strategy != SaveStrategy::kNo;
+  if (eval.load_best_model_at_end && !(evaluates && saves)) {
     refuse(resolved.origin_of("load_best_model_at_end"),
-           "'load_best_model_at_end' needs evaluations; add eval_strategy: steps or epoch");
+           fmt::format("'load_best_model_at_end' needs {}; set {}: steps or epoch",
+                       evaluates ? "checkpoints" : "evaluations",
+                       evaluates ? "save_strategy" : "eval_strategy"));
   }
   if (resolved.config.optimizer.nan_policy == NanPolicy::kRollback &&
       resolved.config.checkpoint.save_only_model) {

@@ -6,7 +6,7 @@
 //
 // A component sees its own struct and nothing more. Canonical keys are the member names: those of
 // HF TrainingArguments and LLaMA-Factory. What each means and which values it takes stands in
-// fields.h, from where `skein help` and docs/configuration.md have it.
+// fields.h, from where `skein config --help` and docs/configuration.md have it.
 
 #include <cstdint>
 #include <optional>

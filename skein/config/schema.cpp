@@ -65,7 +65,7 @@ Json value_schema(const std::vector<std::string>&, const About& about) {
 template <IsChoice Choice>
 Json value_schema(const Choice& value, const About&) {
   Json words = Json::array();
-  for (const auto& word : words_of(value).known) {
+  for (const auto& word : spellings_of(value).known) {
     words.push_back(word.text);
     // An older YAML reader takes `no` for false.
     if (std::string_view(word.text) == "no") words.push_back(false);
@@ -140,7 +140,7 @@ std::string json_schema() {
   properties["extends"] = {{"type", "string"},
                            {"description", "a file whose values hold where this one is silent"}};
   properties["training"] = {{"$ref", "#"}, {"description", "a key here is the same as outside"}};
-  // First, so that a field or a stand-in of the same section is added to it and not lost.
+  // First, so that a field or a translated key of the same section is added to it and not lost.
   add_known_keys(properties, patterns);
   for (const auto& name : translated_keys()) {
     if (name.find('.') == std::string::npos) properties[name] = Json::object();

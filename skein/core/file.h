@@ -55,7 +55,7 @@ std::string read_file(const fs::path& path, uint64_t limit = uint64_t{1} << 30);
 // Temporary sibling, fsync, rename, fsync of the folder: readers see the old file or the new one.
 void write_file_atomically(const fs::path& path, std::string_view content);
 void sync_directory(const fs::path& path);
-// Those that are missing; each is durable.
+// Makes the folders of `path` that are missing and syncs each one's parent.
 void make_directories(const fs::path& path);
 // Points `link` at `target` atomically.
 void replace_symlink(const fs::path& link, const fs::path& target);

@@ -2,6 +2,8 @@
 // Copyright the skein authors.
 #include "skein/core/host_memory.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <fstream>
 #include <limits>
@@ -82,6 +84,11 @@ uint64_t available_memory(const KernelFolders& folders) {
   uint64_t left = number_in(folders.proc / "meminfo", "MemAvailable:").value_or(0) * 1024;
   for (const auto& limit : limits(folders)) left = std::min(left, limit.left);
   return left;
+}
+
+uint64_t total_memory() {
+  return static_cast<uint64_t>(::sysconf(_SC_PHYS_PAGES)) *
+         static_cast<uint64_t>(::sysconf(_SC_PAGE_SIZE));
 }
 
 }  // namespace skein

@@ -16,6 +16,9 @@ struct KernelFolders {
   std::filesystem::path cgroups = "/sys/fs/cgroup";
 };
 
+// What the machine has.
+uint64_t total_memory();
+
 // The smallest limit of this process's cgroups, version 2 or 1; nothing if there is none.
 std::optional<uint64_t> memory_limit(const KernelFolders& folders = {});
 

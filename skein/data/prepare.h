@@ -42,6 +42,8 @@ PreparedData prepare(const config::DataConfig& data, const text::TextCodec& code
 struct RunData {
   PreparedData train;
   std::optional<PreparedData> eval;  // absent: held-out blocks of `train`, or no evaluation
+
+  std::string digest() const { return eval ? train.digest + eval->digest : train.digest; }
 };
 // All that a run needs. overwrite_cache is honoured here and ignored by loaders, so that ranks do
 // not prepare again what their launcher has just prepared.

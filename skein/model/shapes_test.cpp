@@ -85,7 +85,7 @@ TEST(MemoryEstimate, FlatBytesAreThoseOfTheLayout) {
 }
 
 TEST(MemoryEstimate, RecomputeKeepsTheInputsOfBlocks) {
-  const auto config = tiny_config(kTinyGpt);
+  const auto config = tiny_config(kTinyGpt, R"(, "attn_pdrop": 0.0)");
   const auto kept = [&](const plan::MemoryQuestion& question) {
     return plan::activation_bytes(config.shapes(), config.dimensions(), question).kept;
   };
@@ -130,9 +130,35 @@ TEST(MemoryEstimate, WholeGradientsAndActivationsAreNotThereAtOnce) {
   EXPECT_EQ(plan::step_peak(flat, activations, question), flat.peak() + activations.peak());
 }
 
+// GPT-2's own configuration: 0.1. Fused attention keeps no scores.
+TEST(MemoryEstimate, CountsTheScoresThatDropoutKeeps) {
+  const plan::MemoryQuestion question{.weight_bytes = 2, .rows = 3, .tokens = 5};
+  const auto kept = [&](const char* more, plan::MemoryQuestion asked) {
+    const auto config = tiny_config(kTinyGpt, more);
+    return plan::activation_bytes(config.shapes(), config.dimensions(), asked).kept;
+  };
+  const char* const without = R"(, "attn_pdrop": 0.0)";
+  const char* const with = R"(, "attn_pdrop": 0.1)";
+  const int64_t block = 3 * 2 * 5 * 5 * (4 + 2);  // fp32 softmax, 16-bit product
+  EXPECT_EQ(kept(with, question) - kept(without, question), 2 * block);
+  auto again = question;
+  again.recompute = true;
+  EXPECT_EQ(kept(with, again) - kept(without, again), block);
+}
+
+TEST(MemoryEstimate, CountsWhatReductionsReceive) {
+  const auto config = tiny_config(kTinyGpt);
+  const auto unit = [&](int64_t ranks) {
+    return plan::activation_bytes(config.shapes(), config.dimensions(),
+                                  {.ranks = ranks, .gradient_bytes = 4})
+        .unit;
+  };
+  EXPECT_GT(unit(2), unit(1));
+}
+
 TEST(MemoryEstimate, SaysWhenAStepWillNotFit) {
   const int64_t gib = 1 << 30;
-  plan::MemoryQuestion question{.ranks = 4, .cuda = true};
+  plan::MemoryQuestion question{.ranks = 32, .local_ranks = 4, .cuda = true};
   const plan::Available available{.host = 100 * gib, .gpu = 40 * gib};
   EXPECT_EQ(plan::memory_shortage(39 * gib, question, available), "");
   const auto words = plan::memory_shortage(41 * gib, question, available);

@@ -24,6 +24,7 @@ struct Dimensions {
   int64_t vocabulary = 0;
   int64_t positions = 0;               // the longest row that the model was made for
   bool positions_are_learned = false;  // a longer row cannot be computed
+  int64_t dropping_heads = 0;          // whose attention drops weights in training: not fused
   bool gated = false;                  // the MLP has two inner projections (SwiGLU)
   bool tied_head = false;              // the head shares the embedding's weights
 };

@@ -19,7 +19,7 @@ struct Gpt2Config final : Architecture {
   int64_t n_embd = 768;
   int64_t n_layer = 12;
   int64_t n_head = 12;
-  int64_t n_inner = 0;         // 0 in no file: 4 x n_embd when absent
+  int64_t n_inner = 0;         // set by read_gpt2: that of the file, else 4 x n_embd
   bool gelu_is_exact = false;  // activation_function gelu; else gelu_new (tanh)
   double embd_pdrop = 0.1;
   double attn_pdrop = 0.1;

@@ -78,6 +78,7 @@ Dimensions LlamaConfig::dimensions() const {
           .vocabulary = vocab_size,
           .positions = max_position_embeddings,
           .positions_are_learned = false,
+          .dropping_heads = attention_dropout > 0 ? num_attention_heads : 0,
           .gated = true,
           .tied_head = tie_word_embeddings};
 }

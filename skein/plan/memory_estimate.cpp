@@ -8,6 +8,8 @@
 #include <numeric>
 #include <vector>
 
+#include "skein/core/amounts.h"
+
 namespace skein::plan {
 namespace {
 
@@ -112,8 +114,10 @@ int64_t head_bytes(const Dimensions& d, const MemoryQuestion& question) {
   // The kernel works in the logits' place; the plain formula also holds the log-probabilities and
   // the gradient.
   const bool fused = question.cuda && narrow < 8;
-  const int64_t logits = rows * vocabulary * (fused ? narrow : 2 * narrow + wide);
   const int64_t d_weight = vocabulary * d.channels;
+  int64_t logits = rows * vocabulary * (fused ? narrow : 2 * narrow + wide);
+  // CPUs multiply wide copies of 16-bit weights and gradients.
+  if (!question.cuda && narrow < wide) logits += (d_weight + rows * vocabulary) * wide;
   // At the end the wide sum is rounded to the weights' 16 bits.
   const int64_t rounded = narrow < wide ? d_weight * narrow : 0;
   const int64_t d_hidden = tokens * d.channels * narrow + 2 * rows * d.channels * wide;
@@ -129,7 +133,11 @@ int64_t largest_block(const Shapes& shapes) {
   return sizes.empty() ? 0 : *std::ranges::max_element(sizes);
 }
 
-std::string shown_gib(double bytes) { return fmt::format("{:.1f} GiB", bytes / (1 << 30)); }
+// Of a block, where attention drops weights: softmax in fp32 and what is left of it, for backward.
+int64_t dropped_attention_bytes(const Dimensions& d, const MemoryQuestion& question) {
+  const int64_t scores = question.rows * d.dropping_heads * question.tokens * question.tokens;
+  return scores * (std::max<int64_t>(4, question.weight_bytes) + question.weight_bytes);
+}
 
 }  // namespace
 
@@ -145,8 +153,11 @@ Activations activation_bytes(const Shapes& shapes, const Dimensions& d,
   const int64_t ends = 4 * d.channels;  // embedding, final norm, their gradients
   Activations result;
   result.head = head_bytes(d, question);
-  result.unit = largest_block(shapes) * question.weight_bytes;
-  result.kept = question.weight_bytes * rows_tokens * (kept + ends);
+  const auto sizes = unit_sizes(shapes, question.ranks);
+  const int64_t received = question.ranks > 1 ? *std::ranges::max_element(sizes) : 0;
+  result.unit = largest_block(shapes) * question.weight_bytes + received * question.gradient_bytes;
+  result.kept = question.weight_bytes * rows_tokens * (kept + ends) +
+                (question.recompute ? 1 : d.layers) * dropped_attention_bytes(d, question);
   result.formula = fmt::format(
       "{} bytes x {} rows x {} tokens x ({} + 4 x {} channels); one block keeps {} = 4 x {} + "
       "2 x {} queries + 2 x {} keys + {} x {} inner",
@@ -154,6 +165,11 @@ Activations activation_bytes(const Shapes& shapes, const Dimensions& d,
       question.recompute ? fmt::format("{} layers x {} + {}", d.layers, d.channels, per_block)
                          : fmt::format("{} layers x {}", d.layers, per_block),
       d.channels, per_block, d.channels, d.query_width, d.key_width, d.gated ? 3 : 2, d.inner);
+  if (d.dropping_heads > 0) {
+    result.formula +=
+        fmt::format(" and, as attention drops weights, {} rows x {} heads x {}² scores",
+                    question.rows, d.dropping_heads, question.tokens);
+  }
   return result;
 }
 
@@ -171,13 +187,14 @@ std::string memory_shortage(int64_t per_rank, const MemoryQuestion& question,
       "over more ranks";
   if (question.cuda) {
     if (available.gpu == 0 || needed <= static_cast<double>(available.gpu)) return {};
-    return fmt::format("a rank needs about {}, and the GPU has {}: {}", shown_gib(needed),
-                       shown_gib(static_cast<double>(available.gpu)), remedy);
+    return fmt::format("a rank needs about {}, and the GPU has {}: {}",
+                       shown_bytes(static_cast<uint64_t>(needed)), shown_bytes(available.gpu),
+                       remedy);
   }
-  const double all = needed * static_cast<double>(question.ranks);
+  const double all = needed * static_cast<double>(question.local_ranks);
   if (all <= static_cast<double>(available.host)) return {};
-  return fmt::format("all ranks together need about {}, more memory than this machine has: {}",
-                     shown_gib(all), remedy);
+  return fmt::format("this machine's ranks together need about {}, and it has {}: {}",
+                     shown_bytes(static_cast<uint64_t>(all)), shown_bytes(available.host), remedy);
 }
 
 }  // namespace skein::plan

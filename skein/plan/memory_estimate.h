@@ -20,6 +20,7 @@ namespace skein::plan {
 struct MemoryQuestion {
   int stage = 0;  // of sharding
   int64_t ranks = 1;
+  int64_t local_ranks = 1;     // of them, on this machine
   int64_t weight_bytes = 4;    // per element: 2, 4 or 8
   int64_t gradient_bytes = 4;  // per element
   int64_t state_bytes = 8;     // per element: optim::state_bytes()
@@ -44,9 +45,11 @@ struct FlatBytes {
 FlatBytes flat_bytes(const Shapes& shapes, const MemoryQuestion& question);
 
 struct Activations {
-  int64_t kept = 0;     // from forward to backward
-  int64_t head = 0;     // while it runs: logits of one chunk, d_weight as a wide sum, d_hidden
-  int64_t unit = 0;     // a block's gradients as autograd gives them, before flat memory has them
+  int64_t kept = 0;  // from forward to backward
+  int64_t head = 0;  // while it runs: logits of one chunk, d_weight as a wide sum, d_hidden
+  // A block's gradients as autograd gives them, before flat memory has them, and what the reduction
+  // of the unit before receives.
+  int64_t unit = 0;
   std::string formula;  // of `kept`, with the numbers put in
 
   int64_t peak() const { return kept + std::max(head, unit); }

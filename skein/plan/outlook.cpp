@@ -7,12 +7,12 @@
 #include <algorithm>
 
 #include "skein/config/output_folder.h"
+#include "skein/config/syntax/values.h"
 #include "skein/core/file.h"
 #include "skein/optim/states.h"
 #include "skein/plan/disk_space.h"
 #include "skein/plan/hf_config.h"
 #include "skein/plan/refusals.h"
-#include "skein/plan/schedule.h"
 
 namespace skein::plan {
 namespace {
@@ -55,9 +55,9 @@ void resolve_autos(const config::RunConfig& config, const Place& place, Outlook&
     outlook.resolved.emplace_back(key, std::move(value));
   };
   const bool wide = has_wide_gradients(config.optimizer, outlook.batches);
-  add("device", place.on_gpus() ? "cuda" : "cpu");
+  add("device", config::to_text(place.device));
   add("dtype", std::string(dtype_word(outlook.dtype)));
-  add("distributed_strategy", outlook.stage == 0 ? "ddp" : fmt::format("zero{}", outlook.stage));
+  add("distributed_strategy", config::to_text(strategy_of(outlook.stage)));
   add("ddp_backend", backend(config.parallel, place.device));
   add("data_seed", fmt::format("{}", data_seed(config)));
   add("gradients", std::string(dtype_word(gradient_dtype(outlook.dtype, wide))));
@@ -71,6 +71,7 @@ ModelOutlook measure_model(const config::RunConfig& config, const Machine& machi
   ModelOutlook model{.shapes = architecture.shapes()};
   const auto weight_bytes = static_cast<int64_t>(dtype_bytes(outlook.dtype));
   MemoryQuestion question{.ranks = outlook.batches.ranks,
+                          .local_ranks = machine.local_ranks,
                           .weight_bytes = weight_bytes,
                           .gradient_bytes = static_cast<int64_t>(dtype_bytes(gradients)),
                           .state_bytes = optim::state_bytes(config.optimizer, weight_bytes),
@@ -112,9 +113,7 @@ Outlook look_ahead(const config::Resolved& resolved, const Machine& machine) {
                   .dtype = working_dtype(config.model.dtype, machine.place),
                   .warnings = run_warnings(config, machine.place)};
   resolve_autos(config, machine.place, outlook);
-  outlook.peak_learning_rate =
-      scaled_peak(config.schedule, config.optimizer.learning_rate, outlook.batches.global,
-                  outlook.batches.per_device * outlook.batches.accumulation);
+  outlook.peak_learning_rate = peak_learning_rate(config, outlook.batches);
   outlook.data = look_at_data(config, outlook.batches.global);
   if (config.schedule.max_steps > 0 || outlook.data.steps_per_epoch > 0) {
     outlook.steps = plan_run(config, outlook.data.steps_per_epoch);

@@ -50,6 +50,7 @@ struct Outlook {
 
 struct Machine {
   int ranks = 1;
+  int local_ranks = 1;  // of them, here
   Place place;
   Available memory;
 };

@@ -80,15 +80,6 @@ TEST_F(OutlookTest, RefusesWhatTrainRefuses) {
   EXPECT_TRUE(contains(why_refused(), "eval_file: nowhere.txt does not exist"));
 }
 
-TEST_F(OutlookTest, TheBestModelNeedsEvaluationsAndCheckpoints) {
-  config().eval.load_best_model_at_end = true;
-  EXPECT_TRUE(contains(why_refused(), "load_best_model_at_end needs"));
-  config().eval.eval_strategy = config::EvalStrategy::kEpoch;
-  EXPECT_EQ(why_refused(), "");
-  config().checkpoint.save_strategy = config::SaveStrategy::kNo;
-  EXPECT_TRUE(contains(why_refused(), "load_best_model_at_end needs"));
-}
-
 TEST_F(OutlookTest, ARunThatContinuesNeedsNoOtherWeights) {
   config().model.train_from_scratch = false;
   fs::create_directories(folder_ / "out" / "checkpoint-3");

@@ -38,14 +38,6 @@ void check_weights(const config::RunConfig& config) {
   checkpoint::open_model_files(config.model.model_name_or_path);
 }
 
-void check_best_model(const config::RunConfig& config) {
-  const bool saves = config.checkpoint.save_strategy != config::SaveStrategy::kNo;
-  if (!config.eval.load_best_model_at_end || (evaluates(config) && saves)) return;
-  throw UserError(
-      "load_best_model_at_end needs evaluations and checkpoints: set eval_strategy and "
-      "save_strategy to steps or epoch");
-}
-
 }  // namespace
 
 void check_given(const config::RunConfig& config) {
@@ -61,7 +53,6 @@ void check_given(const config::RunConfig& config) {
 }
 
 void check_run(const config::RunConfig& config) {
-  check_best_model(config);
   if (!config.model.model_name_or_path.empty()) {
     const auto model = read_hf_config(config.model.model_name_or_path);
     check_block_size(model.dimensions(), config.data.block_size);

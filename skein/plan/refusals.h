@@ -20,8 +20,7 @@ void check_given(const config::RunConfig& config);
 // Of what is given. Throws UserError for
 //   a model folder without a config.json that we can compute, or without the weights to start from,
 //   data files that are not there,
-//   a block_size beyond the positions that the model has learned,
-//   load_best_model_at_end without evaluations and checkpoints.
+//   a block_size beyond the positions that the model has learned.
 void check_run(const config::RunConfig& config);
 
 // What a user should know before the run starts, though it will run.

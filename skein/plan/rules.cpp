@@ -3,6 +3,7 @@
 #include "skein/plan/rules.h"
 
 #include "skein/core/error.h"
+#include "skein/plan/schedule.h"
 
 namespace skein::plan {
 
@@ -35,6 +36,12 @@ int zero_stage(config::Strategy strategy) {
   throw InternalError("a strategy without a stage");
 }
 
+config::Strategy strategy_of(int zero_stage) {
+  constexpr config::Strategy kByStage[] = {config::Strategy::kDdp, config::Strategy::kZero1,
+                                           config::Strategy::kZero2, config::Strategy::kZero3};
+  return kByStage[zero_stage];
+}
+
 std::string backend(const config::ParallelConfig& parallel, config::Device device) {
   if (parallel.ddp_backend != "auto") return parallel.ddp_backend;
   return device == config::Device::kCuda ? "nccl" : "gloo";
@@ -46,6 +53,11 @@ uint64_t data_seed(const config::RunConfig& config) {
 
 bool evaluates(const config::RunConfig& config) {
   return config.eval.eval_strategy != config::EvalStrategy::kNo;
+}
+
+double peak_learning_rate(const config::RunConfig& config, const config::BatchPlan& batches) {
+  return scaled_peak(config.schedule, config.optimizer.learning_rate, batches.global,
+                     batches.per_device * batches.accumulation);
 }
 
 }  // namespace skein::plan

@@ -30,10 +30,13 @@ DType gradient_dtype(DType weights, bool wide_gradients);
 
 // ZeRO's stage, 0 to 3.
 int zero_stage(config::Strategy strategy);
+config::Strategy strategy_of(int zero_stage);
 // "nccl", "gloo".
 std::string backend(const config::ParallelConfig& parallel, config::Device device);
 // What the order of the data follows from.
 uint64_t data_seed(const config::RunConfig& config);
 bool evaluates(const config::RunConfig& config);
+// After warm-up, scaled with the batch as lr_scaling asks.
+double peak_learning_rate(const config::RunConfig& config, const config::BatchPlan& batches);
 
 }  // namespace skein::plan

@@ -2,17 +2,17 @@
 // Copyright the skein authors.
 #pragma once
 
-// The resolved configuration as reporters take it: flat names, plain values.
+// What reporters are given: a run's configuration, and the numbers of a record.
 
 #include <string>
 #include <utility>
-#include <variant>
 #include <vector>
+
+#include "skein/config/plain_values.h"
 
 namespace skein::report {
 
-using HparamValue = std::variant<bool, double, std::string>;
-using Hparams = std::vector<std::pair<std::string, HparamValue>>;
+using Hparams = std::vector<std::pair<std::string, config::PlainValue>>;
 // One record's numbers under the names of trainer_log.jsonl: loss, eval_loss, …
 using Numbers = std::vector<std::pair<std::string, double>>;
 

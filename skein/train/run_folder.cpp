@@ -31,7 +31,7 @@ void remove_old_run(const fs::path& output) {
   fs::remove_all(output / "wandb", ignored);
 }
 
-// `latest` is a link; the seeds' spelling …/checkpoints/latest means the one beside the
+// `latest` is a link; other guides' spelling …/checkpoints/latest means the one beside the
 // checkpoints.
 fs::path named_checkpoint(const fs::path& named) {
   fs::path path = named;

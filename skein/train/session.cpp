@@ -17,7 +17,6 @@
 #include "skein/ops/device.h"
 #include "skein/plan/flops.h"
 #include "skein/plan/refusals.h"
-#include "skein/plan/schedule.h"
 #include "skein/report/hardware.h"
 #include "skein/train/announce.h"
 #include "skein/train/place.h"
@@ -29,6 +28,10 @@ namespace {
 fs::path checked_folder(const config::RunConfig& config, World& world) {
   plan::check_given(config);
   plan::check_run(config);
+  if (world.is_first()) {
+    const auto place = place_of(world.device);
+    for (const auto& warning : plan::run_warnings(config, place)) log_warning("{}", warning);
+  }
   auto output = config::output_folder(config.checkpoint);
   open_folder(output, world);
   return output;
@@ -150,8 +153,7 @@ Session::Session(const config::Resolved& given, const config::BatchPlan& plan_of
       metrics(metric_options(config, output, architecture.dimensions(), dtype, world)),
       store(store_options(config, output, world), world.store),
       state(architecture, *model, sharded, optimizer, metrics),
-      peak_rate(plan::scaled_peak(config.schedule, config.optimizer.learning_rate, batches.global,
-                                  batches.per_device * batches.accumulation)) {
+      peak_rate(plan::peak_learning_rate(config, batches)) {
   state.carry_files(config.model);
   state.set_identity(identity);
   if (world.own_output) state.save_whole_as(world.output_rank(), world.output_size());

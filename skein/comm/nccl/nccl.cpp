@@ -225,7 +225,7 @@ void set_nccl_environment() {
   setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "3", 0);
   // c10d would wait a minute for its own dump before it ends the process.
   setenv("TORCH_NCCL_DUMP_ON_TIMEOUT", "0", 0);
-  // It polls the store, and the launcher watches the ranks anyway.
+  // c10d's monitor thread polls the store, and the launcher watches the ranks anyway.
   setenv("TORCH_NCCL_ENABLE_MONITORING", "0", 0);
 }
 

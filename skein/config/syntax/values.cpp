@@ -272,32 +272,32 @@ std::string to_text(const std::vector<std::string>& value) {
   return fmt::format("[{}]", fmt::join(value, ", "));
 }
 
-Words<std::optional<DType>> words_of(std::optional<DType>) {
-  static constexpr Word<std::optional<DType>> kKnown[] = {
+Spellings<std::optional<DType>> spellings_of(std::optional<DType>) {
+  static constexpr Spelling<std::optional<DType>> kKnown[] = {
       {"auto", std::nullopt},   {"float32", DType::kF32}, {"bfloat16", DType::kBF16},
       {"float64", DType::kF64}, {"fp32", DType::kF32},    {"bf16", DType::kBF16},
       {"fp64", DType::kF64}};
   static constexpr const char* kNotBuilt[] = {"float16", "fp16", "half"};
   return {kKnown, kNotBuilt};
 }
-Words<Device> words_of(Device) {
-  static constexpr Word<Device> kKnown[] = {{"auto", Device::kAuto},
-                                            {"cuda", Device::kCuda},
-                                            {"cpu", Device::kCpu},
-                                            {"gpu", Device::kCuda}};
+Spellings<Device> spellings_of(Device) {
+  static constexpr Spelling<Device> kKnown[] = {{"auto", Device::kAuto},
+                                                {"cuda", Device::kCuda},
+                                                {"cpu", Device::kCpu},
+                                                {"gpu", Device::kCuda}};
   return {kKnown, {}};
 }
-Words<Strategy> words_of(Strategy) {
-  static constexpr Word<Strategy> kKnown[] = {{"auto", Strategy::kAuto},
-                                              {"ddp", Strategy::kDdp},
-                                              {"zero1", Strategy::kZero1},
-                                              {"zero2", Strategy::kZero2},
-                                              {"zero3", Strategy::kZero3}};
+Spellings<Strategy> spellings_of(Strategy) {
+  static constexpr Spelling<Strategy> kKnown[] = {{"auto", Strategy::kAuto},
+                                                  {"ddp", Strategy::kDdp},
+                                                  {"zero1", Strategy::kZero1},
+                                                  {"zero2", Strategy::kZero2},
+                                                  {"zero3", Strategy::kZero3}};
   static constexpr const char* kNotBuilt[] = {"fsdp", "fsdp2", "megatron", "tp", "pp"};
   return {kKnown, kNotBuilt};
 }
-Words<Schedule> words_of(Schedule) {
-  static constexpr Word<Schedule> kKnown[] = {
+Spellings<Schedule> spellings_of(Schedule) {
+  static constexpr Spelling<Schedule> kKnown[] = {
       {"constant", Schedule::kConstant},
       {"constant_with_warmup", Schedule::kConstantWithWarmup},
       {"linear", Schedule::kLinear},
@@ -313,53 +313,54 @@ Words<Schedule> words_of(Schedule) {
                                               "greedy", "one_cycle", "rex"};
   return {kKnown, kNotBuilt};
 }
-Words<Curve> words_of(Curve) {
-  static constexpr Word<Curve> kKnown[] = {
+Spellings<Curve> spellings_of(Curve) {
+  static constexpr Spelling<Curve> kKnown[] = {
       {"linear", Curve::kLinear}, {"cosine", Curve::kCosine}, {"1-sqrt", Curve::kOneMinusSqrt}};
   return {kKnown, {}};
 }
-Words<LrScaling> words_of(LrScaling) {
-  static constexpr Word<LrScaling> kKnown[] = {
+Spellings<LrScaling> spellings_of(LrScaling) {
+  static constexpr Spelling<LrScaling> kKnown[] = {
       {"none", LrScaling::kNone}, {"linear", LrScaling::kLinear}, {"sqrt", LrScaling::kSqrt}};
   return {kKnown, {}};
 }
-Words<BadLines> words_of(BadLines) {
-  static constexpr Word<BadLines> kKnown[] = {{"stop", BadLines::kStop}, {"skip", BadLines::kSkip}};
+Spellings<BadLines> spellings_of(BadLines) {
+  static constexpr Spelling<BadLines> kKnown[] = {{"stop", BadLines::kStop},
+                                                  {"skip", BadLines::kSkip}};
   return {kKnown, {}};
 }
-Words<EvalStrategy> words_of(EvalStrategy) {
-  static constexpr Word<EvalStrategy> kKnown[] = {{"no", EvalStrategy::kNo},
-                                                  {"steps", EvalStrategy::kSteps},
-                                                  {"epoch", EvalStrategy::kEpoch},
-                                                  {"none", EvalStrategy::kNo},
-                                                  {"false", EvalStrategy::kNo}};
+Spellings<EvalStrategy> spellings_of(EvalStrategy) {
+  static constexpr Spelling<EvalStrategy> kKnown[] = {{"no", EvalStrategy::kNo},
+                                                      {"steps", EvalStrategy::kSteps},
+                                                      {"epoch", EvalStrategy::kEpoch},
+                                                      {"none", EvalStrategy::kNo},
+                                                      {"false", EvalStrategy::kNo}};
   return {kKnown, {}};
 }
-Words<SaveStrategy> words_of(SaveStrategy) {
-  static constexpr Word<SaveStrategy> kKnown[] = {{"no", SaveStrategy::kNo},
-                                                  {"steps", SaveStrategy::kSteps},
-                                                  {"epoch", SaveStrategy::kEpoch},
-                                                  {"none", SaveStrategy::kNo},
-                                                  {"false", SaveStrategy::kNo}};
+Spellings<SaveStrategy> spellings_of(SaveStrategy) {
+  static constexpr Spelling<SaveStrategy> kKnown[] = {{"no", SaveStrategy::kNo},
+                                                      {"steps", SaveStrategy::kSteps},
+                                                      {"epoch", SaveStrategy::kEpoch},
+                                                      {"none", SaveStrategy::kNo},
+                                                      {"false", SaveStrategy::kNo}};
   static constexpr const char* kNotBuilt[] = {"best"};
   return {kKnown, kNotBuilt};
 }
-Words<NanPolicy> words_of(NanPolicy) {
-  static constexpr Word<NanPolicy> kKnown[] = {
+Spellings<NanPolicy> spellings_of(NanPolicy) {
+  static constexpr Spelling<NanPolicy> kKnown[] = {
       {"stop", NanPolicy::kStop}, {"skip", NanPolicy::kSkip}, {"rollback", NanPolicy::kRollback}};
   return {kKnown, {}};
 }
-Words<TrainingStage> words_of(TrainingStage) {
-  static constexpr Word<TrainingStage> kKnown[] = {{"pt", TrainingStage::kPretrain},
-                                                   {"pretrain", TrainingStage::kPretrain}};
+Spellings<TrainingStage> spellings_of(TrainingStage) {
+  static constexpr Spelling<TrainingStage> kKnown[] = {{"pt", TrainingStage::kPretrain},
+                                                       {"pretrain", TrainingStage::kPretrain}};
   static constexpr const char* kNotBuilt[] = {"sft", "rm",   "reward", "reward_model", "dpo",
                                               "kto", "orpo", "ppo",    "grpo",         "less"};
   return {kKnown, kNotBuilt};
 }
-Words<BatchConflict> words_of(BatchConflict) {
-  static constexpr Word<BatchConflict> kKnown[] = {{"error", BatchConflict::kError},
-                                                   {"keep_micro", BatchConflict::kKeepMicro},
-                                                   {"keep_global", BatchConflict::kKeepGlobal}};
+Spellings<BatchConflict> spellings_of(BatchConflict) {
+  static constexpr Spelling<BatchConflict> kKnown[] = {{"error", BatchConflict::kError},
+                                                       {"keep_micro", BatchConflict::kKeepMicro},
+                                                       {"keep_global", BatchConflict::kKeepGlobal}};
   return {kKnown, {}};
 }
 

@@ -35,27 +35,27 @@ std::string lower(std::string text);
 
 // The words of a choice: canonical spellings first, then synonyms.
 template <typename Choice>
-struct Word {
+struct Spelling {
   const char* text;
   Choice value;
 };
 template <typename Choice>
-struct Words {
-  std::span<const Word<Choice>> known;
+struct Spellings {
+  std::span<const Spelling<Choice>> known;
   std::span<const char* const> not_built;  // real values elsewhere that this version cannot do
 };
-Words<std::optional<DType>> words_of(std::optional<DType>);  // absent: auto
-Words<Device> words_of(Device);
-Words<Strategy> words_of(Strategy);
-Words<Schedule> words_of(Schedule);
-Words<NanPolicy> words_of(NanPolicy);
-Words<TrainingStage> words_of(TrainingStage);
-Words<BatchConflict> words_of(BatchConflict);
-Words<Curve> words_of(Curve);
-Words<LrScaling> words_of(LrScaling);
-Words<BadLines> words_of(BadLines);
-Words<EvalStrategy> words_of(EvalStrategy);
-Words<SaveStrategy> words_of(SaveStrategy);
+Spellings<std::optional<DType>> spellings_of(std::optional<DType>);  // absent: auto
+Spellings<Device> spellings_of(Device);
+Spellings<Strategy> spellings_of(Strategy);
+Spellings<Schedule> spellings_of(Schedule);
+Spellings<NanPolicy> spellings_of(NanPolicy);
+Spellings<TrainingStage> spellings_of(TrainingStage);
+Spellings<BatchConflict> spellings_of(BatchConflict);
+Spellings<Curve> spellings_of(Curve);
+Spellings<LrScaling> spellings_of(LrScaling);
+Spellings<BadLines> spellings_of(BadLines);
+Spellings<EvalStrategy> spellings_of(EvalStrategy);
+Spellings<SaveStrategy> spellings_of(SaveStrategy);
 
 template <typename T>
 concept IsChoice = std::is_enum_v<T> || std::is_same_v<T, std::optional<DType>>;
@@ -79,7 +79,7 @@ std::string to_text(const std::optional<int64_t>& value);
 std::string to_text(const std::vector<std::string>& value);
 template <IsChoice Choice>
 std::string to_text(const Choice& value) {
-  for (const auto& word : words_of(value).known) {
+  for (const auto& word : spellings_of(value).known) {
     if (word.value == value) return word.text;
   }
   return "";
@@ -90,7 +90,7 @@ std::string to_text(const Choice& value) {
 
 template <IsChoice Choice>
 void assign(const Setting& setting, const About&, Choice& member) {
-  const auto words = words_of(member);
+  const auto words = spellings_of(member);
   const auto text = lower(setting.value.text);
   std::vector<std::string> known;
   for (const auto& word : words.known) {

@@ -325,4 +325,12 @@ std::vector<int> read_streams(std::string_view text, int local_ranks, std::strin
   return bits;
 }
 
+std::vector<std::string> flag_names() {
+  std::vector<std::string> names;
+  for (const auto& rule : kRules) {
+    if (rule.name.starts_with("--")) names.emplace_back(rule.name);
+  }
+  return names;
+}
+
 }  // namespace skein::launch

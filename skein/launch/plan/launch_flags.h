@@ -67,4 +67,7 @@ LaunchFlags with_variables(LaunchFlags flags, const Environment& environment);
 // By local rank: `3` for all, or `0:1,1:3`. `origin` begins the message of a UserError.
 std::vector<int> read_streams(std::string_view text, int local_ranks, std::string_view origin);
 
+// All that begin with two dashes, for suggestions.
+std::vector<std::string> flag_names();
+
 }  // namespace skein::launch

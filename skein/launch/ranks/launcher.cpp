@@ -180,7 +180,7 @@ std::string take_lease(const fs::path& output, std::optional<Lease>& lease) try 
   return error.what();
 }
 
-int run_follower(RankSetup setup, const LaunchOptions& options, const SignalInbox& inbox) {
+int run_other_node(RankSetup setup, const LaunchOptions& options, const SignalInbox& inbox) {
   const auto& plan = setup.plan;
   if (!options.secret && plan.secret_file)
     control::read_secret_file(
@@ -248,7 +248,7 @@ int launch(const LaunchPlan& plan, const std::vector<std::string>& arguments,
   setup.rank.device = plan.device;
   setup.rank.interface = interface.address;
   return plan.node_rank == 0 ? run_head(std::move(setup), options, inbox)
-                             : run_follower(std::move(setup), options, inbox);
+                             : run_other_node(std::move(setup), options, inbox);
 }
 
 }  // namespace skein::launch
