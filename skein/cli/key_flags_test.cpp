@@ -13,7 +13,7 @@ namespace skein::cli {
 namespace {
 
 std::string why_refused(const std::vector<std::string>& arguments) {
-  return refusal<UserError>([&] { check_flags(arguments); });
+  return skein::refusal<UserError>([&] { check_flags(arguments); });
 }
 
 TEST(KeyFlags, KeysAndOtherWordsPass) {

@@ -2,6 +2,7 @@
 // Copyright the skein authors.
 #include "skein/cli/load_model.h"
 
+#include <ATen/Context.h>
 #include <fmt/format.h>
 
 #include <utility>
