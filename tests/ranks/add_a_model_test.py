@@ -66,7 +66,8 @@ def link_command(target, program, objects):
     """The build's own command for `target`, with `objects` before its archives."""
     listed = subprocess.run(["ninja", "-C", BUILD, "-t", "commands", "-s", target], check=True, text=True,
                             capture_output=True).stdout
-    words = shlex.split(listed.strip().splitlines()[-1].removeprefix(": && ").removesuffix(" && :"))
+    line = listed.strip().splitlines()[-1].removeprefix(": && ").removesuffix(" && :")
+    words = [word.replace("\\$", "$") for word in shlex.split(line)]  # a shell would read \$ORIGIN so
     place = words.index("-o")
     return [*words[:place], *objects, "-o", str(program), *words[place + 2:]]
 
