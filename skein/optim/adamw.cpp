@@ -3,6 +3,8 @@
 #include "skein/optim/adamw.h"
 
 #include <ATen/ops/_fused_adamw.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/mul.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/ScalarType.h>
 
@@ -15,8 +17,9 @@
 namespace skein::optim {
 namespace {
 
-// 16-bit gradients are widened chunk by chunk, so that no fp32 copy of all of them ever exists.
-constexpr int64_t kChunk = int64_t{1} << 24;
+// Gradients are widened and scaled chunk by chunk, in a copy that a cache can hold: those of the
+// range remain as they are.
+constexpr int64_t kChunk = int64_t{1} << 20;
 
 bool is_16_bit(const at::Tensor& tensor) { return tensor.element_size() == 2; }
 
@@ -67,14 +70,17 @@ void AdamW::step(double learning_rate, const Decision& decision) {
 void AdamW::update(const OwnedRange& range, const AdamState& state, double learning_rate,
                    const Decision& decision) {
   const int64_t count = range.parameters.numel();
-  const auto factor = decision.factor.to(state.master.scalar_type());
+  // One element, not none: a scalar tensor would take the gradients' dtype and be rounded to it.
+  const auto factor = decision.factor.to(state.master.scalar_type()).view({1});
+  auto scaled = at::empty({std::min(kChunk, count)}, state.master.options());
   int64_t begin = 0;
   while (begin < count) {
     // A chunk never crosses the decay boundary: one weight decay per call.
     const bool decays = begin < range.decay_end;
     const int64_t end = std::min(begin + kChunk, decays ? range.decay_end : count);
     const auto part = [&](const at::Tensor& whole) { return whole.slice(0, begin, end); };
-    const auto gradient = part(range.gradients).to(state.master.scalar_type()).mul_(factor);
+    auto gradient = scaled.narrow(0, 0, end - begin);
+    at::mul_out(gradient, part(range.gradients), factor);
     at::_fused_adamw_({part(state.master)}, {gradient}, {part(state.exp_avg)},
                       {part(state.exp_avg_sq)}, {}, {num_updates_}, learning_rate,
                       options_.adam_beta1, options_.adam_beta2,

@@ -44,8 +44,9 @@ class AdamW {
   AdamW(std::vector<OwnedRange> ranges, const config::OptimizerConfig& options,
         tensor::FlatMemory& memory);
 
-  // `factor` (float64) multiplies the gradients, `skip` (float32) leaves everything as it is when
-  // it is 1. Both are scalars on the ranges' device, so that no step waits for the host.
+  // The gradients count `factor` (float64) times and stay as they are; `skip` (float32) leaves
+  // everything as it is when it is 1. Both are scalars on the ranges' device, so that no step waits
+  // for the host.
   struct Decision {
     at::Tensor factor, skip;
   };

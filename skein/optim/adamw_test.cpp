@@ -92,6 +92,16 @@ TEST(AdamW, FactorMultipliesTheGradient) {
   EXPECT_FALSE(run(0.5, 1).equal(run(0.125, 1)));
 }
 
+TEST(AdamW, LeavesTheGradientsAsTheyAre) {
+  for (const auto dtype : {at::kDouble, at::kFloat, at::kBFloat16}) {
+    const auto memory = tensor::FlatMemory::create(at::kCPU);
+    auto weights = at::ones({128}, dtype), gradients = at::ones({128}, dtype);
+    AdamW adamw({{weights, gradients, 128}}, kOptions, *memory);
+    adamw.step(0.1, decision(0, 0.5));
+    EXPECT_TRUE(gradients.equal(at::ones({128}, dtype))) << dtype;
+  }
+}
+
 TEST(AdamW, SixteenBitWeightsHaveAnFp32Master) {
   const auto memory = tensor::FlatMemory::create(at::kCPU);
   auto weights = at::ones({128}, at::kBFloat16), gradients = at::ones({128}, at::kBFloat16);
