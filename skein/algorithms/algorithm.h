@@ -18,10 +18,9 @@ namespace skein::algorithms {
 class Algorithm {
  public:
   virtual ~Algorithm() = default;
-  // A float64 scalar: the sum over the batch's targets, each times `weight`. In training that is 1
-  // over the targets of the whole step, of all micro-batches and ranks, and the sum is what
-  // backward starts from: applied here, where rows are fp32 or wider, it is never rounded to the
-  // gradients' 16 bits.
+  // A float64 scalar: the sum over the batch's targets, each times `weight`. In training that is
+  // the power of two near 1 over the targets of the whole step, of all micro-batches and ranks
+  // (train::Normaliser), and the sum is what backward starts from.
   virtual at::Tensor loss_sum(const tensor::Batch& batch, const tensor::StepKey& key, double weight,
                               tensor::Units& units) const = 0;
 };

@@ -15,7 +15,8 @@
 
 namespace skein::parallel {
 
-Sharded::GradientNorm Sharded::gradient_norm(double max_norm) {
+Sharded::GradientNorm Sharded::gradient_norm(const NormOptions& norm_options) {
+  const auto [max_norm, scale] = norm_options;
   const auto options = at::TensorOptions().dtype(at::kDouble).device(options_.device);
   auto unit_squares = at::zeros({static_cast<int64_t>(table_.units.size())}, options);
   for (const auto* segment : trainable_segments()) {
@@ -23,10 +24,10 @@ Sharded::GradientNorm Sharded::gradient_norm(double max_norm) {
   }
   auto squares = at::zeros({group_.size()}, options);
   group_.all_gather(squares, unit_squares.sum().view({1})).wait();
-  const auto norm = squares.sum().sqrt();
-  const auto factor =
+  const auto norm = squares.sum().sqrt() * scale;
+  const auto clip =
       max_norm > 0 ? (max_norm / (norm + 1e-6)).clamp_max(1.0) : at::ones({}, options);
-  return {norm, {factor, norm.isfinite().logical_not().to(at::kFloat)}, unit_squares};
+  return {norm, {clip * scale, norm.isfinite().logical_not().to(at::kFloat)}, unit_squares};
 }
 
 std::vector<std::string> Sharded::non_finite_units(const GradientNorm& norm) {

@@ -58,15 +58,19 @@ class Sharded final : public tensor::Units {
   [[nodiscard]] Hold hold_roots();
   [[nodiscard]] Hold hold_whole();
 
-  // The global norm of the gradients, as a float64 scalar on the device, and what the optimizer is
-  // to do with them: clip by min(1, max_norm / (norm + 1e-6)) (max_norm 0: not at all), and skip
-  // the update when the norm is not finite.
-  struct GradientNorm {
-    at::Tensor norm;
-    optim::AdamW::Decision decision;
-    at::Tensor unit_squares;  // (units) of this rank's shard: tells where a NaN came from
+  // The global norm of the gradient, as a float64 scalar on the device, and what the optimizer is
+  // to do with what lies in memory: multiply it by `scale`, clip by min(1, max_norm / (norm +
+  // 1e-6)), and skip the update when the norm is not finite.
+  struct NormOptions {
+    double max_norm = 0;  // 0: no clipping
+    double scale = 1;     // the gradient is this times what lies in memory
   };
-  GradientNorm gradient_norm(double max_norm);
+  struct GradientNorm {
+    at::Tensor norm;  // of the gradient, not of what lies in memory
+    optim::AdamW::Decision decision;
+    at::Tensor unit_squares;  // (units) of what this rank's shard holds: where did a NaN come from?
+  };
+  GradientNorm gradient_norm(const NormOptions& options);
   // Units whose gradient held a NaN or an infinity, in forward order. Collective.
   std::vector<std::string> non_finite_units(const GradientNorm& norm);
 
@@ -89,7 +93,8 @@ class Sharded final : public tensor::Units {
   void gather_loaded();
   void gather_loaded(const States& states);
 
-  // This rank's part of the summed gradient, after the last end_micro_batch().
+  // This rank's part of the summed gradient, after the last end_micro_batch(): as it lies in
+  // memory, neither scaled nor clipped.
   std::vector<tensor::TensorSlice> gradient_slices() const;
 
   // Keyed first values for every parameter; any split over ranks gives the same.

@@ -157,7 +157,7 @@ Outcome train(const Case& c) {
         torch::autograd::backward({net.loss(sharded, tokens)});
         sharded.end_micro_batch();
       }
-      const auto [norm, decision, squares] = sharded.gradient_norm(1.0);
+      const auto [norm, decision, squares] = sharded.gradient_norm({.max_norm = 1.0});
       norms.push_back(norm.item<double>());
       optimizer.step(1e-2, decision);
       sharded.publish();
@@ -254,7 +254,7 @@ TEST(Sharded, MoreRanksGiveTheSameTraining) {
               {net.loss(sharded, (at::arange(4) * 3 + part * 5 + step) % net.vocabulary)});
           sharded.end_micro_batch();
         }
-        const auto [norm, decision, squares] = sharded.gradient_norm(1.0);
+        const auto [norm, decision, squares] = sharded.gradient_norm({.max_norm = 1.0});
         if (world.rank() == 0) found.push_back(norm.item<double>());
         optimizer.step(1e-2, decision);
         sharded.publish();
@@ -267,6 +267,25 @@ TEST(Sharded, MoreRanksGiveTheSameTraining) {
     EXPECT_NEAR(one[i], two[i], 1e-10 * one[i]);
     EXPECT_NEAR(one[i], three[i], 1e-10 * one[i]);
   }
+}
+
+// A gradient of which memory holds a multiple: norm, clipping and update see the gradient.
+TEST(Sharded, TheNormFollowsTheScale) {
+  Net net(24, at::kDouble);
+  Sharded sharded(net.table, {}, comm::Group());
+  sharded.initialise(7);
+  sharded.begin_micro_batch(0, 1);
+  torch::autograd::backward({net.loss(sharded, at::arange(6))});
+  sharded.end_micro_batch();
+  const double norm = sharded.gradient_norm({}).norm.item<double>();
+  const auto look = [&](double max_norm) {
+    const auto found = sharded.gradient_norm({.max_norm = max_norm, .scale = 0.75});
+    EXPECT_DOUBLE_EQ(found.norm.item<double>(), 0.75 * norm);
+    return found.decision.factor.item<double>();
+  };
+  EXPECT_DOUBLE_EQ(look(0), 0.75);
+  EXPECT_DOUBLE_EQ(look(0.8 * norm), 0.75);  // what memory holds is longer, the gradient is not
+  EXPECT_NEAR(look(0.25 * norm), 0.25, 1e-5);
 }
 
 // The figures of ARCHITECTURE.md, per trainable and frozen element, with transients named there.

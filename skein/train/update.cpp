@@ -2,18 +2,20 @@
 // Copyright the skein authors.
 #include "skein/train/update.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/autograd.h>
+
+#include <bit>
 
 namespace skein::train {
 namespace {
 
 // The loss is one mean over the targets of all micro-batches on all ranks, so gradients are summed,
-// never averaged.
-at::Tensor accumulate_gradients(const Trainer& trainer, const StepData& data) {
+// never averaged. Returns this rank's sum of losses, each times `weight`.
+at::Tensor accumulate_gradients(const Trainer& trainer, const StepData& data, double weight) {
   auto& [algorithm, sharded, optimizer, phases, before_change] = trainer;
   const auto device = sharded.memory().device();
-  const double weight = 1.0 / static_cast<double>(data.num_targets);
   auto loss = at::zeros({}, at::TensorOptions().dtype(at::kDouble).device(device));
   const auto count = static_cast<int64_t>(data.micro_batches.size());
   for (int64_t i = 0; i < count; ++i) {
@@ -31,12 +33,18 @@ at::Tensor accumulate_gradients(const Trainer& trainer, const StepData& data) {
 
 }  // namespace
 
+Normaliser normaliser(int64_t num_targets) {
+  const auto power = static_cast<double>(std::bit_floor(static_cast<uint64_t>(num_targets)));
+  return {1 / power, power / static_cast<double>(num_targets)};
+}
+
 Update update(const Trainer& trainer, const StepData& data, const UpdateOptions& options) {
-  Update result{.loss = accumulate_gradients(trainer, data)};
+  const auto [power_of_two, rest] = normaliser(data.num_targets);
+  Update result{.loss = accumulate_gradients(trainer, data, power_of_two) * rest};
   trainer.phases.enter(Phase::kOptimizer);
-  result.norm = trainer.sharded.gradient_norm(options.max_grad_norm);
+  result.norm = trainer.sharded.gradient_norm({.max_norm = options.max_grad_norm, .scale = rest});
   if (trainer.before_change) trainer.before_change();
-  trainer.optimizer.step(options.learning_rate, result.norm.decision);  // clips
+  trainer.optimizer.step(options.learning_rate, result.norm.decision);  // scales and clips
   trainer.sharded.publish();
   return result;
 }

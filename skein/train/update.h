@@ -40,6 +40,15 @@ struct UpdateOptions {
   double max_grad_norm = 0;  // 0: no clipping
 };
 
+// 1 / num_targets in two factors. Backward carries the power of two, which moves exponents alone:
+// gradients round alike, in 16 bits too, whatever the number of targets is. The rest, in (0.5, 1],
+// meets them where they are fp32 or wider: in the norm and in the optimizer.
+struct Normaliser {
+  double power_of_two = 1;  // of all targets of all micro-batches on all ranks
+  double rest = 1;          // the gradient is this times Sharded::gradient_slices()
+};
+Normaliser normaliser(int64_t num_targets);
+
 struct Update {
   // This rank's share of the mean loss over the step's targets: float64, on the device. The sum
   // over ranks is the mean.
