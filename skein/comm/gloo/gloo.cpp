@@ -12,8 +12,11 @@
 #include <ATen/ops/from_blob.h>
 #include <fmt/format.h>
 
+#include <cstddef>
 #include <cstdlib>
+#include <cstring>
 #include <mutex>
+#include <optional>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <utility>
 
@@ -51,14 +54,97 @@ class Failure {
   std::string what_;
 };
 
+using Gloo = c10d::ProcessGroupGloo;
+
+// Gloo only moves bytes here, so that every type is alike to it.
+at::Tensor bytes_at(void* data, size_t size) {
+  return at::from_blob(data, {static_cast<int64_t>(size)}, at::TensorOptions(at::kByte));
+}
+
+at::Tensor bytes_of(const at::Tensor& tensor) {
+  return bytes_at(tensor.data_ptr(), tensor.nbytes());
+}
+
+// The connections of a line, and the two patterns that our collectives are made of.
+//
+// Messages are sent from where the bytes lie and received where they belong. c10d's own collectives
+// copy the whole on the way, on a further thread, and its reduce-scatter is an all-reduce of the
+// whole whose order of summation depends on the position in the buffer.
+class Wire {
+ public:
+  explicit Wire(c10::intrusive_ptr<Gloo> gloo) : gloo_(std::move(gloo)) {}
+
+  Gloo& gloo() { return *gloo_; }
+  int rank() const { return gloo_->getRank(); }
+  int size() const { return gloo_->getSize(); }
+
+  // `all` are equal parts, one of each rank, of which this rank's is there: brings the others. A
+  // ring: between nodes, whose ranks are neighbours, each part travels once.
+  void gather(std::byte* all, size_t part) {
+    const int tag = new_tag(Pattern::kGather);
+    const auto place = [&](int step) { return all + part * peer(-step); };
+    for (int step = 0; step + 1 < size(); ++step) {
+      send(place(step), part, {peer(1), tag});
+      receive(place(step + 1), part, {peer(-1), tag});
+      wait();
+    }
+  }
+
+  // `shard` becomes the sum over ranks of this rank's part of `whole`.
+  void scatter(const at::Tensor& shard, const at::Tensor& whole) {
+    const int tag = new_tag(Pattern::kScatter);
+    const size_t part = shard.nbytes();
+    auto* mine = static_cast<std::byte*>(whole.data_ptr());
+    const auto received = at::empty({(size() - 1) * static_cast<int64_t>(part)}, at::kByte);
+    auto* free = static_cast<std::byte*>(received.data_ptr());
+    std::vector<const void*> pieces(size(), mine + part * rank());
+    for (int distance = 1; distance < size(); ++distance, free += part) {
+      receive(free, part, {peer(-distance), tag});
+      pieces[peer(-distance)] = free;
+      send(mine + part * peer(distance), part, {peer(distance), tag});
+    }
+    wait();
+    ordered_sum(shard.scalar_type(), shard.data_ptr(), pieces, shard.numel());
+  }
+
+ private:
+  enum class Pattern { kGather, kScatter };
+  struct Address {
+    int peer, tag;
+  };
+
+  // Gloo matches messages by peer and tag. Ranks in different calls, or in different patterns, do
+  // not take each other's bytes: they wait, and the launchers tell why.
+  int new_tag(Pattern pattern) {
+    calls_ = (calls_ + 1) & 0x3fffffff;
+    return 2 * calls_ + static_cast<int>(pattern);
+  }
+  int peer(int distance) const { return (rank() + size() + distance) % size(); }
+
+  void send(std::byte* data, size_t size, Address to) {
+    std::vector<at::Tensor> message{bytes_at(data, size)};
+    under_way_.push_back(gloo_->send(message, to.peer, to.tag));
+  }
+  void receive(std::byte* data, size_t size, Address from) {
+    std::vector<at::Tensor> message{bytes_at(data, size)};
+    under_way_.push_back(gloo_->recv(message, from.peer, from.tag));
+  }
+  void wait() {
+    for (const auto& work : under_way_) work->wait();
+    under_way_.clear();
+  }
+
+  c10::intrusive_ptr<Gloo> gloo_;
+  int calls_ = 0;
+  std::vector<c10::intrusive_ptr<c10d::Work>> under_way_;
+};
+
 class Line {
  public:
-  using Gloo = c10d::ProcessGroupGloo;
-
   Line(c10::intrusive_ptr<Gloo> gloo, std::shared_ptr<Failure> failure)
-      : gloo_(std::move(gloo)), failure_(std::move(failure)) {}
+      : wire_(std::in_place, std::move(gloo)), failure_(std::move(failure)) {}
 
-  Work carry(const Call& call, std::function<void(Gloo&)> steps) {
+  Work carry(const Call& call, std::function<void(Wire&)> steps) {
     auto future = carrier_.enqueue([this, call, start = Clock::now(), steps = std::move(steps)] {
       run(call, start, steps);
       board::end_call(call.number);
@@ -68,19 +154,19 @@ class Line {
 
   void shutdown() {
     carrier_.stop();
-    gloo_.reset();
+    wire_.reset();
   }
 
  private:
   // On the carrier's thread.
-  void run(const Call& call, Clock::time_point start, const std::function<void(Gloo&)>& steps) {
+  void run(const Call& call, Clock::time_point start, const std::function<void(Wire&)>& steps) {
     const auto text = fmt::format("{} of {} bytes on rank {} of {}", call.operation, call.bytes,
-                                  gloo_->getRank(), gloo_->getSize());
+                                  wire_->rank(), wire_->size());
     if (const auto failure = failure_->what(); !failure.empty()) {
       throw CommError(fmt::format("{} was not begun: {}", text, failure));
     }
     try {
-      steps(*gloo_);
+      steps(*wire_);
     } catch (const InternalError&) {
       failure_->set("an earlier collective met an internal error");
       throw;
@@ -92,39 +178,10 @@ class Line {
     }
   }
 
-  c10::intrusive_ptr<Gloo> gloo_;
+  std::optional<Wire> wire_;  // until the shutdown
   std::shared_ptr<Failure> failure_;
   Carrier carrier_;  // last: its tasks use the others
 };
-
-// Gloo only moves bytes here, so that every type is alike to it.
-at::Tensor bytes_at(void* data, size_t size) {
-  return at::from_blob(data, {static_cast<int64_t>(size)}, at::TensorOptions(at::kByte));
-}
-
-at::Tensor bytes_of(const at::Tensor& tensor) {
-  return bytes_at(tensor.data_ptr(), tensor.nbytes());
-}
-
-void gather(Line::Gloo& gloo, const at::Tensor& whole, const at::Tensor& shard) {
-  auto out = bytes_of(whole);
-  auto in = bytes_of(shard);
-  gloo._allgather_base(out, in)->wait();
-}
-
-// c10d's own reduce-scatter is an all-reduce of the whole, twice the bytes, and its order of
-// summation depends on the position in the buffer.
-void scatter(Line::Gloo& gloo, const at::Tensor& shard, const at::Tensor& whole) {
-  auto received = at::empty({static_cast<int64_t>(whole.nbytes())}, at::TensorOptions(at::kByte));
-  auto in = bytes_of(whole);
-  std::vector<int64_t> equal_parts;
-  gloo.alltoall_base(received, in, equal_parts, equal_parts)->wait();
-  std::vector<const void*> pieces(gloo.getSize());
-  for (size_t peer = 0; peer < pieces.size(); ++peer) {
-    pieces[peer] = received.const_data_ptr<uint8_t>() + peer * shard.nbytes();
-  }
-  ordered_sum(shard.scalar_type(), shard.data_ptr(), pieces, shard.numel());
-}
 
 std::shared_ptr<Backend> connect_gloo(const Meeting& meeting);
 
@@ -138,42 +195,45 @@ class GlooBackend final : public Backend {
         host_(std::move(host)) {}
 
   Work all_gather(const at::Tensor& whole, const at::Tensor& shard, uint64_t call) override {
-    return tensors().carry({"all_gather", whole.nbytes(), call},
-                           [=](Line::Gloo& gloo) { gather(gloo, whole, shard); });
+    return tensors().carry({"all_gather", whole.nbytes(), call}, [=, this](Wire& wire) {
+      auto* all = static_cast<std::byte*>(whole.data_ptr());
+      auto* own = all + rank() * shard.nbytes();
+      if (own != shard.data_ptr()) std::memcpy(own, shard.data_ptr(), shard.nbytes());
+      wire.gather(all, shard.nbytes());
+    });
   }
 
   Work reduce_scatter(const at::Tensor& shard, const at::Tensor& whole, uint64_t call) override {
     return tensors().carry({"reduce_scatter", whole.nbytes(), call},
-                           [=](Line::Gloo& gloo) { scatter(gloo, shard, whole); });
+                           [=](Wire& wire) { wire.scatter(shard, whole); });
   }
 
   Work all_reduce(const at::Tensor& whole, uint64_t call) override {
     const auto shard = whole.narrow(0, rank() * (whole.numel() / size()), whole.numel() / size());
-    return tensors().carry({"all_reduce", whole.nbytes(), call}, [=](Line::Gloo& gloo) {
-      scatter(gloo, shard, whole);
-      gather(gloo, whole, shard);
+    return tensors().carry({"all_reduce", whole.nbytes(), call}, [=](Wire& wire) {
+      wire.scatter(shard, whole);
+      wire.gather(static_cast<std::byte*>(whole.data_ptr()), shard.nbytes());
     });
   }
 
   Work broadcast(const at::Tensor& tensor, int root, uint64_t call) override {
-    return tensors().carry({"broadcast", tensor.nbytes(), call}, [=](Line::Gloo& gloo) {
+    return tensors().carry({"broadcast", tensor.nbytes(), call}, [=](Wire& wire) {
       std::vector<at::Tensor> tensors{bytes_of(tensor)};
       c10d::BroadcastOptions options;
       options.rootRank = root;
-      gloo.broadcast(tensors, options)->wait();
+      wire.gloo().broadcast(tensors, options)->wait();
     });
   }
 
   Work gather_host(HostBytes all, uint64_t call) override {
-    return host_->carry({"host sum", all->size(), call}, [all, rank = rank()](Line::Gloo& gloo) {
-      const size_t part = all->size() / static_cast<size_t>(gloo.getSize());
-      gather(gloo, bytes_at(all->data(), all->size()),
-             bytes_at(all->data() + static_cast<size_t>(rank) * part, part));
+    return host_->carry({"host sum", all->size(), call}, [all](Wire& wire) {
+      wire.gather(reinterpret_cast<std::byte*>(all->data()),
+                  all->size() / static_cast<size_t>(wire.size()));
     });
   }
 
   Work compose(const Call& call, std::vector<at::Tensor>, std::function<void()> steps) override {
-    return tensors().carry(call, [steps = std::move(steps)](Line::Gloo&) { steps(); });
+    return tensors().carry(call, [steps = std::move(steps)](Wire&) { steps(); });
   }
 
   std::shared_ptr<Backend> split(const std::vector<int>& members) override {
@@ -204,17 +264,21 @@ void switch_off_recorder() {
   std::call_once(once, [] { setenv("TORCH_FR_BUFFER_SIZE", "0", 1); });
 }
 
-c10::intrusive_ptr<Line::Gloo> join(const Meeting& meeting, const char* line) {
+using Device = std::shared_ptr<::gloo::transport::Device>;
+
+// Lines share a device: it is a thread that wakes up a hundred times a second.
+c10::intrusive_ptr<Gloo> join(const Meeting& meeting, const char* line, Device& device) {
   const auto& options = meeting.options;
   const auto start = Clock::now();
   try {
     switch_off_recorder();
-    auto gloo_options = Line::Gloo::Options::create(options.timeout);
+    auto gloo_options = Gloo::Options::create(options.timeout);
     gloo_options->threads = 1;  // a line carries one collective at a time
-    gloo_options->devices.push_back(Line::Gloo::createDeviceForHostname(options.address));
+    if (!device) device = Gloo::createDeviceForHostname(options.address);
+    gloo_options->devices.push_back(device);
     auto adapter =
         c10::make_intrusive<StoreAdapter>(*meeting.store, meeting.prefix + line, options.timeout);
-    return c10::make_intrusive<Line::Gloo>(adapter, options.rank, options.size, gloo_options);
+    return c10::make_intrusive<Gloo>(adapter, options.rank, options.size, gloo_options);
   } catch (const std::exception& error) {
     throw CommError(fmt::format("rank {} of {} could not join the others on {} after {:.1f} s: {}",
                                 options.rank, options.size, options.address, seconds_since(start),
@@ -224,8 +288,9 @@ c10::intrusive_ptr<Line::Gloo> join(const Meeting& meeting, const char* line) {
 
 std::shared_ptr<Backend> connect_gloo(const Meeting& meeting) {
   const auto failure = std::make_shared<Failure>();
-  auto tensors = std::make_unique<Line>(join(meeting, "tensors/"), failure);
-  auto host = std::make_unique<Line>(join(meeting, "host/"), failure);
+  Device device;
+  auto tensors = std::make_unique<Line>(join(meeting, "tensors/", device), failure);
+  auto host = std::make_unique<Line>(join(meeting, "host/", device), failure);
   return std::make_shared<GlooBackend>(meeting, std::move(tensors), std::move(host));
 }
 
@@ -236,7 +301,8 @@ std::shared_ptr<Backend> make_gloo(const GroupOptions& options, Store& store) {
 }
 
 std::shared_ptr<Backend> make_gloo_for_host(const Meeting& meeting) {
-  auto host = std::make_unique<Line>(join(meeting, "host/"), std::make_shared<Failure>());
+  Device device;
+  auto host = std::make_unique<Line>(join(meeting, "host/", device), std::make_shared<Failure>());
   return std::make_shared<GlooBackend>(meeting, nullptr, std::move(host));
 }
 
