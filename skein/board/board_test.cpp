@@ -2,6 +2,7 @@
 // Copyright the skein authors.
 #include "skein/board/board.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -293,7 +294,7 @@ TEST_F(BoardFile, OthersAreRefused) {
   attach_board_file(folder / "board", 0);
   write_file_atomically(path, std::string(fs::file_size(folder / "board"), '\7'));
   EXPECT_THROW(Board::open_file(path), IoError);
-  const auto file = File::open_to_write(path);
+  const File file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
   EXPECT_THROW(attach_board(file.descriptor()), IoError);
   EXPECT_THROW(attach_board_file(folder / "missing" / "board", 0), IoError);
 }

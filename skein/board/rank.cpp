@@ -132,7 +132,7 @@ void attach_board_file(const fs::path& path, int rank) {
   // The old file is replaced, not truncated: a reader of an earlier start still maps it.
   std::error_code ignored;
   fs::remove(path, ignored);
-  const auto file = File::create(path);
+  const auto file = File::create(path, File::Access::kReadWrite);
   // The blocks are allocated now: a store into a page without room on the disk is a SIGBUS.
   if (const int error = ::posix_fallocate(file.descriptor(), 0, sizeof(Page)); error != 0) {
     errno = error;

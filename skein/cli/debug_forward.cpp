@@ -82,7 +82,7 @@ void write_tensors(const fs::path& path, const NamedTensors& tensors) {
   }
   std::vector<checkpoint::PlacedTensor> placed;
   const auto header = checkpoint::build_header(std::move(entries), placed);
-  const auto file = File::create(path);
+  const auto file = File::overwrite(path);
   file.write_at(0, std::as_bytes(std::span(header)));
   for (const auto& entry : placed) {
     file.write_at(header.size() + entry.begin, bytes_of(tensors.at(entry.name).contiguous()));

@@ -11,7 +11,9 @@ namespace skein {
 
 void throw_errno(const std::string& what) {
   const int code = errno;
-  throw IoError(fmt::format("{}: {}", what, std::strerror(code)));
+  const auto message = fmt::format("{}: {}", what, std::strerror(code));
+  if (code == ENOSPC || code == EDQUOT) throw DiskFull(message);
+  throw IoError(message);
 }
 
 void check_failed(const char* file, int line, const char* condition, const std::string& message) {

@@ -32,11 +32,16 @@ struct CommError : std::runtime_error {
 struct IoError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
+// The disk, or this user's share of it, is full.
+struct DiskFull : IoError {
+  using IoError::IoError;
+};
 struct InternalError : std::logic_error {
   using std::logic_error::logic_error;
 };
 
-// Throws IoError "<what>: <strerror(errno)>"; call it right after the failing system call.
+// Throws IoError "<what>: <strerror(errno)>" (or DiskFull); call it right after the failing system
+// call.
 [[noreturn]] void throw_errno(const std::string& what);
 
 [[noreturn]] void check_failed(const char* file, int line, const char* condition,

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <random>
 #include <vector>
 
 #include "skein/core/error.h"
@@ -21,8 +22,21 @@ thread_local uint64_t read_here = 0;  // bytes
 
 File open_file(const fs::path& path, int flags, const char* purpose) {
   const int descriptor = file_system().open(path, flags);
-  if (descriptor < 0) throw_errno(fmt::format("cannot open {} {}", path.string(), purpose));
-  return File(descriptor);
+  if (descriptor >= 0) return File(descriptor);
+  if (errno == ELOOP && (flags & O_NOFOLLOW) != 0) {
+    throw IoError(path.string() + " is a link, and nothing is written through one: remove it");
+  }
+  throw_errno(fmt::format("cannot open {} {}", path.string(), purpose));
+}
+
+// O_NONBLOCK: opening a pipe that somebody left in a folder must not wait for its other end.
+File open_regular(const fs::path& path, int flags, const char* purpose) {
+  auto file = open_file(path, flags | O_NONBLOCK, purpose);
+  struct stat info{};
+  if (::fstat(file.descriptor(), &info) != 0) throw_errno("cannot stat " + path.string());
+  if (S_ISDIR(info.st_mode)) throw IoError(path.string() + " is a folder, not a file");
+  if (!S_ISREG(info.st_mode)) throw IoError(path.string() + " is not a regular file");
+  return file;
 }
 
 std::string path_of(int descriptor) {
@@ -49,20 +63,28 @@ File::~File() {
   if (descriptor_ >= 0) ::close(descriptor_);
 }
 
-File File::open_to_read(const fs::path& path) {
-  // O_NONBLOCK: opening a pipe that somebody left in a folder must not wait for a writer.
-  auto file = open_file(path, O_RDONLY | O_NONBLOCK, "to read");
-  struct stat info{};
-  if (::fstat(file.descriptor(), &info) != 0) throw_errno("cannot stat " + path.string());
-  if (S_ISDIR(info.st_mode)) throw IoError(path.string() + " is a folder, not a file");
-  if (!S_ISREG(info.st_mode)) throw IoError(path.string() + " is not a regular file");
-  return file;
-}
-File File::create(const fs::path& path) {
-  return open_file(path, O_RDWR | O_CREAT | O_TRUNC, "to write");
+File File::open_to_read(const fs::path& path) { return open_regular(path, O_RDONLY, "to read"); }
+File File::create(const fs::path& path, Access access) {
+  const int flags = (access == Access::kWrite ? O_WRONLY : O_RDWR) | O_CREAT | O_EXCL | O_NOFOLLOW;
+  if (const int descriptor = file_system().open(path, flags); descriptor >= 0) {
+    return File(descriptor);
+  }
+  if (errno == EEXIST && file_system().remove(path) != 0) {
+    throw_errno("cannot replace " + path.string());
+  }
+  return open_file(path, flags, "to write");
 }
 File File::open_to_write(const fs::path& path) {
-  return open_file(path, O_RDWR | O_CREAT, "to write");
+  return open_regular(path, O_WRONLY | O_NOFOLLOW, "to write");
+}
+File File::open_or_create(const fs::path& path) {
+  return open_regular(path, O_WRONLY | O_CREAT | O_NOFOLLOW, "to write");
+}
+File File::open_to_append(const fs::path& path) {
+  return open_regular(path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, "to write");
+}
+File File::overwrite(const fs::path& path) {
+  return open_file(path, O_WRONLY | O_CREAT | O_TRUNC, "to write");
 }
 
 uint64_t File::size() const {
@@ -104,10 +126,23 @@ void File::resize(uint64_t size) const {
   }
 }
 
+void File::reserve(uint64_t size) const {
+  if (size > 0 && file_system().allocate(descriptor_, size) != 0 && errno != EOPNOTSUPP &&
+      errno != ENOSYS && errno != EINVAL) {
+    throw_errno(fmt::format("cannot make room for {} bytes of {}", size, path_of(descriptor_)));
+  }
+  resize(size);
+}
+
 void File::sync() const {
   // Never tried again: after a failure the kernel may have dropped the pages that it could not
   // write, and a second fsync would report success without them.
   if (file_system().sync(descriptor_) != 0) throw_errno("cannot fsync " + path_of(descriptor_));
+}
+
+fs::path temporary_beside(const fs::path& path) {
+  std::random_device random;
+  return fmt::format("{}.tmp-{:08x}{:08x}", path.string(), random(), random());
 }
 
 std::string read_file(const fs::path& path, uint64_t limit) {
@@ -123,7 +158,7 @@ std::string read_file(const fs::path& path, uint64_t limit) {
 }
 
 void write_file_atomically(const fs::path& path, std::string_view content) {
-  const fs::path temporary = fmt::format("{}.tmp-{}", path.string(), ::getpid());
+  const auto temporary = temporary_beside(path);
   try {
     const auto file = File::create(temporary);
     file.write_at(0, std::as_bytes(std::span(content)));
@@ -157,9 +192,15 @@ void make_directories(const fs::path& path) {
   }
 }
 
+void make_new_directory(const fs::path& path) {
+  if (file_system().make_directory(path) != 0) {
+    throw_errno("cannot create folder " + path.string());
+  }
+  sync_directory(parent_of(path));
+}
+
 void replace_symlink(const fs::path& link, const fs::path& target) {
-  const fs::path temporary = fmt::format("{}.tmp-{}", link.string(), ::getpid());
-  remove_tree(temporary);
+  const auto temporary = temporary_beside(link);
   if (file_system().make_symlink(target, temporary) != 0) {
     throw_errno(fmt::format("cannot point {} at {}", link.string(), target.string()));
   }

@@ -29,6 +29,11 @@ int FileSystem::truncate(int descriptor, uint64_t size) {
   return ::ftruncate(descriptor, static_cast<off_t>(size));
 }
 
+int FileSystem::allocate(int descriptor, uint64_t size) {
+  // Not posix_fallocate(), which writes to every block where the file system cannot.
+  return ::fallocate(descriptor, FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(size));
+}
+
 int FileSystem::sync(int descriptor) { return ::fsync(descriptor); }
 
 int FileSystem::rename(const std::filesystem::path& from, const std::filesystem::path& to,

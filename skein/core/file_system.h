@@ -25,6 +25,8 @@ class FileSystem {
   virtual int open(const std::filesystem::path& path, int flags);
   virtual ssize_t write(int descriptor, std::span<const std::byte> bytes, uint64_t offset);
   virtual int truncate(int descriptor, uint64_t size);
+  // Room on the disk for the bytes [0, size); EOPNOTSUPP where the file system cannot.
+  virtual int allocate(int descriptor, uint64_t size);
   virtual int sync(int descriptor);
   // `flags` are those of renameat2.
   virtual int rename(const std::filesystem::path& from, const std::filesystem::path& to,

@@ -2,6 +2,7 @@
 // Copyright the skein authors.
 #include "skein/core/file.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -10,6 +11,7 @@
 
 #include "skein/core/error.h"
 #include "skein/core/file_system.h"
+#include "skein/core/log.h"
 #include "skein/core/testing.h"
 
 namespace skein {
@@ -67,6 +69,84 @@ TEST_F(FileTest, PathsAreExchanged) {
   EXPECT_EQ(read_file(folder_ / "a"), "2");
   EXPECT_EQ(read_file(folder_ / "b"), "1");
   EXPECT_FALSE(exchange_paths(folder_ / "a", folder_ / "absent"));
+}
+
+// What somebody who may write the folder could have put where we are about to write.
+TEST_F(FileTest, NothingIsWrittenThroughALink) {
+  const auto victim = write("victim", "kept");
+  fs::create_directories(folder_ / "out");
+  const auto planted = folder_ / "out" / "planted";
+  fs::create_symlink(victim, planted);
+  for (const auto open : {&File::open_to_write, &File::open_or_create, &File::open_to_append}) {
+    EXPECT_PRED2(contains, refusal<IoError>([&] { open(planted); }), "planted is a link");
+  }
+  EXPECT_THROW(add_log_file(planted), IoError);
+  File::create(planted).write_at(0, std::as_bytes(std::span("x", 1)));
+  EXPECT_FALSE(fs::is_symlink(planted));
+  EXPECT_EQ(read_file(planted), "x");
+  EXPECT_EQ(read_file(victim), "kept");
+}
+
+TEST_F(FileTest, ANewFolderIsNoLinkToAnother) {
+  make_directories(folder_ / "elsewhere");
+  fs::create_symlink("elsewhere", folder_ / "planted");
+  EXPECT_THROW(make_new_directory(folder_ / "planted"), IoError);
+  make_new_directory(folder_ / "new");
+  EXPECT_TRUE(fs::is_directory(folder_ / "new"));
+}
+
+TEST_F(FileTest, APlantedPipeHoldsNobodyUp) {
+  ASSERT_EQ(::mkfifo((folder_ / "pipe").c_str(), 0600), 0);
+  EXPECT_THROW(File::open_to_append(folder_ / "pipe"), IoError);
+  EXPECT_THROW(File::open_or_create(folder_ / "pipe"), IoError);
+}
+
+// Does everything for real, and keeps the names of files and links that are made.
+class NamingFileSystem final : public FileSystem {
+ public:
+  std::vector<fs::path> made;
+  std::vector<int> flags;
+  int open(const fs::path& path, int how) override {
+    if ((how & O_CREAT) != 0) {
+      made.push_back(path);
+      flags.push_back(how);
+    }
+    return FileSystem::open(path, how);
+  }
+  int make_symlink(const fs::path& target, const fs::path& link) override {
+    made.push_back(link);
+    return FileSystem::make_symlink(target, link);
+  }
+};
+
+TEST_F(FileTest, TemporaryNamesCannotBeGuessed) {
+  NamingFileSystem naming;
+  {
+    const ScopedFileSystem scope(naming);
+    for (int i = 0; i < 2; ++i) {
+      write_file_atomically(folder_ / "a", "x");
+      replace_symlink(folder_ / "latest", "a");
+    }
+  }
+  ASSERT_EQ(naming.made.size(), 4U);
+  EXPECT_NE(naming.made[0], naming.made[2]);
+  EXPECT_NE(naming.made[1], naming.made[3]);
+  for (const auto& path : naming.made) {
+    const auto name = path.filename().string();
+    EXPECT_EQ(name.size() - name.find(".tmp-"), 5U + 16U) << name;
+  }
+  for (const int flags : naming.flags) {
+    EXPECT_EQ(flags & (O_EXCL | O_NOFOLLOW | O_ACCMODE), O_EXCL | O_NOFOLLOW | O_WRONLY);
+  }
+}
+
+TEST_F(FileTest, ReservedRoomIsTakenFromTheDisk) {
+  const auto file = File::create(folder_ / "a");
+  file.reserve(1 << 20);
+  struct stat info{};
+  ASSERT_EQ(::fstat(file.descriptor(), &info), 0);
+  EXPECT_EQ(info.st_size, 1 << 20);
+  EXPECT_GE(info.st_blocks * 512, 1 << 20);
 }
 
 class CountingFileSystem final : public FileSystem {

@@ -2,7 +2,6 @@
 // Copyright the skein authors.
 #include "skein/core/log.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -14,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "skein/core/error.h"
+#include "skein/core/file.h"
 #include "skein/core/log_writer.h"
 
 namespace skein {
@@ -99,8 +98,7 @@ void set_log_rank(int rank) {
 }
 
 void add_log_file(const std::filesystem::path& path) {
-  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-  if (file < 0) throw_errno(fmt::format("cannot open log file {}", path.string()));
+  const int file = File::open_to_append(path).release();
   const std::lock_guard lock(state().mutex);
   state().files.push_back({path.string(), file});
 }

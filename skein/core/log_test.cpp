@@ -3,8 +3,10 @@
 #include "skein/core/log.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <fstream>
 #include <string>
 
@@ -18,9 +20,16 @@ namespace {
   int warnings = 0;
   set_log_rank(rank);
   set_log_writer(
-      [&](std::string_view line) { warnings += line.find("No space left") != line.npos; });
-  add_log_file("/dev/full");
-  add_log_file("/dev/full");
+      [&](std::string_view line) { warnings += line.find("File too large") != line.npos; });
+  for (int i = 0; i < 2; ++i) {
+    char path[] = "/tmp/skein-log-XXXXXX";
+    close(mkstemp(path));
+    add_log_file(path);
+    unlink(path);
+  }
+  const rlimit nothing{};  // a file that may not grow is as good as a full disk
+  signal(SIGXFSZ, SIG_IGN);
+  setrlimit(RLIMIT_FSIZE, &nothing);
   for (int i = 0; i < 1000; ++i) log_info("line {} of a run that goes on", i);
   _exit(10 + warnings);
 }

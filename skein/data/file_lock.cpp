@@ -23,7 +23,7 @@ bool lock(const File& file, int flags) {
 }  // namespace
 
 FileLock::FileLock(const fs::path& path, const std::function<void()>& on_wait)
-    : file_(File::open_to_write(path)) {
+    : file_(File::open_or_create(path)) {
   if (lock(file_, LOCK_EX | LOCK_NB)) return;
   if (errno == EWOULDBLOCK) {
     if (on_wait) on_wait();

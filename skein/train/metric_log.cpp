@@ -112,7 +112,8 @@ void MetricLog::append(ordered_json record) {
   if (!options_.writes) return;
   if (log_is_behind_) return catch_up();
   try {
-    const auto log = File::open_to_write(file());
+    if (options_.fence) options_.fence();
+    const auto log = File::open_or_create(file());
     const auto line = history_.back().dump() + "\n";
     log.write_at(log.size(), std::as_bytes(std::span(line)));
   } catch (const IoError& error) {
@@ -123,6 +124,7 @@ void MetricLog::append(ordered_json record) {
 
 void MetricLog::catch_up() {
   try {
+    if (options_.fence) options_.fence();
     write_whole_log();
     log_is_behind_ = false;
   } catch (const IoError&) {

@@ -11,6 +11,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -32,8 +33,9 @@ struct MetricOptions {
   bool writes = false;  // the first rank
   double spike_zscore = 0;
   double flops_per_token = 0;
-  double peak_flops = 0;   // of all ranks; 0: no MFU
-  std::string pci_bus_id;  // of this rank's GPU; empty: none
+  double peak_flops = 0;             // of all ranks; 0: no MFU
+  std::string pci_bus_id;            // of this rank's GPU; empty: none
+  std::function<void()> fence = {};  // throws CommError when `output` is another run's by now
 };
 
 // What one log record is made of, besides what the log has counted itself.

@@ -33,12 +33,6 @@ bool is_shown(const OutputPlan& plan, int local_rank) {
   return plan.shown.empty() || std::ranges::count(plan.shown, local_rank) > 0;
 }
 
-File open_log(const fs::path& path) {
-  File file(open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
-  if (!file) throw_errno(fmt::format("cannot open log file {}", path.string()));
-  return file;
-}
-
 File open_nothing() {
   File file(open("/dev/null", O_WRONLY | O_CLOEXEC));
   if (!file) throw_errno("cannot open /dev/null");
@@ -201,7 +195,7 @@ Outputs::Outputs(const OutputPlan& plan, int first_rank, int local_ranks, int at
       if (((tees | redirects) & bit) != 0) {
         SKEIN_CHECK(plan.log_dir, "streams to files without a folder");
         stream.path = rank.folder / (bit == kOut ? "stdout.log" : "stderr.log");
-        (teed ? stream.file : stream.child_end) = open_log(stream.path);
+        (teed ? stream.file : stream.child_end) = File::open_to_append(stream.path);
       } else if (!shown) {
         stream.child_end = open_nothing();
       }

@@ -3,7 +3,6 @@
 #include "skein/launch/watch/node_identity.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -190,9 +189,7 @@ std::string write_token(const fs::path& output, const std::string& token) {
 }
 
 std::string try_to_write(const fs::path& output) {
-  char host[256] = {};
-  gethostname(host, sizeof host - 1);
-  const auto path = output / fmt::format("{}.tmp-{}-{}", kToken, host, getpid());
+  const auto path = temporary_beside(output / kToken);
   auto problem = problem_of([&] {
     make_directories(output);
     File::create(path).write_at(0, std::as_bytes(std::span("x", 1)));
