@@ -26,7 +26,7 @@ std::optional<int64_t> step_of(std::string_view name) {
   return whole && step >= 0 && std::to_string(step) == name ? std::optional(step) : std::nullopt;
 }
 
-// Files that a run replaces as a whole, each through NAME.tmp-PID.
+// Files that a run replaces as a whole, each through temporary_beside() (once NAME.tmp-PID).
 constexpr std::string_view kReplaced[] = {"latest",
                                           "config.yaml",
                                           "config.json",
@@ -48,7 +48,9 @@ constexpr std::string_view kReplaced[] = {"latest",
                                           "wandb-resume.json",
                                           "latest-run"};
 
-bool is_number(std::string_view text) {
+bool is_random_or_number(std::string_view text) {
+  if (text.size() == 16)
+    return text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
   return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
 }
 
@@ -59,9 +61,7 @@ bool is_our_temporary(std::string_view name) {
   const auto target = name.substr(0, end), rest = name.substr(end + kTemporary.size());
   if (step_of(target)) return true;
   if (is_planned_name(target, "model")) return rest.find('.') == std::string_view::npos;
-  if (std::ranges::count(kReplaced, target) == 0) return false;
-  // Several machines try the folder at once: theirs is HOST-PID.
-  return is_number(target == ".skein-node-token" ? rest.substr(rest.rfind('-') + 1) : rest);
+  return std::ranges::count(kReplaced, target) > 0 && is_random_or_number(rest);
 }
 
 }  // namespace
@@ -144,6 +144,25 @@ void remove_old_checkpoints(const fs::path& output, int64_t limit,
     remove_folder(oldest->path);
     --excess;
   }
+}
+
+bool give_up_oldest(const fs::path& output, int64_t verified_step,
+                    const std::vector<int64_t>& keep_steps) {
+  const auto listed = list_checkpoints(output);
+  if (std::ranges::count(listed, verified_step, &ListedCheckpoint::step) == 0) {
+    const auto found = find_latest(output);
+    if (!found) return false;
+    verified_step = static_cast<int64_t>(found->manifest.step);
+  }
+  for (auto oldest = listed.rbegin(); oldest != listed.rend(); ++oldest) {
+    if (oldest->step >= verified_step) return false;
+    if (std::ranges::count(keep_steps, oldest->step) > 0) continue;
+    log_warning("the disk is full: giving up {} (save_total_limit is set; {} stays)",
+                oldest->path.string(), checkpoint_name(verified_step));
+    remove_folder(oldest->path);
+    return true;
+  }
+  return false;
 }
 
 void remove_folder(const fs::path& folder) {

@@ -50,6 +50,12 @@ void sweep_temporaries(const fs::path& output);
 void remove_old_checkpoints(const fs::path& output, int64_t limit,
                             const std::vector<int64_t>& keep_steps);
 
+// The disk is full: removes the oldest checkpoint, and says so. Neither those of `keep_steps`, nor
+// any that is not older than the newest verified one, which is that of `verified_step` or, where
+// there is none of that step, the newest that verifies now. False: none was left to be given up.
+bool give_up_oldest(const fs::path& output, int64_t verified_step,
+                    const std::vector<int64_t>& keep_steps);
+
 // Renames to a temporary name, then deletes: no half of a folder ever looks like a whole one.
 void remove_folder(const fs::path& folder);
 

@@ -7,15 +7,25 @@
 #include <algorithm>
 #include <sstream>
 #include <thread>
+#include <utility>
 
 #include "skein/core/error.h"
 
 namespace skein::checkpoint {
 namespace {
 
+// A thousand ranks that ask for a key twenty times a second would keep the store busy.
+constexpr std::chrono::milliseconds kPause{50};
+constexpr std::chrono::milliseconds kTellEvery{1000};
 constexpr size_t kMaxPartBytes = size_t{512} << 10;  // a store's frame holds 1 MiB
 constexpr std::string_view kDone = "done ";
 constexpr std::string_view kFailed = "failed ";
+constexpr std::string_view kFull = "full ";  // a failure too
+
+bool is_failure(std::string_view text) {
+  return text.starts_with(kFailed) || text.starts_with(kFull);
+}
+std::string reason_in(const std::string& text) { return text.substr(text.find(' ') + 1); }
 
 void parse_ranges(const std::string& text, std::vector<WrittenRange>& ranges) {
   std::istringstream lines(text);
@@ -29,7 +39,8 @@ Exchange::Exchange(Store& store, ExchangeOptions options, const std::atomic<bool
     : store_(&store),
       options_(std::move(options)),
       stop_(&stop),
-      start_(std::chrono::steady_clock::now()) {}
+      told_(options_.now()),
+      moved_(told_) {}
 
 std::string Exchange::done_key(int rank) const { return key(fmt::format("done/{}", rank)); }
 std::string Exchange::part_key(int rank, int64_t part) const {
@@ -38,15 +49,26 @@ std::string Exchange::part_key(int rank, int64_t part) const {
 
 void Exchange::announce_ready() { store_->set(key("ready"), "1"); }
 
-void Exchange::announce_result(const std::string& failure) {
-  store_->set(key("result"), failure.empty() ? std::string(kDone) : std::string(kFailed) + failure);
+void Exchange::announce_result(const std::string& failure, bool room_made) {
+  room_made_ = room_made;
+  const auto kind = failure.empty() ? kDone : room_made ? kFull : kFailed;
+  store_->set(key("result"), std::string(kind) + failure);
 }
 
 void Exchange::await_ready() { await(key("ready"), 1); }
 
 std::string Exchange::await_result() {
   const auto text = await(key("result"), 2);
-  return text.starts_with(kFailed) ? text.substr(kFailed.size()) : "";
+  room_made_ = text.starts_with(kFull);
+  return is_failure(text) ? reason_in(text) : "";
+}
+
+void Exchange::advance(uint64_t bytes) {
+  untold_ += bytes;
+  const auto now = options_.now();
+  if (now - told_ < std::min(kTellEvery, options_.timeout / 10)) return;
+  told_ = now;
+  store_->add(key("bytes"), static_cast<int64_t>(std::exchange(untold_, 0)));
 }
 
 void Exchange::report(const std::vector<WrittenRange>& ranges) {
@@ -64,8 +86,8 @@ void Exchange::report(const std::vector<WrittenRange>& ranges) {
   store_->set(done_key(rank()), fmt::format("{}{}", kDone, parts));
 }
 
-void Exchange::report_failure(const std::string& why) {
-  store_->set(done_key(rank()), std::string(kFailed) + why);
+void Exchange::report_failure(const std::string& why, bool disk_full) {
+  store_->set(done_key(rank()), std::string(disk_full ? kFull : kFailed) + why);
 }
 
 std::vector<WrittenRange> Exchange::collect() {
@@ -78,9 +100,9 @@ std::vector<WrittenRange> Exchange::collect() {
       throw IoError(
           fmt::format("rank {} of {} did not report: {}", peer, options_.size, error.what()));
     }
-    if (text.starts_with(kFailed)) {
-      throw IoError(fmt::format("rank {}: {}", peer, text.substr(kFailed.size())));
-    }
+    const auto failure = fmt::format("rank {}: {}", peer, reason_in(text));
+    if (text.starts_with(kFull)) throw DiskFull(failure);
+    if (text.starts_with(kFailed)) throw IoError(failure);
     const int64_t parts = std::stoll(text.substr(kDone.size()));
     for (int64_t part = 0; part < parts; ++part) {
       parse_ranges(await(part_key(peer, part), 1), ranges);
@@ -98,26 +120,41 @@ void Exchange::erase_report(int rank) {
 
 void Exchange::erase_keys() {
   for (int rank = 1; rank < options_.size; ++rank) erase_report(rank);
+  store_->erase(key("bytes"));
   store_->erase(key("ready"));
   store_->erase(key("result"));
 }
 
-std::string Exchange::await(const std::string& what, int64_t deadlines) {
-  const auto end = start_ + deadlines * options_.deadline;
+// The time is read before the counter, and again when that has grown: however long this thread was
+// held up in between, a rank that writes is not late.
+bool Exchange::is_late(int64_t timeouts) {
+  const auto now = options_.now();
+  if (const auto bytes = store_->add(key("bytes"), 0); bytes != seen_bytes_) {
+    seen_bytes_ = bytes;
+    moved_ = options_.now();
+    return false;
+  }
+  return now > moved_ + timeouts * options_.timeout;
+}
+
+std::string Exchange::await(const std::string& what, int64_t timeouts) {
+  const auto longest = std::max(kPause, std::chrono::milliseconds(options_.size));
   auto pause = std::chrono::milliseconds(1);
   while (true) {
     if (auto value = store_->try_get(what)) return *value;
     // Whatever a rank waits for, a save that has failed will not bring it.
     if (const auto result = store_->try_get(key("result")); result && rank() != 0) {
-      if (result->starts_with(kFailed)) throw IoError(result->substr(kFailed.size()));
+      room_made_ = result->starts_with(kFull);
+      if (is_failure(*result)) throw IoError(reason_in(*result));
     }
     if (stop_->load()) throw CommError("the run is ending");
-    if (std::chrono::steady_clock::now() > end) {
-      throw CommError(
-          fmt::format("no '{}' within {} ms", what, (deadlines * options_.deadline).count()));
+    if (is_late(timeouts)) {
+      const std::chrono::duration<double> patience = timeouts * options_.timeout;
+      throw CommError(fmt::format("no '{}', and no rank has written a byte for {:g} s", what,
+                                  patience.count()));
     }
     std::this_thread::sleep_for(pause);
-    pause = std::min(2 * pause, std::chrono::milliseconds(50));
+    pause = std::min(2 * pause, longest);
   }
 }
 

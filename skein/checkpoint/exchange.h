@@ -6,10 +6,14 @@
 //
 // Through keys of the control store, by polling: a blocking get could hold up the other users of
 // the same connection, and could not be stopped. No collective.
+//
+// A wait ends in vain when no rank has written a byte for as long as `timeout`: a slow disk is not
+// a late rank. Ranks tell what they have written through one counter.
 
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -28,7 +32,8 @@ struct ExchangeOptions {
   std::string prefix;  // unique to this save, alike on all ranks
   int rank = 0;
   int size = 1;
-  std::chrono::milliseconds deadline{600'000};  // from construction
+  std::chrono::milliseconds timeout{600'000};  // without progress of any rank
+  std::function<std::chrono::steady_clock::time_point()> now = std::chrono::steady_clock::now;
 };
 
 class Exchange {
@@ -40,32 +45,45 @@ class Exchange {
 
   // Rank 0: the files are there.
   void announce_ready();
-  // Rank 0: the save has ended; an empty text means that it was committed.
-  void announce_result(const std::string& failure);
+  // Rank 0: the save has ended; an empty text means that it was committed. `room_made`: the disk
+  // was full and is less so now.
+  void announce_result(const std::string& failure, bool room_made = false);
   // Throws IoError with rank 0's reason if the save has already failed.
   void await_ready();
   // Empty when committed, otherwise the reason. Waits longer than rank 0 waits for the others.
   std::string await_result();
+  bool room_made() const { return room_made_; }  // as rank 0 has announced it
+
+  // This rank has written so many bytes more. The others learn of it soon, not at once.
+  void advance(uint64_t bytes);
 
   void report(const std::vector<WrittenRange>& ranges);
-  void report_failure(const std::string& why);
-  // Rank 0: what all other ranks wrote. Throws IoError naming the rank that failed or is late.
+  void report_failure(const std::string& why, bool disk_full = false);
+  // Rank 0: what all other ranks wrote. Throws IoError (DiskFull) naming the rank that failed or
+  // is late.
   std::vector<WrittenRange> collect();
 
   // Rank 0, when no rank can still need them.
   void erase_keys();
 
  private:
+  using TimePoint = std::chrono::steady_clock::time_point;
+
   std::string key(const std::string& what) const { return options_.prefix + "/" + what; }
   std::string done_key(int rank) const;
   std::string part_key(int rank, int64_t part) const;
-  std::string await(const std::string& what, int64_t deadlines);
+  std::string await(const std::string& what, int64_t timeouts);
+  bool is_late(int64_t timeouts);
   void erase_report(int rank);
 
   Store* store_;
   ExchangeOptions options_;
   const std::atomic<bool>* stop_;
-  std::chrono::steady_clock::time_point start_;
+  bool room_made_ = false;
+  uint64_t untold_ = 0;  // bytes
+  TimePoint told_;
+  int64_t seen_bytes_ = 0;  // of all ranks
+  TimePoint moved_;         // when they were last seen to grow
 };
 
 }  // namespace skein::checkpoint

@@ -29,7 +29,8 @@ namespace {
 class FaultyFileSystem final : public FileSystem {
  public:
   struct Call {
-    std::string kind;  // "create", "write", "truncate", "sync", "rename", "symlink", "mkdir", "rm"
+    std::string kind;  // "create", "write", "truncate", "allocate", "sync", "rename", "symlink",
+                       // "mkdir", "rm"
     std::string name;  // last part of the path; of a rename the new one
     int opening = 0;   // which opening of a file
     bool failed = false;
@@ -69,6 +70,10 @@ class FaultyFileSystem final : public FileSystem {
   int truncate(int descriptor, uint64_t size) override {
     const std::lock_guard lock(mutex_);
     return refuse(call("truncate", descriptor)) ? -1 : FileSystem::truncate(descriptor, size);
+  }
+  int allocate(int descriptor, uint64_t size) override {
+    const std::lock_guard lock(mutex_);
+    return refuse(call("allocate", descriptor)) ? -1 : FileSystem::allocate(descriptor, size);
   }
   int sync(int descriptor) override {
     const std::lock_guard lock(mutex_);
@@ -282,6 +287,36 @@ TEST_F(FaultTest, FullAtAnyByte) {
     EXPECT_EQ(count_in_log("No space left on device"), committed_ ? 0 : 1) << log_;
     ASSERT_LT(bytes, 100'000);
   }
+}
+
+// Where nothing can be reserved, the ranks meet the full disk in the middle, and begin again.
+TEST_F(FaultTest, TheFinalModelGetsTheRoomOfAnOlderCheckpoint) {
+  const ScopedFileSystem scope(faulty_);
+  ASSERT_TRUE(save(0) && save(1));
+  faulty_.reset();
+  faulty_.fails = [&](const auto& call, int) {
+    if (call.kind == "allocate") return EOPNOTSUPP;
+    const bool full = fs::exists(output_ / "checkpoint-0");
+    return full && call.kind == "write" && call.name.starts_with("model") ? ENOSPC : 0;
+  };
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    ranks.emplace_back([&, rank] {
+      CheckpointStore store({.output = output_,
+                             .rank = rank,
+                             .size = kRanks,
+                             .token = "model",
+                             .save_total_limit = 2},
+                            memory_);
+      EXPECT_NO_THROW(store.save_model(contents_of_step(rank, 2)));
+    });
+  }
+  for (auto& rank : ranks) rank.join();
+  EXPECT_EQ(count_in_log("the disk is full: giving up"), 1) << log_;
+  EXPECT_TRUE(fs::exists(output_ / "model.safetensors"));
+  EXPECT_FALSE(fs::exists(output_ / "checkpoint-0"));
+  EXPECT_FALSE(has_temporaries());
+  expect_newest(1);
 }
 
 TEST_F(FaultTest, ReadOnly) {

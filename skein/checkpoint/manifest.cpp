@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <limits>
 
 #include "skein/checkpoint/folder.h"
 #include "skein/core/error.h"
@@ -16,7 +17,8 @@ namespace skein::checkpoint {
 namespace {
 
 using Json = nlohmann::json;
-constexpr JsonLimits kLimits{.bytes = uint64_t{256} << 20, .depth = 8};
+// Whoever has read the text has asked manifest_limit().
+constexpr JsonLimits kLimits{.bytes = std::numeric_limits<uint64_t>::max(), .depth = 8};
 constexpr std::string_view kFormatName = "skein checkpoint";
 
 std::string json_string(const std::string& text) {

@@ -64,9 +64,18 @@ std::string resume_tier(const RunConditions& saved, const RunConditions& now);
 // This machine and this program.
 RunConditions current_conditions(uint64_t size, uint64_t stage, uint64_t threads);
 
+// How long the manifest of so many bytes of files may be. A range takes 90 bytes at most: this is
+// room for 70 B parameters with their moments on 100,000 ranks, and no reader takes a file for one
+// that is far larger than what it describes.
+constexpr uint64_t manifest_limit(uint64_t file_bytes) {
+  return (uint64_t{256} << 20) + file_bytes / 256;
+}
+
 // Sorts files and ranges. Throws IoError naming the first byte that no range covers.
 std::string manifest_text(Manifest manifest);
 Manifest parse_manifest(std::string_view text, std::string_view file);
+// That of a checkpoint's folder. Throws IoError.
+Manifest read_manifest(const fs::path& folder);
 
 // Ranks that verify a checkpoint together: each digests its share of the bytes.
 struct Share {

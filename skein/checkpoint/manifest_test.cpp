@@ -11,6 +11,15 @@
 namespace skein::checkpoint {
 namespace {
 
+// Stage 3: a rank has a slice of every weight and of three states of it.
+TEST(Manifest, HoldsSeventyBillionParametersOnAThousandRanks) {
+  constexpr uint64_t kRanks = 1000, kTensors = 723, kStates = 4, kParameters = 70'000'000'000;
+  constexpr uint64_t kFileBytes = kParameters * (2 + 12);
+  const auto line = fmt::format("      [{0}, {0}, \"{1:032}\"],\n", kFileBytes, 0);
+  const uint64_t ranges = kRanks * kTensors * kStates + kFileBytes / kMaxRangeBytes;
+  EXPECT_LT(ranges * line.size(), manifest_limit(kFileBytes));
+}
+
 Manifest small_manifest() {
   return {.step = 7,
           .run = "run \"1\"",

@@ -49,8 +49,10 @@ bool CheckpointStore::finish() {
   if (thread_.joinable()) {
     thread_.join();
     if (failure_.empty()) last_committed_ = step_;
+    if (failure_.empty()) verified_step_ = step_;
     if (failure_.empty() && step_ == best_step_) protected_step_ = step_;
   }
+  if (!failure_.empty()) check_fence();
   return failure_.empty();
 }
 
@@ -59,15 +61,25 @@ void CheckpointStore::save_model(const Contents& contents) {
   Contents model = contents;
   model.optimizer.clear();
   model.optimizer_slices.clear();
-  begin_job(model, Staging::Wish::kFewSlots);
-  exchanges_.push_back(make_exchange(-1));
-  const auto failure = write_model(job_, commit_options(-1), *exchanges_.back());
-  staging_.close();
+  std::string failure;
+  do {
+    begin_job(model, Staging::Wish::kFewSlots);
+    exchanges_.push_back(make_exchange(-1));
+    failure = write_model(job_, commit_options(-1), *exchanges_.back());
+    staging_.close();
+  } while (!failure.empty() && exchanges_.back()->room_made());
   if (!failure.empty()) {
+    check_fence();
     throw IoError(
         fmt::format("the model was not written to {}: {}", options_.output.string(), failure));
   }
   forget_older_keys();
+}
+
+void CheckpointStore::check_fence() const try {
+  if (options_.fence) options_.fence();
+} catch (const IoError&) {
+  // Nobody knows: the next save will ask again.
 }
 
 std::unique_ptr<Exchange> CheckpointStore::make_exchange(int64_t step) {
@@ -78,7 +90,7 @@ std::unique_ptr<Exchange> CheckpointStore::make_exchange(int64_t step) {
           .prefix = fmt::format("checkpoint/{}/{}-{}", options_.token, ++num_saves_, what),
           .rank = options_.rank,
           .size = options_.size,
-          .deadline = options_.deadline},
+          .timeout = options_.timeout},
       stop_);
 }
 
@@ -89,6 +101,8 @@ CommitOptions CheckpointStore::commit_options(int64_t step) const {
           .save_total_limit = options_.save_total_limit,
           // The commit comes before older checkpoints are removed.
           .protected_step = step == best_step_ ? step : protected_step_,
+          .verified_step = verified_step_,
+          .fence = options_.fence,
           .conditions = options_.conditions};
 }
 

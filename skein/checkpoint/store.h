@@ -14,6 +14,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -34,9 +35,10 @@ struct StoreOptions {
   int size = 1;
   std::string token;             // alike on all ranks, new at every start (generation included)
   int64_t save_total_limit = 0;  // 0: keep all
-  std::chrono::milliseconds deadline{600'000};    // for one save, all ranks; then it is abandoned
+  std::chrono::milliseconds timeout{600'000};     // no rank writes a byte: the save is abandoned
   uint64_t max_shard_bytes = kDefaultShardBytes;  // larger file sets are split
   RunConditions conditions;                       // recorded in the manifest
+  std::function<void()> fence;                    // as in CommitOptions
   std::shared_ptr<CopyEngine> engine;             // none: that of CPUs
 };
 
@@ -68,8 +70,11 @@ class CheckpointStore {
   void protect(int64_t step) { best_step_ = step; }
   // The same for a checkpoint that is there.
   void protect_saved(int64_t step) { protected_step_ = step; }
+  // The run goes on from this step's checkpoint, of which every byte was read.
+  void set_verified(int64_t step) { verified_step_ = step; }
 
-  // Waits for the save under way. Was the last one committed? (True when there was none.)
+  // Waits for the save under way. Was the last one committed? (True when there was none.) Throws
+  // CommError where it was not because the folder is another run's by now.
   bool finish();
   int64_t last_step() const { return step_; }  // that save() was called for
   // Step of the newest commit of this store that finish() or a later save has seen.
@@ -83,6 +88,7 @@ class CheckpointStore {
   void begin_job(const Contents& contents, Staging::Wish wish);
   std::unique_ptr<Exchange> make_exchange(int64_t step);
   CommitOptions commit_options(int64_t step) const;
+  void check_fence() const;
   void forget_older_keys();
 
   StoreOptions options_;
@@ -90,6 +96,7 @@ class CheckpointStore {
   std::atomic<bool> stop_ = false;
   int64_t best_step_ = -1;  // protected once it is committed
   int64_t protected_step_ = -1;
+  int64_t verified_step_ = -1;
   int64_t num_saves_ = 0;
   std::vector<std::unique_ptr<Exchange>> exchanges_;  // whose keys may still be in the store
 

@@ -113,7 +113,7 @@ class StoreTest : public TemporaryFolder {
                                .size = size,
                                .token = token,
                                .save_total_limit = limit_,
-                               .deadline = deadline_,
+                               .timeout = timeout_,
                                .max_shard_bytes = max_shard_bytes_},
                               memory_);
         body(store, rank);
@@ -148,7 +148,7 @@ class StoreTest : public TemporaryFolder {
   }
 
   MemoryStore memory_;
-  std::chrono::milliseconds deadline_{20'000};
+  std::chrono::milliseconds timeout_{20'000};
   int64_t limit_ = 0;
   uint64_t max_shard_bytes_ = kDefaultShardBytes;
   int runs_ = 0;
@@ -263,7 +263,7 @@ TEST_F(StoreTest, ModelIsExportedInPlaceOfTheOldOne) {
 }
 
 TEST_F(StoreTest, FailedExportThrowsOnEveryRank) {
-  make_directories(folder_ / "model.safetensors.tmp-token1");
+  make_directories(folder_ / "model.safetensors.tmp-token1/full");
   run(2, [&](CheckpointStore& store, int rank) {
     EXPECT_THROW(store.save_model(contents_of(rank, 2, 5)), IoError);
   });

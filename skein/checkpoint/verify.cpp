@@ -16,7 +16,17 @@
 namespace skein::checkpoint {
 namespace {
 
-constexpr uint64_t kMaxManifestBytes = uint64_t{256} << 20;
+uint64_t bytes_of_files(const fs::path& folder) {
+  uint64_t bytes = 0;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    std::error_code ignored;
+    if (entry.is_regular_file(ignored) && entry.path().filename() != kManifestName) {
+      const auto size = entry.file_size(ignored);
+      bytes += ignored ? 0 : size;
+    }
+  }
+  return bytes;
+}
 
 // Read with the size that the file should have: a truncated file still has its header.
 std::optional<Header> header_of(const File& file, const FileRecord& record) {
@@ -102,15 +112,19 @@ void find_strangers(const fs::path& folder, const Manifest& manifest,
 
 }  // namespace
 
+Manifest read_manifest(const fs::path& folder) {
+  const auto file = open_beneath(folder, kManifestName);
+  if (file.size() > manifest_limit(bytes_of_files(folder))) throw IoError("it is too large");
+  std::string text(file.size(), '\0');
+  file.read_at(0, std::as_writable_bytes(std::span(text)));
+  return parse_manifest(text, "its text");
+}
+
 std::vector<Problem> verify(const fs::path& folder, Manifest* manifest, Share share) {
   std::vector<Problem> problems;
   Manifest accepted;
   try {
-    const auto file = open_beneath(folder, kManifestName);
-    if (file.size() > kMaxManifestBytes) throw IoError("it is too large");
-    std::string text(file.size(), '\0');
-    file.read_at(0, std::as_writable_bytes(std::span(text)));
-    accepted = parse_manifest(text, "its text");
+    accepted = read_manifest(folder);
     find_strangers(folder, accepted, problems);
   } catch (const std::exception& error) {
     return {{std::string(kManifestName), "", error.what()}};

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <ctime>
 #include <functional>
+#include <optional>
 
 #include "skein/checkpoint/catalog.h"
 #include "skein/core/error.h"
@@ -31,36 +32,87 @@ void digest_pieces(uint64_t file, uint64_t offset, Bytes bytes, std::vector<Writ
   }
 }
 
-fs::path path_of(const Job& job, const fs::path& folder, const std::string& suffix, uint64_t file) {
-  return folder / (job.files.at(file).name + suffix);
+// Where this save's tensor files lie until the commit.
+struct Place {
+  fs::path folder;
+  std::string suffix;
+};
+
+fs::path path_of(const Job& job, const Place& place, uint64_t file) {
+  return place.folder / (job.files.at(file).name + place.suffix);
 }
 
 // Rank 0: every tensor file at its full length, with its header.
-void create_files(const Job& job, const fs::path& folder, const std::string& suffix,
-                  std::vector<WrittenRange>& ranges) {
+std::vector<WrittenRange> create_files(const Job& job, const Place& place) {
+  std::vector<WrittenRange> ranges;
   for (uint64_t i = 0; i < job.files.size(); ++i) {
-    const auto file = File::create(path_of(job, folder, suffix, i));
-    file.resize(job.files[i].size);
+    const auto file = File::create(path_of(job, place, i));
+    file.reserve(job.files[i].size);
     file.write_at(0, bytes_of(job.files[i].header));
     file.sync();
     digest_pieces(i, 0, bytes_of(job.files[i].header), ranges);
   }
+  return ranges;
 }
 
-void write_pieces(const Job& job, const fs::path& folder, const std::string& suffix,
-                  std::vector<WrittenRange>& ranges) {
-  std::map<uint64_t, File> files;
+// What one rank writes of a save, step by step: the others see that it goes on.
+class RangeWriter {
+ public:
+  RangeWriter(const Job& job, const Place& place, Exchange& exchange)
+      : job_(job), place_(place), exchange_(exchange) {}
+
+  void write(uint64_t file, uint64_t offset, Bytes bytes) {
+    auto& target = files_[file];
+    if (!target.file) target.file = File::open_to_write(path_of(job_, place_, file));
+    while (!bytes.empty()) {
+      const auto part = bytes.first(std::min<uint64_t>(bytes.size(), kMaxRangeBytes));
+      target.file.write_at(offset, part);
+      ranges_.push_back({file, offset, offset + part.size(), digest(part)});
+      target.unsynced += part.size();
+      if (target.unsynced >= kSyncEvery) sync(target);
+      exchange_.advance(part.size());
+      offset += part.size();
+      bytes = bytes.subspan(part.size());
+    }
+  }
+
+  // All that was written lasts.
+  const std::vector<WrittenRange>& finish() {
+    for (auto& [index, target] : files_) sync(target);
+    return ranges_;
+  }
+
+ private:
+  struct Target {
+    File file;
+    uint64_t unsynced = 0;  // bytes
+  };
+  // The kernel takes bytes faster than a disk: without this, a save would seem to stand still for
+  // as long as its one sync at the end takes.
+  static constexpr uint64_t kSyncEvery = uint64_t{1} << 30;
+
+  static void sync(Target& target) {
+    if (target.unsynced > 0) target.file.sync();
+    target.unsynced = 0;
+  }
+
+  const Job& job_;
+  const Place& place_;
+  Exchange& exchange_;
+  std::map<uint64_t, Target> files_;
+  std::vector<WrittenRange> ranges_;
+};
+
+std::vector<WrittenRange> write_pieces(const Job& job, const Place& place, Exchange& exchange) {
+  RangeWriter writer(job, place, exchange);
   for (size_t i = 0; i < job.pieces.size(); ++i) {
     const auto& piece = job.pieces[i];
     if (piece.bytes.empty()) continue;
-    auto& file = files[piece.file];
-    if (!file) file = File::open_to_write(path_of(job, folder, suffix, piece.file));
     if (job.flow != nullptr) job.flow->await(i);
-    file.write_at(piece.offset, piece.bytes);
-    digest_pieces(piece.file, piece.offset, piece.bytes, ranges);
+    writer.write(piece.file, piece.offset, piece.bytes);
     if (job.flow != nullptr) job.flow->written(i);
   }
-  for (const auto& [index, file] : files) file.sync();
+  return writer.finish();
 }
 
 std::vector<FileRecord> file_records(const Job& job, const std::vector<WrittenRange>& ranges) {
@@ -137,6 +189,18 @@ class Placement {
   bool swapped_ = false, set_aside_ = false, moved_ = false;
 };
 
+// A checkpoint that no reader takes is none.
+std::string readable_manifest(Manifest manifest) {
+  uint64_t bytes = 0;
+  for (const auto& file : manifest.files) bytes += file.size;
+  auto text = manifest_text(std::move(manifest));
+  if (text.size() > manifest_limit(bytes)) {
+    throw IoError(fmt::format("{} would have {} bytes; readers take {} for {} bytes of files",
+                              kManifestName, text.size(), manifest_limit(bytes), bytes));
+  }
+  return text;
+}
+
 // What comes after the commit cannot undo it.
 void tidy_up(const CommitOptions& options, Placement& placement) {
   try {
@@ -149,18 +213,41 @@ void tidy_up(const CommitOptions& options, Placement& placement) {
   }
 }
 
-void commit(const Job& job, const CommitOptions& options, const fs::path& temporary,
-            const std::vector<WrittenRange>& ranges) {
-  Manifest manifest{
-      .step = static_cast<uint64_t>(options.step),
-      .run = options.token,
-      .saved_at = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr))),
-      .conditions = options.conditions,
-      .files = file_records(job, ranges)};
-  write_texts(job, temporary, manifest.files);
-  write_text(temporary / kManifestName, manifest_text(std::move(manifest)));
+// Gives up an older checkpoint where that was asked for.
+bool make_room(const CommitOptions& options) try {
+  return options.save_total_limit > 0 && give_up_oldest(options.output, options.verified_step,
+                                                        {options.step, options.protected_step});
+} catch (const std::exception& error) {
+  log_warning("{}", error.what());
+  return false;
+}
+
+// `work` may be done several times.
+void with_room(const CommitOptions& options, const std::function<void()>& work) {
+  while (true) {
+    try {
+      return work();
+    } catch (const DiskFull&) {
+      if (!make_room(options)) throw;
+    }
+  }
+}
+
+Placement commit(const Job& job, const CommitOptions& options, const fs::path& temporary,
+                 const std::vector<WrittenRange>& ranges) {
+  with_room(options, [&] {
+    Manifest manifest{
+        .step = static_cast<uint64_t>(options.step),
+        .run = options.token,
+        .saved_at = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr))),
+        .conditions = options.conditions,
+        .files = file_records(job, ranges)};
+    write_texts(job, temporary, manifest.files);
+    write_text(temporary / kManifestName, readable_manifest(std::move(manifest)));
+  });
   sync_directory(temporary);
   Placement placement(temporary, options.output / checkpoint_name(options.step));
+  if (options.fence) options.fence();
   try {
     placement.move_in();
     sync_directory(options.output);
@@ -168,7 +255,7 @@ void commit(const Job& job, const CommitOptions& options, const fs::path& tempor
     placement.undo();  // a name that may be gone after a power cut is not a commit
     throw;
   }
-  tidy_up(options, placement);
+  return placement;
 }
 
 // Removed first and written last: its steps say that the whole model is there.
@@ -185,26 +272,22 @@ void remove_other_shards(const Job& job, const fs::path& output) {
 }
 
 void export_files(const Job& job, const CommitOptions& options, const std::string& suffix) {
+  if (options.fence) options.fence();
   remove_tree(options.output / kMark);
   sync_directory(options.output);
   for (const auto& file : job.files) {
     rename_path(options.output / (file.name + suffix), options.output / file.name);
   }
   for (const auto& [name, text] : job.texts) {
-    if (name != kMark) write_file_atomically(options.output / name, text);
+    if (name == kMark) continue;
+    with_room(options, [&] { write_file_atomically(options.output / name, text); });
   }
   remove_other_shards(job, options.output);
   sync_directory(options.output);
   if (const auto mark = job.texts.find(kMark); mark != job.texts.end()) {
-    write_file_atomically(options.output / mark->first, mark->second);
+    with_room(options, [&] { write_file_atomically(options.output / kMark, mark->second); });
   }
 }
-
-// Where this save's tensor files lie until the commit.
-struct Place {
-  fs::path folder;
-  std::string suffix;
-};
 
 using Steps = std::function<void(const std::vector<WrittenRange>& ranges)>;
 
@@ -213,32 +296,41 @@ std::string reason(const std::exception& error) {
   return *error.what() == '\0' ? "unknown failure" : error.what();
 }
 
+// How a save ended for rank 0.
+struct Ending {
+  std::string failure;  // empty: well
+  bool disk_full = false;
+};
+
 // Rank 0's part: create, write, collect, then `finish`.
-std::string lead(const Job& job, const Place& place, Exchange& exchange, const Steps& finish) {
-  std::string failure;
+Ending lead(const Job& job, const CommitOptions& options, const Place& place, Exchange& exchange,
+            const Steps& finish) {
   try {
-    make_directories(place.folder);
+    if (place.folder != options.output) make_new_directory(place.folder);
     std::vector<WrittenRange> ranges;
-    create_files(job, place.folder, place.suffix, ranges);
+    with_room(options, [&] { ranges = create_files(job, place); });
     exchange.announce_ready();
-    write_pieces(job, place.folder, place.suffix, ranges);
-    const auto others = exchange.collect();
-    ranges.insert(ranges.end(), others.begin(), others.end());
+    for (const auto& written : {write_pieces(job, place, exchange), exchange.collect()}) {
+      ranges.insert(ranges.end(), written.begin(), written.end());
+    }
     finish(ranges);
+    return {};
+  } catch (const DiskFull& error) {
+    return {reason(error), true};
   } catch (const std::exception& error) {
-    failure = reason(error);
+    return {reason(error), false};
   }
-  return failure;
 }
 
 // Rank 0 is told at once, whatever went wrong: otherwise it would wait until the deadline.
 void write_and_report(const Job& job, const Place& place, Exchange& exchange) {
   std::vector<WrittenRange> ranges;
   try {
-    write_pieces(job, place.folder, place.suffix, ranges);
+    ranges = write_pieces(job, place, exchange);
+  } catch (const DiskFull& error) {
+    return exchange.report_failure(reason(error), /*disk_full=*/true);
   } catch (const std::exception& error) {
-    exchange.report_failure(reason(error));
-    return;
+    return exchange.report_failure(reason(error));
   }
   exchange.report(ranges);
 }
@@ -254,9 +346,9 @@ std::string follow(const Job& job, const Place& place, Exchange& exchange) {
 }
 
 // The others learn the outcome even when it is bad; a store that is gone cannot make it worse.
-void announce_result(Exchange& exchange, const std::string& failure) {
+void announce_result(Exchange& exchange, const std::string& failure, bool room_made = false) {
   try {
-    exchange.announce_result(failure);
+    exchange.announce_result(failure, room_made);
   } catch (const std::exception& error) {
     log_warning("cannot announce the end of a save: {}", error.what());
   }
@@ -269,15 +361,19 @@ std::string write_checkpoint(const Job& job, const CommitOptions& options, Excha
   const Place place{options.output / fmt::format("{}.tmp-{}", name, options.token), ""};
   if (exchange.rank() != 0) return follow(job, place, exchange);
 
-  const auto failure = lead(job, place, exchange, [&](const auto& ranges) {
-    commit(job, options, place.folder, ranges);
+  std::optional<Placement> placement;
+  const auto [failure, full] = lead(job, options, place, exchange, [&](const auto& ranges) {
+    placement = commit(job, options, place.folder, ranges);
   });
-  if (!failure.empty()) {
-    remove_quietly(place.folder);
-    log_warning("{} was not saved; training goes on and older checkpoints are untouched: {}", name,
-                failure);
-  }
+  // Removing much may take long: the others need not wait for it.
   announce_result(exchange, failure);
+  if (failure.empty()) {
+    tidy_up(options, *placement);
+  } else {
+    remove_quietly(place.folder);
+    log_warning("{} was not saved; training goes on: {}", name, failure);
+    if (full) make_room(options);  // for the next
+  }
   return failure;
 }
 
@@ -285,14 +381,14 @@ std::string write_model(const Job& job, const CommitOptions& options, Exchange& 
   const Place place{options.output, ".tmp-" + options.token};
   if (exchange.rank() != 0) return follow(job, place, exchange);
 
-  const auto failure = lead(job, place, exchange, [&](const auto& ranges) {
+  const auto [failure, full] = lead(job, options, place, exchange, [&](const auto& ranges) {
     manifest_text({.files = file_records(job, ranges)});  // throws if a byte was not written
     export_files(job, options, place.suffix);
   });
   for (uint64_t i = 0; i < job.files.size() && !failure.empty(); ++i) {
-    remove_quietly(path_of(job, place.folder, place.suffix, i));
+    remove_quietly(path_of(job, place, i));
   }
-  announce_result(exchange, failure);
+  announce_result(exchange, failure, full && make_room(options));
   return failure;
 }
 

@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -51,8 +52,16 @@ struct CommitOptions {
   std::string token;
   int64_t save_total_limit = 0;  // 0: keep all
   int64_t protected_step = -1;   // not removed, whatever the limit
+  int64_t verified_step = -1;    // the newest of which every byte was read, or written by this run
+  // Asked right before the commit: throws when the folder is another run's by now. Empty: nobody
+  // else can have it.
+  std::function<void()> fence;
   RunConditions conditions;
 };
+
+// Where save_total_limit is set and the disk is full, both give up older checkpoints, oldest first,
+// and try again; a file system that cannot reserve room may be full only later, in the middle of a
+// write: then this save fails, and Exchange::room_made() says that another may not.
 
 // Writes checkpoint-STEP. Returns why it failed, empty when it was committed: the same on every
 // rank that can reach the store. Rank 0 warns. Never throws.

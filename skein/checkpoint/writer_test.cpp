@@ -12,6 +12,7 @@
 
 #include "skein/checkpoint/catalog.h"
 #include "skein/core/error.h"
+#include "skein/core/file_system.h"
 #include "skein/core/testing.h"
 
 namespace skein::checkpoint {
@@ -81,7 +82,8 @@ class WriterTest : public TemporaryFolder {
     return {.prefix = fmt::format("checkpoint/t/{}", save_),
             .rank = rank,
             .size = size,
-            .deadline = deadline_};
+            .timeout = timeout_,
+            .now = [this] { return now_(); }};
   }
 
   // Saves with `size` ranks, of which `absent` never does anything. Returns rank 0's failure.
@@ -109,7 +111,13 @@ class WriterTest : public TemporaryFolder {
   }
 
   CommitOptions options(int64_t step) {
-    return {.output = folder_, .step = step, .token = "t", .save_total_limit = limit_};
+    return {.output = folder_,
+            .step = step,
+            .token = "t",
+            .save_total_limit = limit_,
+            .verified_step = verified_,
+            .fence = fence_,
+            .conditions = conditions_};
   }
 
   std::vector<std::string> listing() {
@@ -122,7 +130,11 @@ class WriterTest : public TemporaryFolder {
 
   WatchedStore store_;
   std::atomic<bool> stop_ = false;
-  std::chrono::milliseconds deadline_{10'000};
+  std::chrono::milliseconds timeout_{10'000};
+  std::function<std::chrono::steady_clock::time_point()> now_ = std::chrono::steady_clock::now;
+  RunConditions conditions_;
+  std::function<void()> fence_;
+  int64_t verified_ = -1;
   int64_t limit_ = 0;
   int save_ = 0;
   std::map<std::string, std::string> memory_;
@@ -230,11 +242,61 @@ TEST_F(WriterTest, CheckpointUnderAnotherStepsNameIsSkipped) {
 
 TEST_F(WriterTest, LateRankAbandonsTheSave) {
   save(1, 2);
-  deadline_ = std::chrono::milliseconds(50);
+  timeout_ = std::chrono::milliseconds(50);
   const auto failure = save(2, 3, /*absent=*/2);
   EXPECT_NE(failure.find("rank 2"), std::string::npos) << failure;
   EXPECT_EQ(listing(), (Names{"checkpoint-1", "latest"}));
   EXPECT_EQ(fs::read_symlink(folder_ / "latest"), "checkpoint-1");
+}
+
+// A disk on which every piece takes most of the timeout, by the clock of the exchange.
+class SlowDisk final : public PieceFlow {
+ public:
+  SlowDisk(std::atomic<int64_t>& clock, int64_t step) : clock_(clock), step_(step) {}
+  void await(size_t) override { clock_ += step_; }
+  void written(size_t) override {}
+
+ private:
+  std::atomic<int64_t>& clock_;
+  int64_t step_;
+};
+
+TEST_F(WriterTest, ASaveThatGoesOnIsNotLate) {
+  timeout_ = std::chrono::milliseconds(1000);
+  std::atomic<int64_t> clock = 0;
+  now_ = [&] { return std::chrono::steady_clock::time_point(std::chrono::milliseconds(clock)); };
+  auto slow = job_of(1, 2, 'x');
+  SlowDisk disk(clock, 900);
+  slow.flow = &disk;
+  ASSERT_GE(slow.pieces.size(), 3U);  // 2.7 s of a timeout of 1 s
+  std::thread rank([&] {
+    Exchange exchange(store_, exchange_options(1, 2), stop_);
+    EXPECT_EQ(write_checkpoint(slow, options(1), exchange), "");
+  });
+  Exchange exchange(store_, exchange_options(0, 2), stop_);
+  EXPECT_EQ(write_checkpoint(job_of(0, 2, 'x'), options(1), exchange), "");
+  rank.join();
+  EXPECT_TRUE(verify(folder_ / "checkpoint-1").empty());
+  EXPECT_GE(clock, 2700);
+}
+
+TEST_F(WriterTest, AManifestThatNoReaderTakesIsNotCommitted) {
+  save(1, 1);
+  conditions_.device = std::string(manifest_limit(0) + 1, 'x');
+  const auto failure = save(2, 1);
+  EXPECT_NE(failure.find("manifest.json would have"), std::string::npos) << failure;
+  EXPECT_EQ(listing(), (Names{"checkpoint-1", "latest"}));
+}
+
+TEST_F(WriterTest, AManifestMayGrowWithItsFiles) {
+  make_directories(folder_ / "checkpoint-1");
+  const auto resize = [&](const char* name, uint64_t bytes) {
+    File::open_or_create(folder_ / "checkpoint-1" / name).resize(bytes);  // holes
+  };
+  resize("manifest.json", manifest_limit(0) + 1);
+  EXPECT_EQ(verify(folder_ / "checkpoint-1").at(0).text, "it is too large");
+  resize("model.safetensors", 4096);
+  EXPECT_NE(verify(folder_ / "checkpoint-1").at(0).text, "it is too large");
 }
 
 TEST_F(WriterTest, BytesThatNobodyWroteAreNotCommitted) {
@@ -262,6 +324,103 @@ TEST_F(WriterTest, LimitKeepsTheNewestAndTheOneJustWritten) {
   EXPECT_EQ(listing(), (Names{"checkpoint-1", "latest"}));
 }
 
+TEST_F(WriterTest, AFolderThatIsAnotherRunsByNowGetsNothing) {
+  limit_ = 1;
+  save(1, 2);
+  int asked = 0;
+  fence_ = [&] {
+    ++asked;
+    EXPECT_TRUE(fs::exists(folder_ /
+                           "checkpoint-2.tmp-t/manifest.json"));  // nothing but the name is missing
+    EXPECT_FALSE(fs::exists(folder_ / "checkpoint-2"));
+    throw CommError("taken over");
+  };
+  EXPECT_EQ(save(2, 2), "taken over");
+  EXPECT_EQ(asked, 1);
+  EXPECT_EQ(listing(), (Names{"checkpoint-1", "latest"}));
+  EXPECT_EQ(fs::read_symlink(folder_ / "latest"), "checkpoint-1");
+
+  write("trainer_state.json", "theirs");
+  fence_ = [] { throw CommError("taken over"); };
+  Exchange exchange(store_, {.prefix = "model", .now = now_}, stop_);
+  EXPECT_EQ(write_model(job_of(0, 1, 'x'), options(-1), exchange), "taken over");
+  EXPECT_EQ(listing(), (Names{"checkpoint-1", "latest", "trainer_state.json"}));
+}
+
+// Full while checkpoint-1 is there: at the reservation, or (where a file system has none) at a
+// rank's write.
+class FullDisk final : public FileSystem {
+ public:
+  explicit FullDisk(fs::path output) : first_(std::move(output) / "checkpoint-1") {}
+  bool can_reserve = true;
+  bool at_texts = false;
+
+  int allocate(int descriptor, uint64_t size) override {
+    if (can_reserve) return is_full() ? -1 : FileSystem::allocate(descriptor, size);
+    errno = EOPNOTSUPP;
+    return -1;
+  }
+  ssize_t write(int descriptor, std::span<const std::byte> bytes, uint64_t offset) override {
+    const bool is_text = offset == 0 && bytes.size() < 20;
+    const bool concerned = at_texts ? is_text : !can_reserve && offset > 0;
+    return concerned && is_full() ? -1 : FileSystem::write(descriptor, bytes, offset);
+  }
+
+ private:
+  bool is_full() const {
+    const bool full = fs::exists(first_);
+    errno = ENOSPC;
+    return full;
+  }
+  fs::path first_;
+};
+
+TEST_F(WriterTest, AFullDiskTakesTheOldestCheckpointFirst) {
+  for (const bool at_texts : {false, true}) {
+    limit_ = 0;
+    for (const int step : {1, 2}) save(step, 2);
+    FullDisk disk(folder_);
+    disk.can_reserve = !at_texts;
+    disk.at_texts = at_texts;
+    const ScopedFileSystem scope(disk);
+    verified_ = 2;
+    EXPECT_NE(save(3, 2), "");  // without save_total_limit nothing is given up
+    EXPECT_EQ(listing(), (Names{"checkpoint-1", "checkpoint-2", "latest"}));
+    limit_ = 5;
+    testing::internal::CaptureStderr();
+    EXPECT_EQ(save(3, 2), "");
+    const auto told = testing::internal::GetCapturedStderr();
+    EXPECT_NE(told.find("the disk is full: giving up"), std::string::npos) << told;
+    EXPECT_EQ(listing(), (Names{"checkpoint-2", "checkpoint-3", "latest"}));
+    EXPECT_TRUE(verify(folder_ / "checkpoint-3").empty());
+    fs::remove_all(folder_ / "checkpoint-3");
+  }
+}
+
+TEST_F(WriterTest, AFullDiskNeverTakesTheNewestVerifiedOrAProtectedCheckpoint) {
+  for (const int step : {1, 2, 3}) save(step, 1);
+  write_file_atomically(folder_ / "checkpoint-3/model.safetensors", "broken");
+  EXPECT_TRUE(give_up_oldest(folder_, /*verified_step=*/-1, {}));
+  EXPECT_FALSE(give_up_oldest(folder_, -1, {}));  // 2 is the newest that verifies
+  EXPECT_EQ(listing(), (Names{"checkpoint-2", "checkpoint-3", "latest"}));
+  EXPECT_FALSE(give_up_oldest(folder_, 3, {2}));
+  EXPECT_TRUE(give_up_oldest(folder_, 3, {}));
+  EXPECT_EQ(listing(), (Names{"checkpoint-3", "latest"}));
+}
+
+TEST_F(WriterTest, ADiskThatFillsInTheMiddleLosesTheSaveButNotTheNext) {
+  limit_ = 5;
+  verified_ = 2;
+  for (const int step : {1, 2}) save(step, 2);
+  FullDisk disk(folder_);
+  disk.can_reserve = false;
+  const ScopedFileSystem scope(disk);
+  EXPECT_NE(save(3, 2), "");
+  EXPECT_EQ(listing(), (Names{"checkpoint-2", "latest"}));
+  EXPECT_EQ(save(4, 2), "");
+  EXPECT_EQ(listing(), (Names{"checkpoint-2", "checkpoint-4", "latest"}));
+}
+
 TEST_F(WriterTest, SameStepIsReplaced) {
   save(1, 1);
   write_file_atomically(folder_ / "checkpoint-1/model.safetensors", "broken");
@@ -281,10 +440,12 @@ TEST_F(WriterTest, SweepRemovesOnlyWhatIsTemporary) {
   for (const char* name :
        {"merges.txt.tmp-77", "trainer_log.jsonl.tmp-5", "training_loss.svg.tmp-5",
         "model.safetensors.index.json.tmp-5", "config.yaml.tmp-123", ".skein-lease.tmp-9",
-        ".skein-node-token.tmp-host-a-9", "wandb/latest-run.tmp-5"}) {
+        ".skein-node-token.tmp-0123456789abcdef", "wandb/latest-run.tmp-00000000deadbeef"}) {
     write_file_atomically(folder_ / name, "x");
   }
   const Names kept = {"checkpoint-1",
+                      "config.yaml.tmp-0123456789abcdex",
+                      "config.yaml.tmp-bad",
                       "config.yaml.tmp-mine",
                       "latest",
                       "mine.tmp-x",
@@ -294,8 +455,9 @@ TEST_F(WriterTest, SweepRemovesOnlyWhatIsTemporary) {
                       "notes.tmp-1",
                       "plot.svg.tmp-5",
                       "wandb"};
-  for (const char* name : {"config.yaml.tmp-mine", "model.safetensors.tmp-old.txt",
-                           "notes.json.tmp-1", "notes.tmp-1", "plot.svg.tmp-5"}) {
+  for (const char* name :
+       {"config.yaml.tmp-mine", "config.yaml.tmp-bad", "config.yaml.tmp-0123456789abcdex",
+        "model.safetensors.tmp-old.txt", "notes.json.tmp-1", "notes.tmp-1", "plot.svg.tmp-5"}) {
     write_file_atomically(folder_ / name, "x");
   }
   sweep_temporaries(folder_);

@@ -49,11 +49,9 @@ struct Examined {
 
 // The manifest, and whether its files are there with their sizes.
 Examined look_at(const fs::path& path) {
-  constexpr uint64_t kMaxManifestBytes = uint64_t{256} << 20;
   Examined seen{.path = path};
   try {
-    const auto text = read_file(path / checkpoint::kManifestName, kMaxManifestBytes);
-    seen.manifest = checkpoint::parse_manifest(text, "its text");
+    seen.manifest = checkpoint::read_manifest(path);
   } catch (const std::exception& error) {
     seen.problems.push_back({std::string(checkpoint::kManifestName), "", error.what()});
     return seen;

@@ -236,6 +236,9 @@ void fields(CheckpointConfig& config, auto&& field) {
               .min_is_allowed = false});
   field("save_total_limit", config.save_total_limit,
         About{.help = "checkpoints to keep; absent: all", .min = 1});
+  field("save_timeout", config.save_timeout,
+        About{.help = "seconds in which no rank has written a byte before a save is given up",
+              .min = 1});
   field("save_only_model", config.save_only_model,
         About{.help = "checkpoints without optimizer state, which cannot be continued"});
   field("save_on_each_node", config.save_on_each_node,

@@ -124,6 +124,7 @@ struct CheckpointConfig {
   SaveStrategy save_strategy = SaveStrategy::kSteps;
   double save_steps = 500;
   std::optional<int64_t> save_total_limit;
+  int64_t save_timeout = 600;
   bool save_only_model = false;
   bool save_on_each_node = false;
   std::string resume_from_checkpoint = "auto";

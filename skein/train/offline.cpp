@@ -56,7 +56,6 @@ void finish(Session& run, int64_t step) {
   if (run.config.eval.load_best_model_at_end && run.state.best_step()) take_best(run);
   run.store.save_model(run.state.contents(step, /*with_optimizer=*/false));
   run.metrics.finish();
-  log_info("done: {} steps, model in {}", step, run.output.string());
 }
 
 }  // namespace
@@ -120,10 +119,9 @@ Outcome run_offline(const config::Resolved& resolved, const config::BatchPlan& b
   judge(run, guard, step);
   phases.enter(Phase::kSave);
   const board::HostWork work("saving");
-  if (!run.store.finish()) {
-    throw IoError("the last checkpoint could not be saved; see the warning above");
-  }
+  const bool saved = run.store.finish();
   if (stopping && step < plan.total_steps) {
+    if (!saved) throw IoError("the last checkpoint could not be saved; see the warning above");
     const auto& saved = run.config.checkpoint;
     log_info("stopped after step {}; {}", step,
              saved.save_only_model ? "save_only_model: it cannot be continued"
@@ -131,7 +129,13 @@ Outcome run_offline(const config::Resolved& resolved, const config::BatchPlan& b
                                    : "the same command continues");
     return Outcome::kStopped;
   }
-  finish(run, step);
+  finish(run, step);  // a model may fit where a checkpoint did not
+  if (!saved) {
+    throw IoError(fmt::format(
+        "the last checkpoint could not be saved; see the warning above. The model is in {}",
+        run.output.string()));
+  }
+  log_info("done: {} steps, model in {}", step, run.output.string());
   return Outcome::kFinished;
 }
 

@@ -97,7 +97,8 @@ MetricOptions metric_options(const config::RunConfig& config, const fs::path& ou
           .spike_zscore = config.log.loss_spike_zscore,
           .flops_per_token = plan::training_flops_per_token(dimensions, config.data.block_size),
           .peak_flops = peak * world.group.size(),
-          .pci_bus_id = cuda ? ops::pci_bus_id(world.device.index()) : ""};
+          .pci_bus_id = cuda ? ops::pci_bus_id(world.device.index()) : "",
+          .fence = world.fence};
 }
 
 // Alike for the ranks that share the folder, and for no others: host names may repeat.
@@ -126,7 +127,9 @@ checkpoint::StoreOptions store_options(const config::RunConfig& config, const fs
           .token =
               world.own_output ? fmt::format("{}-{}", world.token, folder_id(output)) : world.token,
           .save_total_limit = config.checkpoint.save_total_limit.value_or(0),
+          .timeout = std::chrono::seconds(config.checkpoint.save_timeout),
           .conditions = conditions,
+          .fence = world.fence,
           .engine = checkpoint::make_copy_engine(world.device, world.local_size)};
 }
 
@@ -168,6 +171,7 @@ int64_t begin(Session& run) {
   int64_t step = 0;
   if (run.checkpoint) {
     step = run.state.restore(*run.checkpoint);
+    run.store.set_verified(step);
   } else if (config.model.train_from_scratch) {
     run.state.initialise(static_cast<uint64_t>(config.seed));
   } else {

@@ -23,6 +23,8 @@ struct World {
   std::function<bool()> stop_requested;  // has somebody asked this rank to stop?
   int local_size = 1;                    // ranks of this node
   bool own_output = false;               // save_on_each_node: each node has an output_dir
+  // Throws CommError when output_dir is another run's by now. Empty: this rank commits nothing.
+  std::function<void()> fence = {};
 
   bool is_first() const { return group.rank() == 0; }
   // This rank's place among those that share its output_dir; the first makes and commits files.
