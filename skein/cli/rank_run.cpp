@@ -13,6 +13,7 @@
 
 #include "skein/cli/guard.h"
 #include "skein/config/handover.h"
+#include "skein/config/output_folder.h"
 #include "skein/core/error.h"
 #include "skein/core/log.h"
 #include "skein/launch/plan/variables.h"
@@ -76,7 +77,8 @@ int run_body(const RankCommand& command, const config::Resolved& resolved, RankS
       .token = share_token(environment, store),
       .stop_requested = launch::stop_requested,
       .local_size = environment.local_size,
-      .own_output = config.checkpoint.save_on_each_node};
+      .own_output = config.checkpoint.save_on_each_node,
+      .fence = session.fence(config::output_folder(config.checkpoint))};
   // Not earlier: until now there is nothing to finish or save.
   if (command.ends_by_itself) launch::install_stop_handlers();
   // Guarded here too, while the group still stands: once it falls, the peers fail as well and could

@@ -14,6 +14,7 @@
 #include "skein/core/error.h"
 #include "skein/core/file.h"
 #include "skein/core/host.h"
+#include "skein/core/log.h"
 #include "skein/launch/watch/node_identity.h"
 
 namespace skein::cli {
@@ -56,7 +57,7 @@ GuardHooks RankSession::hooks() {
                 if (!watch_) return;
                 // A lost peer is a symptom: who watches all ranks may know the cause.
                 if (code == ExitCode::kComm) watch_->wait_for_cause();
-                watch_->fail(message);
+                if (!failing_.exchange(true)) watch_->fail(message);
                 lease_.reset();  // the process ends without destructors
               }};
 }
@@ -89,10 +90,31 @@ void RankSession::begin(const config::Resolved& resolved, const Prepare& prepare
                    .serves = serves(rank),
                    .server = rank.foreign.store_is_served ? rank.foreign.name : "rank 0",
                    .limits = limits_of(resolved, one_cpu_machine)});
-  if (rank.rank == 0 && !output.empty()) lease_ = std::make_unique<launch::Lease>(output);
+  take_lease(config.checkpoint);
   // One rank of each node works, the others wait for its result.
   const auto data = prepare ? prepare(config, /*may_overwrite=*/rank.local_rank == 0) : "";
   if (!on_one_machine(rank)) compare_nodes(resolved, data);
+}
+
+// By the rank that commits: one of the run, or one of each node that has a folder of its own.
+void RankSession::take_lease(const config::CheckpointConfig& checkpoint) {
+  const auto output = config::output_folder(checkpoint);
+  const int place = checkpoint.save_on_each_node ? environment_.local_rank : environment_.rank;
+  if (place != 0 || output.empty()) return;
+  const auto on_lost = [this](const std::string& why) {
+    if (failing_.exchange(true)) return;  // it is ending already
+    log_error("{}", why);
+    board::report_failure(why);
+    watch_->fail(why);
+    end_at_once(static_cast<int>(ExitCode::kComm));
+  };
+  lease_ = std::make_unique<launch::Lease>(output, launch::LeaseTimes{}, on_lost);
+}
+
+std::function<void()> RankSession::fence(const fs::path& output) const {
+  const auto token = lease_ ? lease_->token() : environment_.lease;
+  if (token.empty() || output.empty()) return {};
+  return [fence = std::make_shared<launch::Fence>(output, token)] { fence->check(); };
 }
 
 // Every rank tells what its node is; rank 0 compares. The watch ends a wait that is in

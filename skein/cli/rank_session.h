@@ -5,6 +5,7 @@
 // A rank's ties to the rest of its run: the store, the board and, where another launcher has
 // started it, all that skein's own launcher would do: lease, data, comparison, watch.
 
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -38,17 +39,22 @@ class RankSession {
   // `may_overwrite` holds for one rank of each node. Skein's own launcher has done all this.
   using Prepare = std::function<std::string(config::RunConfig config, bool may_overwrite)>;
   void begin(const config::Resolved& resolved, const Prepare& prepare);
+  // For who commits into the output folder: throws CommError when that is no longer this run's.
+  // Empty where this process cannot know. After begin().
+  std::function<void()> fence(const fs::path& output) const;
   // All went well: ends in an order that leaves nobody without the store.
   void leave();
 
  private:
   void attach_board(const fs::path& output) const;
+  void take_lease(const config::CheckpointConfig& checkpoint);
   void compare_nodes(const config::Resolved& resolved, const std::string& data);
 
   const launch::RankEnvironment environment_;
   std::unique_ptr<Store> store_;
-  std::unique_ptr<launch::Lease> lease_;
-  std::unique_ptr<launch::ForeignWatch> watch_;  // last: it uses the store
+  std::unique_ptr<launch::ForeignWatch> watch_;  // uses the store
+  std::atomic<bool> failing_ = false;
+  std::unique_ptr<launch::Lease> lease_;  // last: its thread uses the watch
 };
 
 }  // namespace skein::cli

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <condition_variable>
 #include <csignal>
@@ -29,6 +30,9 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr const char* kName = ".skein-lease";
+// A network file system may fail to answer once.
+constexpr int kAttempts = 3;
+constexpr milliseconds kPause{200};
 
 // Who holds a lease.
 struct Holder {
@@ -97,7 +101,7 @@ timespec modified(const File& file) {
 
 // How old is the file's last beat? A new file beside it tells the file system's time.
 milliseconds age_of(const File& lease, const fs::path& folder) {
-  const auto probe = folder / fmt::format("{}.tmp-{}", kName, getpid());
+  const auto probe = temporary_beside(folder / kName);
   const auto now = [&] {
     const auto file = File::create(probe);
     futimens(file.descriptor(), nullptr);
@@ -171,10 +175,59 @@ File take(const fs::path& output, const Holder& self, const LeaseTimes& times) {
 
 }  // namespace
 
+Fence::Fence(fs::path output, std::string token)
+    : output_(std::move(output)),
+      token_(std::move(token)),
+      folder_(open(output_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+  if (!folder_) throw_errno(fmt::format("cannot open {} as a folder", output_.string()));
+}
+
+std::optional<std::string> Fence::lost() const {
+  struct stat ours{}, named{};
+  if (fstat(folder_.descriptor(), &ours) != 0 || stat(output_.c_str(), &named) != 0) {
+    throw_errno("cannot see " + output_.string());
+  }
+  if (ours.st_dev != named.st_dev || ours.st_ino != named.st_ino) {
+    return fmt::format("{} is another folder than the one this run began in", output_.string());
+  }
+  // Newly opened: only that makes a network file system ask its server.
+  const auto path = output_ / kName;
+  const File file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  if (!file && errno == ENOENT) {
+    return fmt::format(
+        "{} is gone: another run has taken the folder over and ended, or somebody "
+        "removed the file",
+        path.string());
+  }
+  if (!file) throw_errno("cannot open " + path.string());
+  const auto holder = read_holder(file);
+  if (!holder) throw IoError(path.string() + " cannot be read");
+  if (holder->token == token_) return std::nullopt;
+  return fmt::format("{} was taken over by {}", output_.string(), holder->text());
+}
+
+void Fence::check() const {
+  for (int attempt = 1;; ++attempt) {
+    try {
+      if (const auto why = lost()) throw CommError(*why + ": this run writes there no more");
+      return;
+    } catch (const IoError&) {
+      if (attempt == kAttempts) throw;
+      std::this_thread::sleep_for(kPause);
+    }
+  }
+}
+
 class Lease::Beat {
  public:
-  Beat(const fs::path& output, const LeaseTimes& times)
-      : output_(output), times_(times), self_(this_process()), file_(take(output, self_, times)) {
+  Beat(const fs::path& output, const LeaseTimes& times,
+       std::function<void(const std::string& why)> on_lost)
+      : output_(output),
+        times_(times),
+        self_(this_process()),
+        file_(take(output, self_, times)),
+        fence_(output, self_.token),
+        on_lost_(std::move(on_lost)) {
     // Signals are for the launcher's own loop.
     sigset_t all, before;
     sigfillset(&all);
@@ -194,9 +247,15 @@ class Lease::Beat {
   }
 
   int descriptor() const { return file_.descriptor(); }
+  const std::string& token() const { return self_.token; }
   std::optional<std::string> lost() const {
     const std::lock_guard lock(mutex_);
     return lost_;
+  }
+  void look() {
+    auto problem = look_at_file();
+    const std::lock_guard lock(mutex_);
+    if (problem) lost_ = std::move(problem);
   }
 
  private:
@@ -207,22 +266,29 @@ class Lease::Beat {
       auto problem = beat();
       lock.lock();
       if (problem) lost_ = std::move(problem);
-      if (lost_) return;
+      if (!lost_) continue;
+      const auto why = *lost_;
+      lock.unlock();
+      if (on_lost_) on_lost_(why);
+      return;
     }
   }
 
-  // Through a newly opened file: only that makes a network file system ask its server.
   std::optional<std::string> beat() {
+    auto problem = look_at_file();
+    if (!problem && futimens(file_.descriptor(), nullptr) != 0) {
+      log_debug("the lease of {} cannot be touched", output_.string());
+    }
+    return problem;
+  }
+
+  std::optional<std::string> look_at_file() {
     try {
-      const auto file = File::open_to_read(output_ / kName);
-      const auto holder = read_holder(file);
-      if (holder && holder->token != self_.token) {
-        return fmt::format("{} was taken over by {}", output_.string(), holder->text());
-      }
-      if (futimens(file_.descriptor(), nullptr) != 0) throw_errno("cannot touch the file");
+      return fence_.lost();
     } catch (const IoError& error) {
-      if (!warned_) log_warning("the lease of {}: {}", output_.string(), error.what());
-      warned_ = true;
+      if (!warned_.exchange(true)) {
+        log_warning("the lease of {}: {}", output_.string(), error.what());
+      }
     }
     return std::nullopt;
   }
@@ -234,7 +300,7 @@ class Lease::Beat {
     file_ = File();
     try {
       const auto path = output_ / kName;
-      const File file(open(path.c_str(), O_RDWR | O_CLOEXEC));
+      const File file(open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
       if (!file || try_lock(file) == Lock::kTaken || !is_still_there(file, path)) return;
       const auto holder = read_holder(file);
       if (!holder || holder->token != self_.token) return;
@@ -248,22 +314,27 @@ class Lease::Beat {
   const LeaseTimes times_;
   const Holder self_;
   File file_;
+  const Fence fence_;
+  const std::function<void(const std::string& why)> on_lost_;
   mutable std::mutex mutex_;
   std::condition_variable wake_;
   bool ending_ = false;
-  bool warned_ = false;
+  std::atomic<bool> warned_ = false;
   std::optional<std::string> lost_;
   std::thread thread_;
 };
 
-Lease::Lease(const fs::path& output, const LeaseTimes& times) {
+Lease::Lease(const fs::path& output, const LeaseTimes& times,
+             std::function<void(const std::string& why)> on_lost) {
   make_directories(output);
-  beat_ = std::make_unique<Beat>(output, times);
+  beat_ = std::make_unique<Beat>(output, times, std::move(on_lost));
 }
 
 Lease::~Lease() = default;
 
 int Lease::descriptor() const { return beat_->descriptor(); }
+const std::string& Lease::token() const { return beat_->token(); }
+void Lease::look() const { beat_->look(); }
 std::optional<std::string> Lease::lost() const { return beat_->lost(); }
 
 }  // namespace skein::launch

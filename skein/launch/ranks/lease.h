@@ -10,6 +10,7 @@
 // measured by the file system's own clock.
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -25,18 +26,41 @@ struct LeaseTimes {
       10'000};  // how long ranks of a killed launcher are waited for
 };
 
+// Is a folder still that of the run which took its lease? For whoever is about to commit.
+class Fence {
+ public:
+  // Opens the folder; `token` is that of its lease.
+  Fence(fs::path output, std::string token);
+
+  // Why this run must write there no more: another one has taken it over, or it is another folder
+  // under the same name. Throws IoError when that cannot be seen now.
+  std::optional<std::string> lost() const;
+  // Throws CommError that says so.
+  void check() const;
+
+ private:
+  fs::path output_;
+  std::string token_;
+  File folder_;  // held, so that no other gets its number
+};
+
 class Lease {
  public:
   // Makes the folder if need be. Throws UserError that names host, pid and start of the run that
-  // holds it, and what to do; IoError when the folder cannot be written.
-  explicit Lease(const fs::path& output, const LeaseTimes& times = {});
+  // holds it, and what to do; IoError when the folder cannot be written. `on_lost` is called once,
+  // on a thread of the lease.
+  explicit Lease(const fs::path& output, const LeaseTimes& times = {},
+                 std::function<void(const std::string& why)> on_lost = {});
   ~Lease();  // gives it back, unless a child still holds the lock: then with that child's end
   Lease(const Lease&) = delete;
 
   // To be inherited by the ranks.
   int descriptor() const;
-  // Why this run must end: another machine took the folder over while this one was frozen.
+  const std::string& token() const;  // for a Fence of this run
+  // Why this run must end: another machine took the folder over while this one was frozen. Known
+  // with the next beat, or after look().
   std::optional<std::string> lost() const;
+  void look() const;
 
  private:
   class Beat;  // a thread that touches the file

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <ctime>
 #include <fstream>
@@ -155,6 +156,40 @@ TEST_F(LeaseTest, ATakeoverIsNoticedAndLeftAlone) {
     EXPECT_NE(lease.lost()->find("was taken over by the run on host host-b"), std::string::npos);
   }
   EXPECT_TRUE(fs::exists(output / ".skein-lease"));
+}
+
+TEST_F(LeaseTest, AFenceKnowsTheRunAndTheFolder) {
+  const Lease lease(output);  // whose own beat is far away
+  const Fence fence(output, lease.token());
+  EXPECT_EQ(fence.lost(), std::nullopt);
+  EXPECT_NO_THROW(fence.check());
+  const auto record = read_file(output / ".skein-lease");
+
+  fs::rename(output, folder / "moved");
+  EXPECT_THROW(fence.lost(), IoError);  // nobody else has it: not lost, out of sight
+  fs::create_directory(output);
+  std::ofstream(output / ".skein-lease") << record;  // another folder, with a copy
+  EXPECT_PRED2(contains, fence.lost().value_or(""), "another folder");
+  EXPECT_THROW(fence.check(), CommError);
+
+  fs::remove_all(output);
+  fs::rename(folder / "moved", output);
+  EXPECT_EQ(fence.lost(), std::nullopt);
+  write_foreign(0);
+  EXPECT_PRED2(contains, fence.lost().value_or(""), "taken over by the run on host host-b");
+  EXPECT_EQ(lease.lost(), std::nullopt);
+  lease.look();
+  EXPECT_TRUE(lease.lost());
+  fs::remove(output / ".skein-lease");  // that run has ended
+  EXPECT_PRED2(contains, fence.lost().value_or(""), ".skein-lease is gone");
+}
+
+TEST_F(LeaseTest, WhoLosesItIsTold) {
+  std::atomic<int> told = 0;
+  const Lease lease(output, quick, [&](const std::string&) { ++told; });
+  write_foreign(0);
+  for (int i = 0; i < 1000 && told == 0; ++i) std::this_thread::sleep_for(milliseconds(5));
+  EXPECT_EQ(told, 1);
 }
 
 TEST_F(LeaseTest, ADamagedRecordIsNobodys) {

@@ -37,6 +37,7 @@ LocalRanks::LocalRanks(const RankSetup& setup, const NodeCommand& command,
   place.continues = command.continues;
   place.size = command.first_ranks.back();
   place.local_size = setup.plan.local_ranks;
+  if (setup.lease != nullptr) place.lease = setup.lease->token();
   for (place.local_rank = 0; place.local_rank < place.local_size; ++place.local_rank) {
     place.rank = command.first_ranks.at(setup.plan.node_rank) + place.local_rank;
     start(setup, place);

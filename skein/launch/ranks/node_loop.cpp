@@ -43,17 +43,17 @@ int NodeLoop::run(std::function<NodeIdentity(const std::string&)> identify) {
   bool changed = true;
   while (true) {
     update(changed);
+    if (const auto why = setup_.lease != nullptr ? setup_.lease->lost() : std::nullopt) {
+      kill_and_reap();
+      log_error("launch: {}", *why);
+      return static_cast<int>(ExitCode::kComm);
+    }
     const auto command = commander_.command();
     if (command.order == Order::kQuit) return quit(command);
     if (const auto lost = commander_.head_lost()) {
       kill_and_reap();
       log_error("launch: {}", lost->why);
       return lost->code;
-    }
-    if (const auto why = setup_.lease != nullptr ? setup_.lease->lost() : std::nullopt) {
-      kill_and_reap();
-      log_error("launch: {}", *why);
-      return static_cast<int>(ExitCode::kComm);
     }
     if (status_.stop_signal != 0 && !commander_.token()) {  // nobody else is to be asked
       log_warning("launch: stopped before this node met node 0");
@@ -62,7 +62,10 @@ int NodeLoop::run(std::function<NodeIdentity(const std::string&)> identify) {
     obey(command);
     wait_for_event();
     changed = take_signals();
-    if (ranks_) changed |= ranks_->take_events();
+    if (ranks_ && ranks_->take_events()) {
+      changed = true;
+      if (setup_.lease != nullptr) setup_.lease->look();  // it may be why a rank has ended
+    }
   }
 }
 

@@ -62,6 +62,7 @@ void take_inheritance(RankEnvironment& rank) {
   read_text("SKEIN_SECRET_FD");
   rank.secret = control::take_secret(*take_descriptor("SKEIN_SECRET_FD"));
   rank.board = take_descriptor("SKEIN_BOARD_FD").value_or(-1);
+  if (const char* lease = std::getenv("SKEIN_LEASE")) rank.lease = lease;
 }
 
 }  // namespace
@@ -116,6 +117,7 @@ std::vector<std::pair<std::string, std::string>> to_environment(const RankEnviro
   }
   variables.emplace_back("SKEIN_GENERATION", std::to_string(rank.generation));
   variables.emplace_back("SKEIN_SECRET_FD", std::to_string(inherited.secret));
+  if (!rank.lease.empty()) variables.emplace_back("SKEIN_LEASE", rank.lease);
   if (rank.board >= 0) variables.emplace_back("SKEIN_BOARD_FD", std::to_string(rank.board));
   return variables;
 }

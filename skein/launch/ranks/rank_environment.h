@@ -38,8 +38,9 @@ struct RankEnvironment {
   uint64_t generation = 0;              // which start of the run this is
   control::Secret secret{};
   ForeignLauncher foreign;
-  int gpu = 0;     // which of the visible ones is this rank's; skein's own launcher: local_rank
-  int board = -1;  // descriptor of the page that the launcher reads; -1: none
+  int gpu = 0;        // which of the visible ones is this rank's; skein's own launcher: local_rank
+  int board = -1;     // descriptor of the page that the launcher reads; -1: none
+  std::string lease;  // token of the output folder's; empty: another process holds it
   bool continues = false;     // an earlier start of this run had begun to train
   std::string configuration;  // that the launcher has resolved: bytes of config/handover.h
 };
