@@ -30,6 +30,8 @@ Failure describe(const std::exception_ptr& failure) try {
   return {ExitCode::kComm, error.what(), LogLevel::kWarning};  // a symptom: the launcher knows more
 } catch (const IoError& error) {
   return {ExitCode::kIo, error.what()};
+} catch (const Stopped& error) {
+  return {ExitCode::kStopped, error.what(), LogLevel::kInfo};
 } catch (const std::exception& error) {
   return {ExitCode::kInternal, fmt::format("internal: {}", error.what())};
 } catch (...) {
@@ -61,9 +63,11 @@ int run_guarded(const std::function<int()>& body, const GuardHooks& hooks) try {
   return body();
 } catch (...) {
   const auto failure = describe(std::current_exception());
-  // Whoever started this process shows it in the report.
-  board::report_failure(failure.message);
-  launch::write_error_file(failure.message);
+  if (failure.code != ExitCode::kStopped) {
+    // Whoever started this process shows it in the report.
+    board::report_failure(failure.message);
+    launch::write_error_file(failure.message);
+  }
   if (ask(hooks.may_speak)) log_line(failure.level, failure.message);
   if (hooks.on_failure) hooks.on_failure(failure.code, failure.message);
   return static_cast<int>(failure.code);

@@ -16,6 +16,7 @@
 #include "skein/cli/worker_program.h"
 #include "skein/config/syntax/suggest.h"
 #include "skein/core/error.h"
+#include "skein/core/stop_signals.h"
 #include "skein/launch/remote/remote_start.h"
 
 namespace skein::cli {
@@ -26,11 +27,13 @@ struct Command {
   const char* synopsis;
   const char* help;
   int (*run)(Arguments);  // null: in skein-worker
+  // It sees to signals that ask for a stop itself; otherwise they end it, as every program.
+  bool takes_stops = false;
 };
 
 constexpr Command kCommands[] = {
     {"train", "CONFIG.yaml [key=value ...] [launch flags]", "train; continues a started run",
-     run_train_command},
+     run_train_command, /*takes_stops=*/true},
     {"plan", "CONFIG.yaml [key=value ...] [--json]", "what train would do; starts nothing",
      run_plan_command},
     {"config", "show|check|schema CONFIG.yaml ...", "the configuration, or what is wrong with it",
@@ -44,7 +47,7 @@ constexpr Command kCommands[] = {
      run_doctor_command},
     {"generate", "MODEL --prompt TEXT ...", "continue a text", nullptr},
     {"eval", "MODEL --dataset FILE [--json] [launch flags]", "loss and perplexity of a model",
-     run_eval_command},
+     run_eval_command, /*takes_stops=*/true},
     {"bench", "NAME ...", "how fast is this machine?", nullptr},
 };
 
@@ -68,6 +71,7 @@ void print_help() {
 int run_command(const Command& command, Arguments rest) {
   const std::string help[] = {"--help"};
   if (asks_for_help(rest)) rest = help;
+  if (!command.takes_stops) release_stop_signals();
   if (!command.run) exec_worker(command.name, rest);
   return command.run(rest);
 }
@@ -104,6 +108,7 @@ int run(const std::vector<std::string>& arguments) {
 }  // namespace skein::cli
 
 int main(int argc, char** argv) {
+  skein::hold_stop_signals();  // first: there is no instant at which one is lost
   skein::cli::open_missing_streams();
   return skein::cli::run_guarded(
       [&] { return skein::cli::run(std::vector<std::string>(argv + 1, argv + argc)); });

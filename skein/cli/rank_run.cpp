@@ -80,7 +80,10 @@ int run_body(const RankCommand& command, const config::Resolved& resolved, RankS
       .own_output = config.checkpoint.save_on_each_node,
       .fence = session.fence(config::output_folder(config.checkpoint))};
   // Not earlier: until now there is nothing to finish or save.
-  if (command.ends_by_itself) launch::install_stop_handlers();
+  if (command.ends_by_itself) {
+    session.take_stops();
+    launch::install_stop_handlers();
+  }
   // Guarded here too, while the group still stands: once it falls, the peers fail as well and could
   // be heard instead of the cause.
   const int code = run_guarded(

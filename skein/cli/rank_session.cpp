@@ -46,6 +46,8 @@ std::string failures_key(const launch::RankEnvironment& rank) {
 RankSession::RankSession(launch::RankEnvironment environment, std::chrono::seconds join_timeout)
     : environment_(std::move(environment)) {
   if (environment_.board >= 0) board::attach_board(environment_.board);
+  if (is_foreign())
+    early_stop_ = std::make_unique<launch::EarlyStop>([this] { give_lease_back(); });
   board::enter_phase(board::Phase::kJoining);
   store_ = open_store(environment_, join_timeout);
 }
@@ -55,10 +57,11 @@ GuardHooks RankSession::hooks() {
           .on_failure =
               [this](ExitCode code, const std::string& message) {
                 if (!watch_) return;
+                if (code == ExitCode::kStopped) return give_lease_back();  // all are asked
                 // A lost peer is a symptom: who watches all ranks may know the cause.
                 if (code == ExitCode::kComm) watch_->wait_for_cause();
                 if (!failing_.exchange(true)) watch_->fail(message);
-                lease_.reset();  // the process ends without destructors
+                give_lease_back();  // the process ends without destructors
               }};
 }
 
@@ -108,7 +111,14 @@ void RankSession::take_lease(const config::CheckpointConfig& checkpoint) {
     watch_->fail(why);
     end_at_once(static_cast<int>(ExitCode::kComm));
   };
-  lease_ = std::make_unique<launch::Lease>(output, launch::LeaseTimes{}, on_lost);
+  auto lease = std::make_unique<launch::Lease>(output, launch::LeaseTimes{}, on_lost);  // may wait
+  const std::lock_guard lock(lease_mutex_);
+  lease_ = std::move(lease);
+}
+
+void RankSession::give_lease_back() {
+  const std::lock_guard lock(lease_mutex_);
+  lease_.reset();
 }
 
 std::function<void()> RankSession::fence(const fs::path& output) const {

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 
@@ -17,6 +18,7 @@
 #include "skein/core/file.h"
 #include "skein/core/store.h"
 #include "skein/launch/foreign/foreign_watch.h"
+#include "skein/launch/process/early_stop.h"
 #include "skein/launch/ranks/lease.h"
 #include "skein/launch/ranks/rank_environment.h"
 
@@ -42,6 +44,9 @@ class RankSession {
   // For who commits into the output folder: throws CommError when that is no longer this run's.
   // Empty where this process cannot know. After begin().
   std::function<void()> fence(const fs::path& output) const;
+  // From here on the caller sees to signals that ask for a stop; until then they end the process
+  // with 75, where another launcher has started it.
+  void take_stops() { early_stop_.reset(); }
   // All went well: ends in an order that leaves nobody without the store.
   void leave();
 
@@ -49,12 +54,15 @@ class RankSession {
   void attach_board(const fs::path& output) const;
   void take_lease(const config::CheckpointConfig& checkpoint);
   void compare_nodes(const config::Resolved& resolved, const std::string& data);
+  void give_lease_back();
 
   const launch::RankEnvironment environment_;
   std::unique_ptr<Store> store_;
   std::unique_ptr<launch::ForeignWatch> watch_;  // uses the store
   std::atomic<bool> failing_ = false;
-  std::unique_ptr<launch::Lease> lease_;  // last: its thread uses the watch
+  std::mutex lease_mutex_;
+  std::unique_ptr<launch::Lease> lease_;           // its thread uses the watch
+  std::unique_ptr<launch::EarlyStop> early_stop_;  // last: it uses the lease
 };
 
 }  // namespace skein::cli

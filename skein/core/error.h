@@ -36,6 +36,10 @@ struct IoError : std::runtime_error {
 struct DiskFull : IoError {
   using IoError::IoError;
 };
+// No failure: somebody asked for a stop, and what was under way has been given up.
+struct Stopped : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
 struct InternalError : std::logic_error {
   using std::logic_error::logic_error;
 };

@@ -7,6 +7,7 @@
 
 #include "skein/core/hash.h"
 #include "skein/core/parallel.h"
+#include "skein/core/stop_signals.h"
 
 namespace skein::data {
 
@@ -21,6 +22,7 @@ std::string content_digest(const fs::path& path, uint64_t offset, int threads,
   const auto chunks = static_cast<int64_t>((size + kDigestChunk - 1) / kDigestChunk);
   std::vector<std::string> digests(static_cast<size_t>(chunks));
   for_each_index(chunks, threads, [&](int64_t i) {
+    end_if_stop_waits();
     const uint64_t begin = static_cast<uint64_t>(i) * kDigestChunk;
     std::vector<std::byte> bytes(std::min(kDigestChunk, size - begin));
     file.read_at(offset + begin, bytes);

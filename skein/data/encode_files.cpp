@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "skein/core/error.h"
+#include "skein/core/stop_signals.h"
 #include "skein/data/text_pieces.h"
 
 namespace skein::data {
@@ -147,6 +148,7 @@ EncodeTotals encode_files(std::span<const fs::path> files, const text::TextCodec
   Totals totals(files, options.bad_lines);
   Pipeline pipeline(files, codec, options);
   while (const auto result = pipeline.next()) {
+    end_if_stop_waits();
     if (result->failure) std::rethrow_exception(result->failure);
     totals.add(result->piece, result->encoded);
     write(result->encoded.tokens);

@@ -6,11 +6,16 @@
 #include <sys/file.h>
 
 #include <cerrno>
+#include <chrono>
+#include <thread>
 
 #include "skein/core/error.h"
+#include "skein/core/stop_signals.h"
 
 namespace skein::data {
 namespace {
+
+constexpr std::chrono::milliseconds kLookEvery{20};
 
 bool lock(const File& file, int flags) {
   int status = 0;
@@ -25,9 +30,11 @@ bool lock(const File& file, int flags) {
 FileLock::FileLock(const fs::path& path, const std::function<void()>& on_wait)
     : file_(File::open_or_create(path)) {
   if (lock(file_, LOCK_EX | LOCK_NB)) return;
-  if (errno == EWOULDBLOCK) {
-    if (on_wait) on_wait();
-    if (lock(file_, LOCK_EX)) return;
+  if (errno == EWOULDBLOCK && on_wait) on_wait();
+  while (errno == EWOULDBLOCK) {  // not in one call: a stop must be seen meanwhile
+    end_if_stop_waits();
+    std::this_thread::sleep_for(kLookEvery);
+    if (lock(file_, LOCK_EX | LOCK_NB)) return;
   }
   throw_errno(fmt::format("cannot lock {}", path.string()));
 }

@@ -15,6 +15,7 @@
 #include "skein/core/log.h"
 #include "skein/core/parallel.h"
 #include "skein/core/progress.h"
+#include "skein/core/stop_signals.h"
 #include "skein/data/content_digest.h"
 #include "skein/data/encode_files.h"
 #include "skein/data/file_index.h"
@@ -33,6 +34,7 @@ uint32_t largest_token(const fs::path& path, int threads) {
   constexpr int64_t kRange = int64_t{1} << 23;
   std::vector<uint32_t> largest(static_cast<size_t>((tokens.size() + kRange - 1) / kRange));
   for_each_index(static_cast<int64_t>(largest.size()), threads, [&](int64_t i) {
+    end_if_stop_waits();
     largest[static_cast<size_t>(i)] =
         tokens.largest(i * kRange, std::min((i + 1) * kRange, tokens.size()));
   });

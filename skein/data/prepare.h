@@ -8,7 +8,8 @@
 // files are used where they are. A prepared file is named by a digest of the sources' content, the
 // encoder and the format, so that it is never stale. Safe when several processes prepare at once:
 // one works, the others wait for its result. Needs no process group and no LibTorch; a launcher
-// calls prepare_run() before ranks start, and each rank's prepare() then finds the result.
+// calls prepare_run() before ranks start, and each rank's prepare() then finds the result. Throws
+// Stopped when a held signal asks for a stop (core/stop_signals.h).
 
 #include <cstdint>
 #include <optional>

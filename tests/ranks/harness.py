@@ -160,6 +160,19 @@ def children(pid):
     return sorted(found)
 
 
+def processes_in_session(leader):
+    """Those that still run in the session of a process that was started by start()."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, _, _, session = stat.read_text().rpartition(")")[2].split()[:4]
+        except OSError:
+            continue  # ended meanwhile
+        if int(session) == leader and state != "Z":
+            found.append(int(stat.parent.name))
+    return sorted(found)
+
+
 def is_alive(pid):
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"

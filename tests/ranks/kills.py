@@ -229,10 +229,8 @@ class Scene:
 
     def _check_report(self, fault, run, code, when, result):
         expected = {0} if fault.way == "restart" else {EXIT_CODES[fault.kind]}
-        # Before there are ranks a signal has its plain effect; after the last step there is nothing
-        # left to stop.
+        # After the last step there is nothing left to stop.
         if fault.kind == "SIGTERM":
-            expected |= {-signal.SIGTERM} if result.at_step == 0 else set()
             expected |= {0} if result.at_step >= STEPS - 1 else set()
         if code not in expected:
             result.problems.append(f"exit code {code}, not {sorted(expected)}")

@@ -7,6 +7,8 @@
 
 #include <atomic>
 
+#include "skein/core/stop_signals.h"
+
 namespace skein::launch {
 namespace {
 
@@ -25,7 +27,11 @@ void install_stop_handlers() {
   struct sigaction action{};
   action.sa_handler = on_signal;
   action.sa_flags = SA_RESTART;  // reads and writes of the step go on: it is to be finished
-  for (const int signal : {SIGTERM, SIGUSR1, SIGINT}) sigaction(signal, &action, nullptr);
+  const auto signals = stop_signals();
+  for (const int signal : {SIGTERM, SIGUSR1, SIGINT, SIGHUP}) {
+    if (sigismember(&signals, signal) == 1) sigaction(signal, &action, nullptr);
+  }
+  pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
 }
 
 bool stop_requested() { return requested; }

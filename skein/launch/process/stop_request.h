@@ -6,7 +6,8 @@
 
 namespace skein::launch {
 
-// SIGTERM, SIGUSR1 and the first SIGINT ask; a second SIGINT exits at once with 130.
+// The signals of core/stop_signals.h ask, those that were held first; a second SIGINT exits at once
+// with 130.
 void install_stop_handlers();
 
 bool stop_requested();

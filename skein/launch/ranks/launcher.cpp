@@ -76,6 +76,8 @@ int code_of_current_exception() {
     return static_cast<int>(ExitCode::kComm);
   } catch (const IoError&) {
     return static_cast<int>(ExitCode::kIo);
+  } catch (const Stopped&) {
+    return static_cast<int>(ExitCode::kStopped);
   } catch (...) {
     return static_cast<int>(ExitCode::kInternal);
   }
@@ -106,7 +108,8 @@ int run_node(const RankSetup& setup, const LaunchOptions& options, const SignalI
   NodeLoop loop(setup, inbox, commander);
   std::string data;
   try {
-    if (options.prepare) inbox.with_default_signals([&] { data = options.prepare(); });
+    // No rank has to stop with this process yet.
+    if (options.prepare) inbox.with_default_pause([&] { data = options.prepare(); });
   } catch (const std::exception& error) {
     if (plan.nodes > 1) loop.give_up(code_of_current_exception(), error.what());
     throw;

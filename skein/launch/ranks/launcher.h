@@ -42,8 +42,8 @@ struct LaunchOptions {
   std::string command;             // that continues the run, for the report
   std::string rank_configuration;  // bytes that each rank is handed (RankEnvironment)
 
-  // Prepares the data and returns its digest. Runs under the lease, before any rank starts; signals
-  // have their default effect meanwhile.
+  // Prepares the data and returns its digest. Runs under the lease, before any rank starts. Throws
+  // Stopped when a signal that asks for a stop waits.
   std::function<std::string()> prepare;
   std::string configuration_text;         // resolved, as YAML: nodes must agree in it
   std::optional<control::Secret> secret;  // that all nodes were given by other means than a file

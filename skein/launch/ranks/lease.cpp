@@ -23,6 +23,7 @@
 #include "skein/core/error.h"
 #include "skein/core/json.h"
 #include "skein/core/log.h"
+#include "skein/core/stop_signals.h"
 
 namespace skein::launch {
 namespace {
@@ -158,6 +159,7 @@ File take(const fs::path& output, const Holder& self, const LeaseTimes& times) {
       if (!holder) refuse_use(output, "another run, which is just starting");
       const bool may_wait = std::chrono::steady_clock::now() < patience;
       if (!may_wait || !is_gone(*holder, self)) refuse_use(output, holder->text());
+      end_if_stop_waits();
       std::this_thread::sleep_for(milliseconds(20));
       continue;
     }

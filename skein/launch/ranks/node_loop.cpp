@@ -41,6 +41,7 @@ void NodeLoop::give_up(int code, const std::string& problem) {
 int NodeLoop::run(std::function<NodeIdentity(const std::string&)> identify) {
   identify_ = std::move(identify);
   bool changed = true;
+  take_signals();  // that came while the data was prepared
   while (true) {
     update(changed);
     if (const auto why = setup_.lease != nullptr ? setup_.lease->lost() : std::nullopt) {

@@ -37,6 +37,12 @@ bool ended_well(const ChildEnd& end) {
   return end.signal == 0 && (end.code == kDone || end.code == kStopped);
 }
 
+// Batch systems send them to all processes of a job at once.
+bool died_of_stop_signal(const ChildEnd& end) {
+  return end.signal == SIGTERM || end.signal == SIGUSR1 || end.signal == SIGINT ||
+         end.signal == SIGHUP;
+}
+
 bool heals(int code) {
   return code != kDone && code != kUser && code != kStopped && code != kInterrupted;
 }
@@ -227,7 +233,7 @@ bool Coordinator::end_if_asked(Time now) {
 std::vector<Coordinator::Found> Coordinator::failures(Time now) const {
   std::vector<Found> found;
   each_rank([&](int node, const RankStatus& rank) {
-    if (!rank.end || rank.ours || ended_well(*rank.end)) return;
+    if (!rank.end || is_stop(rank) || ended_well(*rank.end)) return;
     const auto& heard = nodes_[static_cast<size_t>(node)].heard;
     const auto since = node == 0 ? now : heard;
     found.push_back({.failure = {.rank = rank.view.board.rank,
@@ -242,9 +248,14 @@ std::vector<Coordinator::Found> Coordinator::failures(Time now) const {
   return found;
 }
 
+// It died of a request to stop, sent by its launcher or by whoever asked the launcher too.
+bool Coordinator::is_stop(const RankStatus& rank) const {
+  return rank.ours || (stop_since_ && rank.end && died_of_stop_signal(*rank.end));
+}
+
 bool Coordinator::end_if_failed(Time now) {
   bool died_of_stop = false;
-  each_rank([&](int, const RankStatus& rank) { died_of_stop |= rank.ours; });
+  each_rank([&](int, const RankStatus& rank) { died_of_stop |= is_stop(rank); });
   const auto found = failures(now);
   const bool only_symptoms = std::all_of(found.begin(), found.end(), [](const Found& one) {
     return is_communication_error(one.failure.end);
@@ -259,9 +270,10 @@ bool Coordinator::end_if_failed(Time now) {
   std::vector<Failure> in_order;
   for (const auto& one : found) in_order.push_back(one.failure);
   const auto& cause = root_cause(in_order, options_.root_cause_window);
-  if (is_communication_error(cause.end)) {
+  if (is_communication_error(cause.end) || died_of_stop_signal(cause.end)) {
     // A rank that lost its peer may be quicker to exit than the peer is to crash, or than its node
-    // is to be missed: wait for the cause.
+    // is to be missed; one that was asked to stop may die sooner than its launcher is asked: wait
+    // for the cause.
     if (now < in_order.front().time + options_.root_cause_window) return false;
     for (size_t i = 1; i < nodes_.size(); ++i) {
       if (is_suspect(nodes_[i], now)) return false;

@@ -91,6 +91,7 @@ class Coordinator {
 
   bool all_started() const;
   bool all_ended() const;
+  bool is_stop(const RankStatus& rank) const;
   bool is_suspect(const Node& node, Time now) const;
   std::vector<Found> failures(Time now) const;
   std::vector<RankView> views() const;

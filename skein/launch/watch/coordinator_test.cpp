@@ -282,6 +282,30 @@ TEST_F(CoordinatorTest, ARankThatDiesOfTheStopIsNoFailure) {
   EXPECT_EQ(coordinator->outcome()->code, 75);
 }
 
+TEST_F(CoordinatorTest, ARankThatIsAskedBesideItsLauncherIsNoFailure) {
+  run_ranks();
+  end(1, {.signal = SIGTERM});  // a batch system asks all processes of a job, the rank first
+  EXPECT_EQ(tell_and_decide().order, Order::kRun);
+  nodes[0].stop_signal = SIGTERM;
+  EXPECT_EQ(tell_and_decide().order, Order::kEnd);
+  end_all({.signal = SIGTERM}, /*ours=*/true);
+  tell_and_decide();
+  ASSERT_TRUE(coordinator->outcome());
+  EXPECT_EQ(coordinator->outcome()->code, 75);
+}
+
+TEST_F(CoordinatorTest, ARankThatIsTerminatedAloneHasFailed) {
+  run_ranks();
+  end(1, {.signal = SIGTERM});
+  tell_and_decide();
+  rank(1).end_ms = options.root_cause_window.count();
+  EXPECT_EQ(advance(options.root_cause_window).order, Order::kEnd);
+  end_all({.signal = SIGKILL}, /*ours=*/true);
+  tell_and_decide();
+  ASSERT_TRUE(coordinator->outcome());
+  EXPECT_EQ(coordinator->outcome()->code, 1);
+}
+
 TEST_F(CoordinatorTest, AStopThatNobodyObeysEnds) {
   run_ranks();
   nodes[0].stop_signal = SIGTERM;
