@@ -5,16 +5,20 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdio>
 #include <exception>
 
 #include "skein/board/board.h"
 #include "skein/core/error.h"
 #include "skein/core/log.h"
+#include "skein/core/terminal_stream.h"
 #include "skein/launch/watch/failure_report.h"
 
 namespace skein::cli {
 namespace {
+
+constexpr std::chrono::seconds kLastWords{1};  // for a terminal that is slow to take them
 
 struct Failure {
   ExitCode code;
@@ -54,8 +58,13 @@ void open_missing_streams() {
   }
 }
 
+void say_last_words() {
+  for (auto* terminal : {&terminal_out(), &terminal_error()}) terminal->flush(kLastWords);
+}
+
 void end_at_once(int code) {
   std::fflush(nullptr);
+  say_last_words();
   ::_exit(code);
 }
 

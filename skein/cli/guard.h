@@ -25,6 +25,9 @@ struct GuardHooks {
   std::function<void(ExitCode code, const std::string& message)> on_failure;
 };
 
+// At a program's end: gives a slow terminal a moment to take what it has not taken yet.
+void say_last_words();
+
 // Ends the process without destructors: threads of a library, or of a lost peer, could hold them
 // up.
 [[noreturn]] void end_at_once(int code);

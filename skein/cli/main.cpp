@@ -110,6 +110,8 @@ int run(const std::vector<std::string>& arguments) {
 int main(int argc, char** argv) {
   skein::hold_stop_signals();  // first: there is no instant at which one is lost
   skein::cli::open_missing_streams();
-  return skein::cli::run_guarded(
+  const int code = skein::cli::run_guarded(
       [&] { return skein::cli::run(std::vector<std::string>(argv + 1, argv + argc)); });
+  skein::cli::say_last_words();
+  return code;
 }

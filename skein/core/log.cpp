@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <ctime>
 #include <mutex>
@@ -15,6 +14,7 @@
 
 #include "skein/core/file.h"
 #include "skein/core/log_writer.h"
+#include "skein/core/terminal_stream.h"
 
 namespace skein {
 namespace {
@@ -68,7 +68,7 @@ void write_to_terminal(LogState& log, LogLevel level, std::string_view text) {
   if (log.writer)
     log.writer(line);
   else
-    std::fwrite(line.data(), 1, line.size(), stderr);  // whole lines: ranks interleave
+    terminal_error().write(line);  // whole lines: ranks interleave
 }
 
 // A full disk is no reason to end a run. Rank 0 says it once: the others' files lie beside its own.

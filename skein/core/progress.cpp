@@ -6,10 +6,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 
 #include "skein/core/amounts.h"
 #include "skein/core/log.h"
+#include "skein/core/terminal_stream.h"
 
 namespace skein {
 namespace {
@@ -27,7 +27,7 @@ Progress::Progress(std::string what, uint64_t total)
       next_(start_ + kFirst) {}
 
 Progress::~Progress() {
-  if (is_shown_ && is_terminal_) std::fputs("\r\033[K", stderr);
+  if (is_shown_ && is_terminal_) terminal_error().write("\r\033[K");
 }
 
 double Progress::seconds() const {
@@ -55,8 +55,8 @@ void Progress::show(Clock::time_point now) {
   if (!is_terminal_) return log_info("{}", text);
   constexpr int kWidth = 20;
   const int filled = static_cast<int>(share * kWidth);
-  fmt::print(stderr, "\r{} |{}{}|\033[K", text, std::string(filled, '#'),
-             std::string(kWidth - filled, ' '));
+  terminal_error().write(fmt::format("\r{} |{}{}|\033[K", text, std::string(filled, '#'),
+                                     std::string(kWidth - filled, ' ')));
 }
 
 }  // namespace skein

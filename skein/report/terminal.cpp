@@ -9,11 +9,11 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstdio>
 #include <span>
 
 #include "skein/core/log.h"
 #include "skein/core/log_writer.h"
+#include "skein/core/terminal_stream.h"
 #include "skein/report/host.h"
 
 namespace skein::report {
@@ -156,10 +156,7 @@ bool stderr_shows_live_line() {
 }
 
 Terminal::Device Terminal::real_device() {
-  const auto write = [](std::string_view text) {
-    std::fwrite(text.data(), 1, text.size(), stderr);
-    std::fflush(stderr);
-  };
+  const auto write = [](std::string_view text) { terminal_error().write(text); };
   return {write, stderr_width, monotonic_seconds};
 }
 

@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <cstdio>
 #include <cstdlib>
 #include <memory>
 
@@ -13,6 +12,7 @@
 #include "skein/core/host.h"
 #include "skein/core/log.h"
 #include "skein/core/log_writer.h"
+#include "skein/core/terminal_stream.h"
 #include "skein/launch/plan/interface.h"
 #include "skein/launch/plan/numa.h"
 #include "skein/launch/plan/variables.h"
@@ -227,10 +227,8 @@ void write_over_live_line() {
     return value != nullptr && *value != '\0';
   };
   if (isatty(STDERR_FILENO) != 1 || set("CI") || set("NO_COLOR")) return;
-  set_log_writer([](std::string_view line) {
-    const auto text = fmt::format("\r\033[K{}", line);
-    std::fwrite(text.data(), 1, text.size(), stderr);
-  });
+  set_log_writer(
+      [](std::string_view line) { terminal_error().write(fmt::format("\r\033[K{}", line)); });
 }
 
 }  // namespace

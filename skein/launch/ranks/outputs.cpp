@@ -7,22 +7,22 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <string_view>
 
-#include "skein/core/clock.h"
 #include "skein/core/error.h"
 #include "skein/core/log.h"
+#include "skein/core/terminal_stream.h"
 
 namespace skein::launch {
 namespace {
 
 constexpr int kOut = 1, kError = 2;  // bits of OutputPlan
-constexpr size_t kMostWaiting = size_t{1} << 20;
 constexpr size_t kLongestLine = size_t{1} << 16;
-// POSIX: a pipe that says it is writable takes this much without waiting.
-constexpr size_t kPipeRoom = 4096;
+
+std::array<TerminalStream*, 2> terminals() { return {&terminal_out(), &terminal_error()}; }
 
 int bits_of(const std::vector<int>& by_rank, int local_rank) {
   const auto index = static_cast<size_t>(local_rank);
@@ -59,50 +59,6 @@ bool hides_errors(const OutputPlan& plan, int local_ranks) {
   return false;
 }
 
-// The launcher's own stdout or stderr, which others write too: its flags must stay as they are.
-class Outputs::Terminal {
- public:
-  explicit Terminal(int descriptor) : descriptor_(descriptor) {}
-
-  void add(std::string_view line) {
-    if (waiting_.size() + line.size() > kMostWaiting) {
-      ++lost_;
-      return;
-    }
-    waiting_ += line;
-  }
-  bool has_waiting() const { return !waiting_.empty(); }
-  pollfd entry() const { return {descriptor_, POLLOUT, 0}; }
-
-  // Writes what can be written within `patience`.
-  void write_out(std::chrono::milliseconds patience = {}) {
-    const auto deadline = Clock::now() + patience;
-    while (has_waiting() || tell_lost()) {
-      const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
-      auto ready = entry();
-      if (poll(&ready, 1, static_cast<int>(std::max<int64_t>(0, left.count()))) <= 0) return;
-      if ((ready.revents & POLLOUT) == 0 || (ready.revents & POLLERR) != 0) return give_up();
-      const auto count = write(descriptor_, waiting_.data(), std::min(waiting_.size(), kPipeRoom));
-      if (count < 0 && errno != EINTR && errno != EAGAIN) return give_up();
-      if (count < 0) return;
-      waiting_.erase(0, static_cast<size_t>(count));
-    }
-  }
-
- private:
-  bool tell_lost() {
-    if (lost_ == 0) return false;
-    waiting_ = fmt::format("({} lines of the ranks are not shown: nobody read them)\n", lost_);
-    lost_ = 0;
-    return true;
-  }
-  void give_up() { waiting_.clear(); }  // nobody reads any more
-
-  int descriptor_;
-  std::string waiting_;
-  int64_t lost_ = 0;
-};
-
 struct Outputs::Stream {
   int rank = 0;
   fs::path path;  // empty: no file
@@ -110,7 +66,7 @@ struct Outputs::Stream {
   // Of a teed stream alone:
   File pipe, file;
   std::string line;  // begun, not ended
-  Terminal* terminal = nullptr;
+  TerminalStream* terminal = nullptr;
 
   // Reads what is there. False when the pipe has ended.
   bool read_ready();
@@ -158,7 +114,7 @@ void Outputs::Stream::end() {
 
 void Outputs::Stream::put(std::string_view text) {
   const auto prefix = fmt::format("[rank {}] ", rank);
-  terminal->add(text.starts_with(prefix) ? std::string(text) : prefix + std::string(text));
+  terminal->write(text.starts_with(prefix) ? std::string(text) : prefix + std::string(text));
 }
 
 void Outputs::Stream::write_file(std::string_view text) {
@@ -175,9 +131,7 @@ void Outputs::Stream::write_file(std::string_view text) {
   }
 }
 
-Outputs::Outputs(const OutputPlan& plan, int first_rank, int local_ranks, int attempt)
-    : out_(std::make_unique<Terminal>(STDOUT_FILENO)),
-      error_(std::make_unique<Terminal>(STDERR_FILENO)) {
+Outputs::Outputs(const OutputPlan& plan, int first_rank, int local_ranks, int attempt) {
   for (int local = 0; local < local_ranks; ++local) {
     Rank rank{.folder = {}, .out = {}, .error = {}};
     const int number = first_rank + local;
@@ -189,7 +143,7 @@ Outputs::Outputs(const OutputPlan& plan, int first_rank, int local_ranks, int at
     }
     const bool shown = is_shown(plan, local);
     const int tees = bits_of(plan.tees, local), redirects = bits_of(plan.redirects, local);
-    const auto open_stream = [&](Stream& stream, int bit, Terminal& terminal) {
+    const auto open_stream = [&](Stream& stream, int bit, TerminalStream& terminal) {
       stream.rank = number;
       const bool teed = (tees & bit) != 0 && shown;
       if (((tees | redirects) & bit) != 0) {
@@ -203,8 +157,8 @@ Outputs::Outputs(const OutputPlan& plan, int first_rank, int local_ranks, int at
       stream.terminal = &terminal;
       std::tie(stream.pipe, stream.child_end) = make_pipe();
     };
-    open_stream(rank.out, kOut, *out_);
-    open_stream(rank.error, kError, *error_);
+    open_stream(rank.out, kOut, terminal_out());
+    open_stream(rank.error, kError, terminal_error());
     ranks_.push_back(std::move(rank));
   }
 }
@@ -214,7 +168,7 @@ Outputs::~Outputs() {
   for (auto& rank : ranks_) {
     for (auto* stream : {&rank.out, &rank.error}) stream->end();
   }
-  for (auto* terminal : {out_.get(), error_.get()}) terminal->write_out(std::chrono::seconds(1));
+  for (auto* terminal : terminals()) terminal->flush(std::chrono::seconds(1));
 }
 
 ChildStreams Outputs::streams_of(int local_rank) const {
@@ -236,8 +190,8 @@ void Outputs::add_to(std::vector<pollfd>& entries) const {
       if (stream->pipe) entries.push_back({stream->pipe.descriptor(), POLLIN, 0});
     }
   }
-  for (const auto* terminal : {out_.get(), error_.get()}) {
-    if (terminal->has_waiting()) entries.push_back(terminal->entry());
+  for (auto* terminal : terminals()) {
+    if (const auto entry = terminal->entry()) entries.push_back(*entry);
   }
 }
 
@@ -247,7 +201,7 @@ void Outputs::copy_ready() {
       if (stream->pipe && !stream->read_ready()) stream->pipe = File();
     }
   }
-  for (auto* terminal : {out_.get(), error_.get()}) terminal->write_out();
+  for (auto* terminal : terminals()) terminal->flush();
 }
 
 std::string Outputs::where(int local_rank) const {

@@ -12,7 +12,6 @@
 
 #include <poll.h>
 
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -50,10 +49,8 @@ class Outputs {
 
  private:
   struct Stream;
-  class Terminal;
   struct Rank;  // its two streams and its folder
   std::vector<Rank> ranks_;
-  std::unique_ptr<Terminal> out_, error_;
 };
 
 }  // namespace skein::launch

@@ -20,6 +20,7 @@
 #include "skein/core/error.h"
 #include "skein/core/file.h"
 #include "skein/core/log.h"
+#include "skein/core/terminal_stream.h"
 #include "skein/launch/plan/detect.h"
 #include "skein/launch/plan/hostfile.h"
 #include "skein/launch/plan/interface.h"
@@ -63,7 +64,8 @@ std::string find_on_path(const std::string& name) {
 // What a node prints, line by line, with its name before each.
 class PrefixedOutput {
  public:
-  PrefixedOutput(const std::string& host, int to) : prefix_("[" + host + "] "), to_(to) {
+  PrefixedOutput(const std::string& host, TerminalStream& to)
+      : prefix_("[" + host + "] "), to_(to) {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0) throw_errno("cannot make a pipe");
     reader_ = File(ends[0]);
@@ -106,17 +108,10 @@ class PrefixedOutput {
     if (waiting_.size() > kLongestLine) show(std::exchange(waiting_, {}));
   }
 
-  void show(std::string_view line) const {
-    auto text = fmt::format("{}{}\n", prefix_, line);
-    for (std::string_view rest = text; !rest.empty();) {
-      const auto written = ::write(to_, rest.data(), rest.size());
-      if (written <= 0) return;  // nobody listens any more
-      rest.remove_prefix(static_cast<size_t>(written));
-    }
-  }
+  void show(std::string_view line) const { to_.write(fmt::format("{}{}\n", prefix_, line)); }
 
   std::string prefix_;
-  int to_;
+  TerminalStream& to_;
   File reader_, writer_;
   std::string waiting_;
 };
@@ -125,7 +120,7 @@ class PrefixedOutput {
 class Node {
  public:
   Node(const std::string& host, const std::vector<std::string>& command)
-      : host_(host), out_(host, STDOUT_FILENO), error_(host, STDERR_FILENO) {
+      : host_(host), out_(host, terminal_out()), error_(host, terminal_error()) {
     // A socket and no pipe: writing to one that died must be an error and no signal.
     int ends[2];
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
