@@ -149,6 +149,7 @@ int start_ranks(const RankJob& job, const DetectedRun& run) {
     plan.output.log_dir = options.output / "logs";
   }
   if (plan.join_timeout) options.join_timeout = *plan.join_timeout;
+  options.stop_grace = std::chrono::seconds(resolved.config.parallel.stop_grace);
   return launch::launch(plan, worker_command(job), options);
 }
 

@@ -43,7 +43,8 @@ constexpr const char* kUsage =
     "Under another launcher this command is one rank: torchrun --no-python, srun, mpirun,\n"
     "deepspeed --no_python, accelerate launch --no_python.\n"
     "\n"
-    "SIGTERM, SIGUSR1 or Ctrl-C: finish the step, save, exit with 75. Ctrl-C twice: stop at once.\n"
+    "SIGTERM, SIGUSR1 or Ctrl-C: save at most two steps later, exit with 75. Ctrl-C twice: at "
+    "once.\n"
     "More: docs/launch.md, docs/exit_codes.md\n";
 
 }  // namespace

@@ -6,10 +6,12 @@
 
 #include <cmath>
 #include <cstdint>
+#include <optional>
 
 #include "skein/algorithms/algorithm.h"
 #include "skein/data/loader.h"
 #include "skein/parallel/sharded.h"
+#include "skein/train/stop_agreement.h"
 #include "skein/train/world.h"
 
 namespace skein::train {
@@ -23,7 +25,11 @@ struct Evaluation {
   double perplexity() const { return std::exp(loss); }
 };
 
-// Collective.
+// Collective. Nothing when the ranks agree to stop on the way: it is given up then.
+std::optional<Evaluation> evaluate(const data::Loader& loader,
+                                   const algorithms::Algorithm& algorithm,
+                                   parallel::Sharded& sharded, World& world, StopAgreement& stop);
+// The same to its end.
 Evaluation evaluate(const data::Loader& loader, const algorithms::Algorithm& algorithm,
                     parallel::Sharded& sharded, World& world);
 

@@ -6,6 +6,7 @@
 #include <ATen/ops/where.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 
@@ -104,6 +105,12 @@ void MetricLog::write(int64_t step, double epoch, const Evaluation& evaluation) 
           {"eval_perplexity", evaluation.perplexity()},
           {"eval_runtime", evaluation.seconds},
           {"eval_samples_per_second", samples / evaluation.seconds}});
+}
+
+bool MetricLog::has_evaluation(int64_t step) const {
+  return std::ranges::any_of(history_, [&](const ordered_json& record) {
+    return record.value("step", int64_t{-1}) == step && record.contains("eval_loss");
+  });
 }
 
 void MetricLog::append(ordered_json record) {

@@ -67,6 +67,7 @@ class MetricLog {
   // What trainer_state.json keeps. restore() also rewrites trainer_log.jsonl, so that records of
   // steps that were lost do not stay there.
   const nlohmann::ordered_json& history() const { return history_; }
+  bool has_evaluation(int64_t step) const;
   int64_t num_tokens_seen() const { return num_tokens_seen_; }
   void restore(nlohmann::ordered_json history, int64_t num_tokens_seen);
 

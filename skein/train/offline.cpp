@@ -10,7 +10,7 @@
 #include "skein/core/log.h"
 #include "skein/ops/device.h"
 #include "skein/plan/schedule.h"
-#include "skein/train/evaluate.h"
+#include "skein/train/due_evaluation.h"
 #include "skein/train/nan_guard.h"
 #include "skein/train/run_folder.h"
 #include "skein/train/session.h"
@@ -19,16 +19,6 @@
 
 namespace skein::train {
 namespace {
-
-// Only a step that is saved can become the best model.
-void evaluate_and_log(Session& run, int64_t step, double epoch, bool is_saved) {
-  run.metrics.phases().enter(Phase::kEvaluate);
-  const auto evaluation = evaluate(run.loader, *run.algorithm, run.sharded, run.world);
-  run.metrics.write(step, epoch, evaluation);
-  if (!is_saved) return;
-  settle_best(run);
-  if (run.state.add_evaluation(step, evaluation.loss)) run.store.protect(step);
-}
 
 void save(Session& run, int64_t step) {
   run.metrics.phases().enter(Phase::kSave);
@@ -69,14 +59,13 @@ Outcome run_offline(const config::Resolved& resolved, const config::BatchPlan& b
     log_info("nothing left to do: all {} steps are done, model in {}", step, run.output.string());
     return Outcome::kFinished;
   }
-  if (run.config.eval.eval_on_start && step == 0) evaluate_and_log(run, 0, 0, false);
 
   NanGuard guard(run.config.optimizer.nan_policy, run.sharded);
   auto& phases = run.metrics.phases();
   StopAgreement stop(world.group);
   const Trainer trainer{*run.algorithm, run.sharded, run.optimizer, phases,
                         [&run] { before_update(run); }};
-  bool stopping = false;
+  bool stopping = !evaluate_first(run, step, stop);
   while (step < plan.total_steps && !stopping) {
     phases.enter(Phase::kData);
     const double learning_rate =
@@ -97,10 +86,10 @@ Outcome run_offline(const config::Resolved& resolved, const config::BatchPlan& b
     run.metrics.add_step(step, done, data.num_tokens);
     // The one agreement of a step; everything else that branches depends on the step alone.
     stopping = stop.answer();
-    const bool saves = stopping || plan.is_due(step, plan.save_every);
+    const bool saves = plan.is_due(step, plan.save_every);
     const bool evaluates = plan.is_due(step, plan.eval_every);
     // What is saved or measured has been judged.
-    if (saves || evaluates || plan.logs_at(step)) judge(run, guard, step);
+    if (stopping || saves || evaluates || plan.logs_at(step)) judge(run, guard, step);
     if (plan.logs_at(step)) {
       const double mean_loss = world.group.sum(run.metrics.take_loss_share());
       run.metrics.write({.step = step,
@@ -111,8 +100,9 @@ Outcome run_offline(const config::Resolved& resolved, const config::BatchPlan& b
                          .peak_memory_bytes = run.sharded.memory().peak_bytes(),
                          .device_memory = ops::device_memory(world.device.is_cuda())});
     }
-    if (evaluates) evaluate_and_log(run, step, data.epoch, saves);
-    if (saves) save(run, step);
+    // What stops saves at once, and leaves the evaluation to the continuation.
+    if (evaluates && !stopping) stopping = !evaluate_step(run, step, data.epoch, saves, stop);
+    if (saves || stopping) save(run, step);
   }
 
   stop.finish();
@@ -120,12 +110,12 @@ Outcome run_offline(const config::Resolved& resolved, const config::BatchPlan& b
   phases.enter(Phase::kSave);
   const board::HostWork work("saving");
   const bool saved = run.store.finish();
-  if (stopping && step < plan.total_steps) {
+  if (stopping && (step < plan.total_steps || owes_evaluation(run, step))) {
     if (!saved) throw IoError("the last checkpoint could not be saved; see the warning above");
-    const auto& saved = run.config.checkpoint;
+    const auto& keys = run.config.checkpoint;
     log_info("stopped after step {}; {}", step,
-             saved.save_only_model ? "save_only_model: it cannot be continued"
-             : saved.fresh         ? "the same command without --fresh continues"
+             keys.save_only_model ? "save_only_model: it cannot be continued"
+             : keys.fresh         ? "the same command without --fresh continues"
                                    : "the same command continues");
     return Outcome::kStopped;
   }

@@ -2,10 +2,10 @@
 // Copyright the skein authors.
 #pragma once
 
-// Has any rank been asked to stop? The one agreement of a step.
+// Has any rank been asked to stop? The one agreement of a step, or of a batch of an evaluation.
 //
 // It is asked as a step begins and read at the end of the next one, so that no rank waits for it: a
-// run ends at most two steps after the request.
+// run ends at most two steps, or batches, after the request.
 
 #include <deque>
 
@@ -17,12 +17,12 @@ class StopAgreement {
  public:
   explicit StopAgreement(comm::Group group) : group_(std::move(group)) {}
 
-  // Once a step, on all ranks.
+  // Once a step or batch, on all ranks.
   void ask(bool stop, comm::Group::Site site = comm::Group::Site::current()) {
     asked_.push_back(group_.start_sum({int64_t{stop}}, site));
   }
 
-  // What the ranks said a step ago; false in the first step. Alike on all ranks.
+  // What the ranks said the time before; false the first time. Alike on all ranks.
   bool answer() { return asked_.size() > 1 && take(); }
 
   // At the end: nothing stays under way.

@@ -9,8 +9,8 @@
 //   within `root_cause_window` of the first; else the earliest. A rank killed by a signal gives 1.
 // - Ranks that wait for each other in vain (a stopped process, a late peer, calls that do not
 //   match) are ended with 3.
-// - SIGTERM, SIGHUP, SIGUSR1 and the first SIGINT reach each rank once, as SIGTERM: it finishes the
-//   step, saves and exits with 75. A second SIGINT kills all ranks and gives 130.
+// - SIGTERM, SIGHUP, SIGUSR1 and the first SIGINT reach each rank once, as SIGTERM: it saves at
+//   most two steps later and exits with 75. A second SIGINT kills all ranks and gives 130.
 // - What a restart can heal is restarted, plan.max_restarts times: not 0, 2, 75 and 130.
 // - However the launcher ends, no rank outlives it.
 //

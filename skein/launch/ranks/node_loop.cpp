@@ -87,7 +87,7 @@ bool NodeLoop::take_signals() {
     }
     if (status_.stop_signal != 0) continue;
     status_.stop_signal = *signal;
-    const char* effect = ranks_ ? ": the ranks finish this step, save and exit" : "";
+    const char* effect = ranks_ ? ": the ranks save and exit, at most two steps from here" : "";
     log_info("launch: SIG{} received{}{}", sigabbrev_np(*signal), effect,
              *signal == SIGINT ? " (Ctrl-C again: stop at once)" : "");
   }

@@ -229,7 +229,7 @@ class Nodes {
         kill_at_ = Clock::now();
       } else if (!stop_told_) {
         stop_told_ = true;
-        log_info("launch: SIG{} received: all nodes finish this step, save and exit{}",
+        log_info("launch: SIG{} received: all nodes save and exit, at most two steps from here{}",
                  sigabbrev_np(*signal), *signal == SIGINT ? " (Ctrl-C again: stop at once)" : "");
         tell_all("stop");
       }

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/train/due_evaluation.h"
+
+#include "skein/train/evaluate.h"
+
+namespace skein::train {
+namespace {
+
+std::optional<double> evaluate_and_log(Session& run, int64_t step, double epoch,
+                                       StopAgreement& stop) {
+  run.metrics.phases().enter(Phase::kEvaluate);
+  const auto evaluation = evaluate(run.loader, *run.algorithm, run.sharded, run.world, stop);
+  if (!evaluation) return std::nullopt;
+  run.metrics.write(step, epoch, *evaluation);
+  return evaluation->loss;
+}
+
+}  // namespace
+
+bool evaluate_step(Session& run, int64_t step, double epoch, bool saves, StopAgreement& stop) {
+  const auto loss = evaluate_and_log(run, step, epoch, stop);
+  if (!loss) return false;
+  // Only a step that is saved can become the best model.
+  if (saves) {
+    settle_best(run);
+    if (run.state.add_evaluation(step, *loss)) run.store.protect(step);
+  }
+  return true;
+}
+
+bool owes_evaluation(const Session& run, int64_t step) {
+  return step > 0 && run.plan.is_due(step, run.plan.eval_every) &&
+         !run.metrics.has_evaluation(step);
+}
+
+bool evaluate_first(Session& run, int64_t step, StopAgreement& stop) {
+  if (step == 0) {
+    return !run.config.eval.eval_on_start || evaluate_and_log(run, 0, 0, stop).has_value();
+  }
+  if (!owes_evaluation(run, step)) return true;
+  const auto loss = evaluate_and_log(run, step, run.loader.batches(step - 1).epoch, stop);
+  if (!loss) return false;
+  const bool is_saved = run.plan.is_due(step, run.plan.save_every);  // as without the stop
+  if (is_saved && run.state.add_evaluation(step, *loss)) run.store.protect_saved(step);
+  return true;
+}
+
+}  // namespace skein::train
