@@ -68,7 +68,7 @@ std::vector<Call> newest_calls(std::vector<TimedCall> timed, size_t most) {
 }
 
 void make_page(Page& page) {
-  const int64_t now = now_ns();
+  const int64_t now = now_ns(page);
   page.bytes = sizeof(Page);
   page.beat = page.progressed = page.phase_entered = now;
   page.magic = kPageMagic;
@@ -125,7 +125,7 @@ BoardView view_of(const Page& page, size_t most) {
     const auto count = std::clamp<int64_t>(samples->count, 0, std::ssize(samples->ids));
     view.samples.assign(samples->ids.begin(), samples->ids.begin() + count);
   }
-  const int64_t now = now_ns();
+  const int64_t now = now_ns(page);
   view.phase_ms = milliseconds_between(page.phase_entered, now);
   view.beat_ms = milliseconds_between(page.beat, now);
   view.progress_ms = milliseconds_between(page.progressed, now);
@@ -148,13 +148,17 @@ Board::Board(int rank) : file_(::memfd_create("skein-board", MFD_CLOEXEC | MFD_A
   const auto page =
       map_page(descriptor(), MapPage::kMake, fmt::format("the board of rank {}", rank));
   page->rank = rank;
-  page_ = page;
+  page_ = made_here_ = page;
 }
 
 Board Board::open_file(const fs::path& path) {
   auto file = File::open_to_read(path);
   auto page = map_page(file.descriptor(), MapPage::kRead, path.string());
   return {std::move(file), std::move(page)};
+}
+
+void Board::forgive(std::chrono::nanoseconds paused) {
+  if (made_here_) made_here_->paused += paused.count();
 }
 
 BoardView Board::read(size_t most) const { return view_of(*page_, most); }

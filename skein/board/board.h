@@ -10,6 +10,7 @@
 // last sign of progress of long host work, the samples of the step, and the message of a failure.
 // Writing costs a few stores; no call blocks.
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -93,11 +94,15 @@ class Board {
   // At most `most` finished calls besides those under way. Safe at any time. Before the rank has
   // attached the page, ages count from the page's making.
   BoardView read(size_t most = 8) const;
+  // The rank was stopped for so long, and has not gone on yet: no age grows by it, and the rank's
+  // own Clock has not moved. Of a page that was made here.
+  void forgive(std::chrono::nanoseconds paused);
 
  private:
   Board(File file, std::shared_ptr<const Page> page);
   File file_;
   std::shared_ptr<const Page> page_;
+  std::shared_ptr<Page> made_here_;  // the same page, or none
 };
 
 // The rank's side: process-wide, nothing happens without an attached page. Thread-safe.

@@ -18,6 +18,7 @@
 #include <thread>
 #include <tuple>
 
+#include "skein/core/clock.h"
 #include "skein/core/error.h"
 #include "skein/core/testing.h"
 
@@ -264,6 +265,21 @@ TEST(Board, HostWorkThatComputesIsProgress) {
     oldest = std::max(oldest, age);
   }
   EXPECT_TRUE(renewed);
+}
+
+TEST(Board, NoAgeGrowsByAPause) {
+  Board board(0);
+  attach_board(board.descriptor());
+  begin_call("world", "all_gather", "float32", 1, "here");
+  const auto before = Clock::now();
+  board.forgive(-std::chrono::hours(1));  // as if it had been issued an hour ago …
+  EXPECT_GE(board.read().calls.front().age_ms, 3'600'000);
+  EXPECT_GE(board.read().progress_ms, 3'600'000);
+  EXPECT_GE(Clock::now() - before, std::chrono::hours(1)) << "the rank's own clock";
+  board.forgive(std::chrono::hours(1));  // … of which the rank was stopped for one
+  EXPECT_LT(board.read().calls.front().age_ms, 3'600'000);
+  EXPECT_LT(board.read().progress_ms, 3'600'000);
+  EXPECT_LT(Clock::now() - before, std::chrono::hours(1));
 }
 
 class BoardFile : public testing::Test {

@@ -80,7 +80,7 @@ struct CallRecord {
   uint64_t sequence;
   uint64_t count;
   int64_t step;
-  int64_t issued;  // CLOCK_MONOTONIC, nanoseconds, as all times here
+  int64_t issued;  // now_ns(), as all times here
   Text<16> group;
   Text<32> operation;
   Text<16> dtype;
@@ -103,7 +103,8 @@ struct Page {
   std::atomic<uint64_t> magic;  // kPageMagic
   std::atomic<uint64_t> bytes;  // sizeof(Page): another build's page is refused
   std::atomic<int64_t> rank;
-  std::atomic<int64_t> pid;  // 0 until the rank has attached the page
+  std::atomic<int64_t> pid;     // 0 until the rank has attached the page
+  std::atomic<int64_t> paused;  // nanoseconds that the launcher has stopped the rank for
   std::atomic<int64_t> beat;
   std::atomic<int64_t> progressed;
   std::atomic<int64_t> phase;
@@ -125,11 +126,11 @@ enum class MapPage { kRead, kWrite, kMake };
 std::shared_ptr<Page> map_page(int descriptor, MapPage how, const std::string& name);
 BoardView view_of(const Page& page, size_t most);
 
-// One clock for all processes of a machine.
-inline int64_t now_ns() {
+// One clock for all that look at the page: it stands still while its launcher stops the rank.
+inline int64_t now_ns(const Page& page) {
   timespec time{};
   ::clock_gettime(CLOCK_MONOTONIC, &time);
-  return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+  return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec - page.paused;
 }
 
 }  // namespace skein::board

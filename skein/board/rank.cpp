@@ -18,6 +18,7 @@
 
 #include "skein/board/board.h"
 #include "skein/board/page.h"
+#include "skein/core/clock.h"
 #include "skein/core/error.h"
 
 namespace skein::board {
@@ -81,13 +82,13 @@ void beat_for_ever() {
   std::optional<Activity> before;
   for (;; std::this_thread::sleep_for(kBeat)) {
     auto& page = *writer().page.load();
-    page.beat = now_ns();
+    page.beat = now_ns(page);
     if (writer().host_works == 0) {
       before.reset();
       continue;
     }
     const auto now = activity_now();
-    if (before && is_work(*before, now)) page.progressed = now_ns();
+    if (before && is_work(*before, now)) page.progressed = now_ns(page);
     before = now;
   }
 }
@@ -104,7 +105,8 @@ void start_heartbeat() {
 void attach(std::shared_ptr<Page> page) {
   auto& self = writer();
   const std::lock_guard lock(self.mutex);
-  page->beat = page->progressed = now_ns();
+  page->beat = page->progressed = now_ns(*page);
+  Clock::count_pauses_in(page->paused);
   page->pid = ::getpid();
   self.sequences = {};
   self.mapped.push_back(std::move(page));
@@ -156,7 +158,7 @@ uint64_t begin_call(std::string_view group, std::string_view operation, std::str
   uint64_t sequence = 0;
   with_page([&](Page& page) {
     sequence = page.issued.load(std::memory_order_relaxed) + 1;
-    const int64_t now = now_ns();
+    const int64_t now = now_ns(page);
     if (auto* slot = free_slot(writer(), page, sequence)) {
       const bool in_step = page.steps_begun.load(std::memory_order_relaxed) > 0;
       CallRecord record;
@@ -186,14 +188,14 @@ void end_call(uint64_t sequence) {
       page.calls[index].ended.store(sequence, std::memory_order_release);
       break;
     }
-    page.progressed.store(now_ns(), std::memory_order_relaxed);
+    page.progressed.store(now_ns(page), std::memory_order_relaxed);
   });
 }
 
 void enter_phase(Phase phase) {
   with_page([&](Page& page) {
     page.phase = static_cast<int64_t>(phase);
-    page.phase_entered = page.progressed = now_ns();
+    page.phase_entered = page.progressed = now_ns(page);
   });
 }
 
@@ -205,7 +207,7 @@ void set_board_step(int64_t step, std::span<const int64_t> samples) {
     page.samples.write(kept);
     page.step = step;
     ++page.steps_begun;
-    page.progressed = now_ns();
+    page.progressed = now_ns(page);
   });
 }
 
@@ -214,7 +216,7 @@ void report_progress(std::string_view what) {
     Text<128> text;
     text.set(what);
     page.progress.write(text);
-    page.progressed = now_ns();
+    page.progressed = now_ns(page);
   });
 }
 
