@@ -21,6 +21,8 @@
 namespace skein::launch {
 namespace {
 
+constexpr int kLastLooks = 1000;  // a millisecond apart
+
 std::vector<char*> pointers(const std::vector<std::string>& strings) {
   std::vector<char*> result;
   result.reserve(strings.size() + 1);
@@ -118,15 +120,15 @@ Child::Child(const ChildCommand& command) {
 Child::~Child() {
   if (!running()) return;
   kill_group();
-  waitpid(pid_, nullptr, 0);
+  for (int i = 0; i < kLastLooks && waitpid(pid_, nullptr, WNOHANG) == 0; ++i) usleep(1000);
 }
 
 void Child::send(int signal) const {
   if (running()) kill(pid_, signal);
 }
 
-void Child::kill_group() const {
-  if (running()) kill(-pid_, SIGKILL);
+void Child::send_group(int signal) const {
+  if (running()) kill(-pid_, signal);
 }
 
 std::optional<ChildEnd> Child::reap() {

@@ -10,6 +10,7 @@
 
 #include <sys/types.h>
 
+#include <csignal>
 #include <optional>
 #include <string>
 #include <vector>
@@ -43,7 +44,9 @@ class Child {
   // when the program is missing.
   explicit Child(const ChildCommand& command);
   Child(Child&& other) noexcept = default;
-  ~Child();  // kills and reaps one that still runs
+  // Kills and reaps one that still runs. One that hangs in the kernel is left behind after a
+  // second.
+  ~Child();
 
   // Becomes readable when the child has ended.
   int descriptor() const { return watch_.descriptor(); }
@@ -51,7 +54,8 @@ class Child {
   bool running() const { return static_cast<bool>(watch_); }
 
   void send(int signal) const;
-  void kill_group() const;  // the child and all it started
+  void send_group(int signal) const;  // to the child and all it started
+  void kill_group() const { send_group(SIGKILL); }
   // Nothing while it runs. What it has left behind in its group is killed.
   std::optional<ChildEnd> reap();
 

@@ -29,6 +29,7 @@ CoordinatorOptions coordinator_options(const LaunchPlan& plan, const LaunchOptio
           .stop_grace = options.stop_grace,
           .join_timeout = options.join_timeout,
           .node_silence = options.node_silence,
+          .longest_end = options.longest_end,
           .limits = options.limits,
           .needs_shared_output = options.needs_shared_output};
 }
@@ -160,6 +161,7 @@ void HeadNode::resolve(const Outcome& outcome) {
     text += continuation(options_);
     write_error_file(text);
   }
+  if (!outcome.remains.empty()) text += fmt::format("\nremains: {}", outcome.remains);
   if (!text.empty()) {
     log_line(stopped ? LogLevel::kWarning : LogLevel::kError, "launch: " + text);
   }
@@ -192,6 +194,7 @@ void HeadNode::resolve_failure(const Outcome& outcome) {
   auto report = *outcome.failure;
   const auto [restart, decision] = after_failure(outcome);
   report.decision = decision;
+  report.remains = outcome.remains;
   if (!restart) report.command = options_.command;
   if (!options_.output.empty()) report.saved = last_checkpoint(options_.output);
   const auto text = to_text(report);

@@ -245,6 +245,7 @@ int launch(const LaunchPlan& plan, const std::vector<std::string>& arguments,
                   .rank = {},
                   .host = host_name(),
                   .grace = options.grace,
+                  .longest_end = options.longest_end,
                   .cpus = bind_ranks(plan)};
   setup.rank.device = plan.device;
   setup.rank.interface = interface.address;

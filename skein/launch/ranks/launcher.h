@@ -12,7 +12,8 @@
 // - SIGTERM, SIGHUP, SIGUSR1 and the first SIGINT reach each rank once, as SIGTERM: it saves at
 //   most two steps later and exits with 75. A second SIGINT kills all ranks and gives 130.
 // - What a restart can heal is restarted, plan.max_restarts times: not 0, 2, 75 and 130.
-// - However the launcher ends, no rank outlives it.
+// - However the launcher ends, no rank outlives it, but one that hangs in the kernel: that is named
+//   after `longest_end`, and not waited for.
 //
 // With several nodes each runs a launcher. Node 0 serves the control store, decides and reports;
 // the others obey it, and end with 3 when they lose it.
@@ -34,6 +35,7 @@ struct LaunchOptions {
   std::chrono::milliseconds grace{1000};  // kill -9 cannot harm a checkpoint
   std::chrono::milliseconds root_cause_window{1000};
   std::chrono::milliseconds stop_grace{30'000};     // without progress, after a request to stop
+  std::chrono::milliseconds longest_end{60'000};    // of ranks that were killed: then they remain
   std::chrono::milliseconds join_timeout{600'000};  // for the nodes to meet
   std::chrono::milliseconds node_silence{3000};     // after which a node is lost
   Limits limits;

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,6 +14,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
+#include <regex>
 #include <thread>
 
 #include "skein/board/board.h"
@@ -300,6 +302,38 @@ TEST_F(LauncherTest, AStepThatAlwaysFailsIsNamedWithItsSamples) {
     EXPECT_NE(said.find(part), std::string::npos) << part << "\n" << said;
   }
   EXPECT_EQ(text("starts"), "0\n1 again\n2 again\n");
+}
+
+// Run by the test below: a rank that another process traces without ever looking. To its launcher,
+// which is told of its death after the tracer, it is one that cannot be killed.
+TEST(LaunchedRank, DISABLED_CannotBeEnded) {
+  const pid_t rank = getpid();
+  prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);
+  if (fork() == 0) {
+    setsid();  // not of the rank's group, which is killed
+    if (ptrace(PTRACE_SEIZE, rank, nullptr, nullptr) != 0) _exit(1);
+    std::ofstream(fs::path(std::getenv("FOLDER")) / "tracer") << getpid() << "\n";
+  }
+  while (true) pause();
+}
+
+TEST_F(LauncherTest, ARankThatCannotBeEndedIsNamedAndLeftBehind) {
+  const auto self = fs::read_symlink("/proc/self/exe").string();
+  options.longest_end = milliseconds(1500);
+  options.command = "skein train again.yaml";
+  const auto script = fmt::format(
+      "[ $RANK = 1 ] || exec {} --gtest_also_run_disabled_tests --gtest_brief=1 "
+      "--gtest_filter=LaunchedRank.DISABLED_CannotBeEnded; "
+      "until [ -s $FOLDER/tracer ]; do sleep 0.01; done; exit 4",
+      self);
+  const auto [code, said] = run_and_listen(plan(2), script);
+  kill(std::stoi(text("tracer")), SIGKILL);
+  EXPECT_EQ(code, 4);
+  EXPECT_TRUE(std::regex_search(said, std::regex("rank 1 of 2.* exit code 4"))) << said;
+  EXPECT_TRUE(std::regex_search(said, std::regex("remains +rank 0 on \\S+ \\(pid [0-9]+, state Z")))
+      << said;
+  int status = 0;
+  while (waitpid(-1, &status, 0) > 0) continue;  // it comes back to us with its tracer's end
 }
 
 TEST(RootCause, IsTheEarliestThatIsNoSymptomWithinTheWindow) {

@@ -27,6 +27,7 @@ LocalRanks::LocalRanks(const RankSetup& setup, const NodeCommand& command,
     : generation_(command.generation),
       host_(setup.host),
       grace_(setup.grace),
+      longest_end_(setup.longest_end),
       secret_(control::share_secret(secret)),
       configuration_(setup.configuration.empty() ? File() : share_bytes(setup.configuration)),
       outputs_(setup.plan.output, command.first_ranks.at(setup.plan.node_rank),
@@ -75,6 +76,27 @@ bool LocalRanks::all_ended() const {
   return std::all_of(ranks_.begin(), ranks_.end(), [](const Rank& r) { return r.end.has_value(); });
 }
 
+bool LocalRanks::given_up() const { return killed_ && Clock::now() >= *killed_ + longest_end_; }
+
+std::string LocalRanks::remaining() const {
+  std::string text;
+  for (const auto& rank : ranks_) {
+    if (!rank.end) text += fmt::format("{}pid {}", text.empty() ? "" : ", ", rank.pid);
+  }
+  return text;
+}
+
+void LocalRanks::pause() const {
+  for (const auto& rank : ranks_) rank.child.send_group(SIGSTOP);
+}
+
+void LocalRanks::go_on(std::chrono::nanoseconds paused) {
+  for (auto& rank : ranks_) {
+    rank.board.forgive(paused);  // first: the rank must not see a time that has jumped
+    rank.child.send_group(SIGCONT);
+  }
+}
+
 void LocalRanks::add_to(std::vector<pollfd>& entries) const {
   for (const auto& rank : ranks_) {
     if (!rank.end) entries.push_back({rank.child.descriptor(), POLLIN, 0});
@@ -99,7 +121,7 @@ bool LocalRanks::take_events() {
 void LocalRanks::note_end(Rank& rank, const ChildEnd& end) {
   rank.end = end;
   rank.ended = Clock::now();
-  rank.ours = (end.signal == SIGTERM && asked_) || (end.signal == SIGKILL && killed_);
+  rank.ours = (end.signal == SIGTERM && asked_) || (end.signal == SIGKILL && killed_.has_value());
   if (end.signal != SIGKILL || rank.ours) return;
   const auto kills = oom_kills();
   rank.oom_counted = kills && oom_kills_ && *kills > *oom_kills_;
@@ -122,8 +144,9 @@ void LocalRanks::end(bool at_once) {
 }
 
 void LocalRanks::kill_all() {
-  if (std::exchange(killed_, true)) return;
-  for (const auto& rank : ranks_) rank.child.kill_group();
+  if (killed_) return;
+  killed_ = Clock::now();
+  for (const auto& rank : ranks_) rank.child.send_group(SIGKILL);
 }
 
 std::vector<RankStatus> LocalRanks::status() const {

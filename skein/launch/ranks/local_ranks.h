@@ -36,7 +36,8 @@ struct RankSetup {
   const Lease* lease = nullptr;  // of the output folder, for as long as any rank lives
   std::string host;
   std::chrono::milliseconds grace{1000};
-  std::vector<std::vector<int>> cpus;  // by local rank, as bind_ranks() gives them
+  std::chrono::milliseconds longest_end{60'000};  // after SIGKILL: then they are left behind
+  std::vector<std::vector<int>> cpus;             // by local rank, as bind_ranks() gives them
 };
 
 class LocalRanks {
@@ -48,6 +49,11 @@ class LocalRanks {
 
   uint64_t generation() const { return generation_; }
   bool all_ended() const;
+  // Nothing more can be done: those that are left were killed long ago.
+  bool given_up() const;
+  std::string remaining() const;                // those that have not ended
+  void pause() const;                           // all of them stand still
+  void go_on(std::chrono::nanoseconds paused);  // as if that time had not passed
 
   // What to wait for with poll().
   void add_to(std::vector<pollfd>& entries) const;
@@ -75,7 +81,7 @@ class LocalRanks {
 
   const uint64_t generation_;
   const std::string host_;
-  const std::chrono::milliseconds grace_;
+  const std::chrono::milliseconds grace_, longest_end_;
   const File secret_;
   const File configuration_;
   Outputs outputs_;
@@ -83,7 +89,7 @@ class LocalRanks {
   std::optional<int64_t> oom_kills_;  // counted so far
   bool asked_ = false;                // SIGTERM was sent
   bool ending_ = false;
-  bool killed_ = false;          // SIGKILL was sent
+  std::optional<Time> killed_;   // when SIGKILL was sent
   std::optional<Time> kill_at_;  // when to send it
 };
 

@@ -45,17 +45,11 @@ int NodeLoop::run(std::function<NodeIdentity(const std::string&)> identify) {
   while (true) {
     update(changed);
     if (const auto why = setup_.lease != nullptr ? setup_.lease->lost() : std::nullopt) {
-      kill_and_reap();
-      log_error("launch: {}", *why);
-      return static_cast<int>(ExitCode::kComm);
+      return end_alone(static_cast<int>(ExitCode::kComm), *why);
     }
     const auto command = commander_.command();
     if (command.order == Order::kQuit) return quit(command);
-    if (const auto lost = commander_.head_lost()) {
-      kill_and_reap();
-      log_error("launch: {}", lost->why);
-      return lost->code;
-    }
+    if (const auto lost = commander_.head_lost()) return end_alone(lost->code, lost->why);
     if (status_.stop_signal != 0 && !commander_.token()) {  // nobody else is to be asked
       log_warning("launch: stopped before this node met node 0");
       return static_cast<int>(ExitCode::kStopped);
@@ -144,13 +138,20 @@ void NodeLoop::start_ranks(const NodeCommand& command) try {
 }
 
 void NodeLoop::kill_and_reap() {
-  while (!all_ended()) {
+  while (!all_ended() && !ranks_->given_up()) {
     ranks_->end(/*at_once=*/true);
     std::vector<pollfd> entries;
     ranks_->add_to(entries);
     poll(entries.data(), entries.size(), static_cast<int>(kTick.count()));
     ranks_->take_events();
   }
+}
+
+int NodeLoop::end_alone(int code, const std::string& why) {
+  kill_and_reap();
+  log_error("launch: {}", why);
+  if (!all_ended()) log_error("launch: could not be ended: {}", ranks_->remaining());
+  return code;
 }
 
 int NodeLoop::quit(const NodeCommand& command) {

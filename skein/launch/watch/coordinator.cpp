@@ -26,8 +26,6 @@ constexpr milliseconds kLookEvery{250};
 constexpr milliseconds kReturn{1000};
 // Decisions are asked for ten times a second: after a longer gap this process did not run.
 constexpr milliseconds kPause{1000};
-// A process that does not go away after SIGKILL hangs in the kernel.
-constexpr seconds kLongestEnd{60};
 
 int code_of(const ChildEnd& end) {
   return end.signal != 0 ? static_cast<int>(ExitCode::kInternal) : end.code;
@@ -370,12 +368,28 @@ void Coordinator::end(Outcome outcome, bool at_once, Time now) {
   command_.at_once = at_once;
 }
 
+// A process that does not go away after SIGKILL hangs in the kernel.
+std::string Coordinator::name_remaining() const {
+  std::string text;
+  each_rank([&](int, const RankStatus& rank) {
+    if (rank.end) return;
+    text += fmt::format("{}rank {} on {} (pid {}, state {}, {})", text.empty() ? "" : "\n",
+                        rank.view.board.rank, rank.view.host, rank.pid, rank.view.process_state,
+                        meaning_of_state(rank.view.process_state));
+  });
+  if (text.empty()) return text;
+  return fmt::format("{}\ndid not end within {} s; output_dir stays in use until it does", text,
+                     std::chrono::duration_cast<seconds>(options_.longest_end).count());
+}
+
 void Coordinator::finish_ending(Time now) {
+  const bool is_over = now >= ending_since_ + options_.longest_end;
+  if (is_over) ending_.remains = name_remaining();
   for (size_t i = 0; i < nodes_.size(); ++i) {
     auto& node = nodes_[i];
     if (node.status && node.status->interrupted) command_.at_once = true;
     const bool silent = i > 0 && now > node.heard + options_.node_silence;
-    if (!silent && now < ending_since_ + kLongestEnd) continue;
+    if (!silent && !is_over) continue;
     node.lost = true;
     ending_.can_restart = false;
   }

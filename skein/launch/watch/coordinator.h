@@ -27,6 +27,7 @@ struct CoordinatorOptions {
   std::chrono::milliseconds stop_grace{30'000};
   std::chrono::milliseconds join_timeout{600'000};
   std::chrono::milliseconds node_silence{3000};
+  std::chrono::milliseconds longest_end{60'000};  // of ranks that were told to end
   Limits limits;
   bool needs_shared_output = true;
 };
@@ -38,6 +39,7 @@ struct Outcome {
   int node = 0;                               // where that rank ran
   std::string message = {};                   // of any other failure, or a remark on a stop
   bool can_restart = false;                   // another generation could do better
+  std::string remains = {};                   // processes that could not be ended; empty: none
 };
 
 class Coordinator {
@@ -100,6 +102,7 @@ class Coordinator {
   Outcome outcome_of(const Verdict& verdict) const;
   FailureReport describe_rank(int rank) const;
   std::string name_of_node(int node) const;
+  std::string name_remaining() const;
   template <typename Visit>
   void each_rank(const Visit& visit) const;
 

@@ -355,6 +355,26 @@ TEST_F(CoordinatorTest, AStoppedProcessIsFound) {
   EXPECT_TRUE(coordinator->outcome()->can_restart);
 }
 
+TEST_F(CoordinatorTest, ARankThatDoesNotEndIsNamed) {
+  run_ranks();
+  end(1, {.code = 4});
+  EXPECT_EQ(tell_and_decide().order, Order::kEnd);
+  end_all({.signal = SIGKILL}, /*ours=*/true);
+  rank(2).end.reset();
+  rank(2).pid = 4711;
+  rank(2).view.process_state = 'D';
+  for (int i = 0; i < 59; ++i) advance(seconds(1));
+  EXPECT_FALSE(coordinator->outcome());
+  advance(seconds(1));
+  ASSERT_TRUE(coordinator->outcome());
+  EXPECT_EQ(coordinator->outcome()->code, 4);
+  EXPECT_FALSE(coordinator->outcome()->can_restart);
+  EXPECT_EQ(coordinator->outcome()->remains.find("rank 2 on "), 0U)
+      << coordinator->outcome()->remains;
+  EXPECT_NE(coordinator->outcome()->remains.find("(pid 4711, state D, blocked in the kernel"),
+            std::string::npos);
+}
+
 TEST_F(CoordinatorTest, StatesCrossTheWireWhole) {
   start_ranks(3);
   end(1, {.signal = SIGKILL}, true);

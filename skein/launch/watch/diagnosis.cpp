@@ -14,6 +14,7 @@ namespace {
 
 constexpr int64_t kMismatchMs = 1000;
 constexpr int64_t kSilenceMs = 30'000;  // without a heartbeat, of a process that is not stopped
+constexpr int64_t kStaleMs = 4'000;     // the same where others wait in vain already, at least
 constexpr int64_t kLeastAdaptiveMs = 10'000;
 
 using Ranks = std::span<const RankView>;
@@ -132,38 +133,40 @@ bool is_silent(const RankView& rank, int64_t limit) {
   return !rank.ended && rank.board.pid > 0 && rank.board.beat_ms >= std::max(kSilenceMs, limit);
 }
 
-const char* meaning_of(char state) {
-  switch (state) {
-    case 'D':
-      return "blocked in the kernel: a disk, a network file system or a driver";
-    case 'Z':
-      return "dead";
-    case 'S':
-      return "sleeping";
-    default:
-      return "running: the machine may be overloaded";
-  }
+Verdict without_heartbeats(const RankView& rank, Ranks ranks) {
+  const auto& board = rank.board;
+  const char state = rank.process_state;
+  const bool stopped = state == 'T' || state == 't';
+  const auto what =
+      stopped ? fmt::format("has been stopped ({}) for {}",
+                            state == 'T' ? "SIGSTOP" : "by a debugger", seconds(board.beat_ms))
+              : fmt::format("has given no sign of life for {} (state {}, {})",
+                            seconds(board.beat_ms), state, meaning_of_state(state));
+  return {Trouble::kStopped, board.rank,
+          fmt::format("{} {} {}; {}{}", who(rank), what, where(board), last_call(board),
+                      others(ranks, board.rank))};
 }
 
 std::optional<Verdict> find_stopped(Ranks ranks, const Limits& limits) {
   const int64_t limit = limits.heartbeat.count();
   if (limit == 0) return std::nullopt;
   for (const auto& rank : ranks) {
-    const bool stopped = is_stopped(rank, limit);
-    if (!stopped && !is_silent(rank, limit)) continue;
-    const auto& board = rank.board;
-    const auto state =
-        stopped
-            ? fmt::format("has been stopped ({}) for {}",
-                          rank.process_state == 'T' ? "SIGSTOP" : "by a debugger",
-                          seconds(board.beat_ms))
-            : fmt::format("has given no sign of life for {} (state {}, {})", seconds(board.beat_ms),
-                          rank.process_state, meaning_of(rank.process_state));
-    return Verdict{Trouble::kStopped, board.rank,
-                   fmt::format("{} {} {}; {}{}", who(rank), state, where(board), last_call(board),
-                               others(ranks, board.rank))};
+    if (is_stopped(rank, limit) || is_silent(rank, limit)) return without_heartbeats(rank, ranks);
   }
   return std::nullopt;
+}
+
+// Of those whose last heartbeat is old, the one whose is oldest.
+std::optional<Verdict> find_stale(Ranks ranks, const Limits& limits) {
+  const RankView* stalest = nullptr;
+  for (const auto& rank : ranks) {
+    const int64_t age = rank.board.beat_ms;
+    if (rank.ended || rank.board.pid == 0) continue;
+    if (age < std::max(kStaleMs, limits.heartbeat.count())) continue;
+    if (stalest == nullptr || age > stalest->board.beat_ms) stalest = &rank;
+  }
+  if (stalest == nullptr) return std::nullopt;
+  return without_heartbeats(*stalest, ranks);
 }
 
 // ---- mismatch
@@ -349,8 +352,29 @@ std::optional<Verdict> find_late(Ranks ranks, const Limits& limits) {
 std::optional<Verdict> diagnose(std::span<const RankView> ranks, const Limits& limits) {
   if (auto verdict = find_stopped(ranks, limits)) return verdict;
   if (auto verdict = find_mismatch(ranks, kMismatchMs)) return verdict;
-  if (auto verdict = find_missing(ranks, limits)) return verdict;
-  return find_late(ranks, limits);
+  auto verdict = find_missing(ranks, limits);
+  if (!verdict) verdict = find_late(ranks, limits);
+  if (!verdict) return std::nullopt;
+  // Calls cannot tell a network that stalls from a process that does not run.
+  if (auto stale = find_stale(ranks, limits)) return stale;
+  return verdict;
+}
+
+const char* meaning_of_state(char state) {
+  switch (state) {
+    case 'D':
+      return "blocked in the kernel: a disk, a network file system, a driver or a frozen container";
+    case 'T':
+      return "stopped";
+    case 't':
+      return "held by a debugger";
+    case 'Z':
+      return "dead";
+    case 'S':
+      return "sleeping";
+    default:
+      return "running: the machine may be overloaded";
+  }
 }
 
 std::string last_calls(std::span<const RankView> ranks, int dead) {

@@ -42,9 +42,13 @@ struct Verdict {
 
 // Nothing when all goes well. A mismatch is reported when its calls have ended, or one of them has
 // been under way for a second; a rank that reports progress is never late, nor are those that may
-// wait for it. Act on a verdict when it comes twice in a row: after a pause of the whole machine
-// all ages are wrong for a moment.
+// wait for it. Where some wait too long, a rank without heartbeats is to blame before all others.
+// Act on a verdict when it comes twice in a row: after a pause of the whole machine all ages are
+// wrong for a moment.
 std::optional<Verdict> diagnose(std::span<const RankView> ranks, const Limits& limits);
+
+// What a letter of /proc/PID/stat means for a process that gives no sign of life.
+const char* meaning_of_state(char state);
 
 // After rank `dead` died: a mismatch if there is one, where it died, and who waited in what; empty
 // if nothing is to be said.

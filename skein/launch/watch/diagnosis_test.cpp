@@ -224,6 +224,23 @@ TEST(Diagnosis, ACallThatAllAreInsideIsNobodysFault) {
                   "it does not end on ranks 0, 1", "network"});
 }
 
+TEST(Diagnosis, AStaleHeartbeatIsNamedBeforeTheNetwork) {
+  std::vector ranks{waiting_rank(0, 57, 21'000), waiting_rank(1, 57, 20'500)};
+  expect_verdict(diagnose(ranks, kLimits), Trouble::kLate, 0,
+                 {"the network between them, or a GPU"});
+  ranks[1].board.beat_ms = 20'400;
+  ranks[1].process_state = 'D';
+  expect_verdict(diagnose(ranks, kLimits), Trouble::kStopped, 1,
+                 {"rank 1 on host1 (pid 1001) has given no sign of life for 20.4 s (state D, "
+                  "blocked in the kernel",
+                  "rank 0 waited for 21.0 s in call #57"});
+  // Also before one that is late because of it.
+  ranks[0] = working_rank(0, 56, 21'000);
+  expect_verdict(diagnose(ranks, kLimits), Trouble::kStopped, 1, {"no sign of life"});
+  ranks[1].board.beat_ms = 3'900;
+  expect_verdict(diagnose(ranks, kLimits), Trouble::kLate, 0, {"rank 0", "is late"});
+}
+
 TEST(Diagnosis, TheFirstStepMayTakeLonger) {
   std::vector ranks{waiting_rank(0, 57, 59'000), working_rank(1, 56, 59'000)};
   for (auto& rank : ranks) rank.board.steps_here = 0;

@@ -111,6 +111,7 @@ std::string to_text(const FailureReport& report) {
   add("last call", report.last_calls);
   add("saved", report.saved);
   add("logs", report.logs);
+  add("remains", report.remains);
   add("then", report.decision);
   add("to continue", report.command);
   return text;

@@ -30,6 +30,7 @@ struct FailureReport {
   std::string saved;       // last committed checkpoint; empty: none
   std::string logs;        // file to look at; empty: none
   std::string command;     // that continues the run
+  std::string remains;     // processes that could not be ended; empty: none
   std::string decision;    // "restarting (1 of 3)", "the other ranks were ended"
 };
 
