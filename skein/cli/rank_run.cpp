@@ -38,8 +38,13 @@ void make_deterministic() {
   at::globalContext().setDeterministicFillUninitializedMemory(false);
 }
 
-// Deadlines are the watchers' business, who know all ranks (launch/watch/diagnosis.h); the group's
-// own is for the case that nobody watches.
+// Deadlines are the watchers' business, who know all ranks (launch/watch/diagnosis.h), and whose
+// clock stands still while a run is paused; the group's own is for the case that nobody watches.
+std::chrono::seconds group_timeout(const launch::RankEnvironment& environment, int64_t given) {
+  if (environment.foreign.name.empty()) return std::chrono::hours(24 * 30);
+  return std::max<std::chrono::seconds>(2 * std::chrono::seconds(given), std::chrono::hours(1));
+}
+
 comm::GroupOptions group_options(const launch::RankEnvironment& environment,
                                  const config::ParallelConfig& parallel, bool cuda) {
   return {.rank = environment.rank,
@@ -49,8 +54,7 @@ comm::GroupOptions group_options(const launch::RankEnvironment& environment,
           .device_index = cuda ? environment.gpu : -1,
           .local_rank = environment.local_rank,
           .local_size = environment.local_size,
-          .timeout = std::max<std::chrono::seconds>(2 * std::chrono::seconds(parallel.ddp_timeout),
-                                                    std::chrono::hours(1))};
+          .timeout = group_timeout(environment, parallel.ddp_timeout)};
 }
 
 config::Resolved read_configuration(const launch::RankEnvironment& environment) {

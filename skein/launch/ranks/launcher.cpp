@@ -235,7 +235,7 @@ void write_over_live_line() {
 
 int launch(const LaunchPlan& plan, const std::vector<std::string>& arguments,
            const LaunchOptions& options) {
-  const SignalInbox inbox;  // before any thread: threads inherit the signal mask
+  const SignalInbox inbox(/*with_pauses=*/true);  // before any thread: they inherit the mask
   write_over_live_line();
   const auto interface = choose_interface(plan);
   RankSetup setup{.plan = plan,

@@ -74,6 +74,10 @@ void NodeLoop::wait_for_event() const {
 bool NodeLoop::take_signals() {
   bool changed = false;
   while (const auto signal = inbox_.take()) {
+    if (*signal == SIGTSTP) {
+      pause();
+      continue;
+    }
     changed = true;
     if (*signal == SIGINT && ++interrupts_ > 1) {
       status_.interrupted = true;
@@ -86,6 +90,23 @@ bool NodeLoop::take_signals() {
              *signal == SIGINT ? " (Ctrl-C again: stop at once)" : "");
   }
   return changed;
+}
+
+// Ctrl-Z: ranks stand still with their launcher, and so do all clocks.
+void NodeLoop::pause() {
+  if (setup_.plan.nodes > 1) {
+    log_warning(
+        "launch: Ctrl-Z does nothing in a run of several nodes: the others would take this one for "
+        "lost");
+    return;
+  }
+  log_info("launch: paused; `fg` or SIGCONT goes on");
+  if (ranks_) ranks_->pause();
+  Clock::freeze();
+  const auto time = SignalInbox::stop_process();
+  Clock::thaw();
+  if (ranks_) ranks_->go_on(time);
+  log_info("launch: goes on after {:.0f} s", std::chrono::duration<double>(time).count());
 }
 
 void NodeLoop::update(bool at_once) {

@@ -53,6 +53,7 @@ class NodeLoop {
  private:
   void wait_for_event() const;
   bool take_signals();
+  void pause();
   void update(bool at_once);
   void obey(const NodeCommand& command);
   void start_ranks(const NodeCommand& command);
