@@ -7,13 +7,15 @@
 #include <cerrno>
 #include <cstring>
 
+#include "skein/core/system_failure.h"
+
 namespace skein {
 
 void throw_errno(const std::string& what) {
   const int code = errno;
   const auto message = fmt::format("{}: {}", what, std::strerror(code));
   if (code == ENOSPC || code == EDQUOT) throw DiskFull(message);
-  throw IoError(message);
+  throw SystemFailure(message, code);
 }
 
 void check_failed(const char* file, int line, const char* condition, const std::string& message) {

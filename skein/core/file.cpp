@@ -97,7 +97,7 @@ uint64_t bytes_read_by_this_thread() { return read_here; }
 
 void File::read_at(uint64_t offset, std::span<std::byte> out) const {
   while (!out.empty()) {
-    const ssize_t count = ::pread(descriptor_, out.data(), out.size(), static_cast<off_t>(offset));
+    const ssize_t count = file_system().read(descriptor_, out, offset);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) throw_errno("cannot read " + path_of(descriptor_));
     if (count == 0) {

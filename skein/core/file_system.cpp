@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <thread>
 
 namespace skein {
 namespace {
@@ -19,6 +20,10 @@ std::atomic<FileSystem*> current = &real_file_system;
 
 int FileSystem::open(const std::filesystem::path& path, int flags) {
   return ::open(path.c_str(), flags | O_CLOEXEC, 0666);
+}
+
+ssize_t FileSystem::read(int descriptor, std::span<std::byte> out, uint64_t offset) {
+  return ::pread(descriptor, out.data(), out.size(), static_cast<off_t>(offset));
 }
 
 ssize_t FileSystem::write(int descriptor, std::span<const std::byte> bytes, uint64_t offset) {
@@ -53,6 +58,10 @@ int FileSystem::make_directory(const std::filesystem::path& path) {
 }
 
 int FileSystem::remove(const std::filesystem::path& path) { return ::remove(path.c_str()); }
+
+void FileSystem::pause(std::chrono::milliseconds duration) {
+  std::this_thread::sleep_for(duration);
+}
 
 FileSystem& file_system() { return *current.load(std::memory_order_acquire); }
 

@@ -6,10 +6,12 @@
 //
 // core/file.h and everything built on it (checkpoints, logs, prepared data) call the current file
 // system; programs have only the real one. Tests derive from it to record what is done, to let it
-// fail, or to replay it. Reading is not here: a reader is tested with broken files.
+// fail, or to replay it. Of reading, opening and the bytes of File::read_at() are here: most
+// readers are tested with broken files.
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -23,6 +25,7 @@ class FileSystem {
   virtual ~FileSystem() = default;
 
   virtual int open(const std::filesystem::path& path, int flags);
+  virtual ssize_t read(int descriptor, std::span<std::byte> out, uint64_t offset);
   virtual ssize_t write(int descriptor, std::span<const std::byte> bytes, uint64_t offset);
   virtual int truncate(int descriptor, uint64_t size);
   // Room on the disk for the bytes [0, size); EOPNOTSUPP where the file system cannot.
@@ -35,6 +38,9 @@ class FileSystem {
   virtual int make_directory(const std::filesystem::path& path);
   // A file, a link or an empty folder.
   virtual int remove(const std::filesystem::path& path);
+
+  // Waits before an attempt is made again.
+  virtual void pause(std::chrono::milliseconds duration);
 };
 
 FileSystem& file_system();
