@@ -13,7 +13,8 @@ namespace skein::config {
 void fields(ModelConfig& config, auto&& field) {
   field("model_name_or_path", config.model_name_or_path,
         About{.help = "folder with config.json, and weights unless train_from_scratch",
-              .aliases = {"model_path", "base_model"}});
+              .aliases = {"model_path", "base_model"},
+              .is_path = true});
   field("train_from_scratch", config.train_from_scratch,
         About{.help = "initialise from seed instead of loading weights"});
   field("dtype", config.dtype,
@@ -24,18 +25,22 @@ void fields(ModelConfig& config, auto&& field) {
         About{.help = "recompute each block in backward: less memory, a third more compute"});
   field("tokenizer_name_or_path", config.tokenizer_name_or_path,
         About{.help = "folder or tokenizer.json; empty: the model folder's, else bytes",
-              .aliases = {"tokenizer_name", "tokenizer_path", "tokenizer_config"}});
+              .aliases = {"tokenizer_name", "tokenizer_path", "tokenizer_config"},
+              .is_path = true});
 }
 
 void fields(DataConfig& config, auto&& field) {
   field("train_file", config.train_file,
-        About{.help = ".txt, .jsonl with \"text\", or .bin of token ids (nanoGPT, llm.c)"});
+        About{.help = ".txt, .jsonl with \"text\", or .bin of token ids (nanoGPT, llm.c)",
+              .is_path = true});
   field("train_file_dir", config.train_file_dir,
-        About{.help = "folder whose .txt, .jsonl and .bin files are trained on"});
+        About{.help = "folder whose .txt, .jsonl and .bin files are trained on", .is_path = true});
   field("eval_file", config.eval_file,
-        About{.help = "the same for evaluation", .aliases = {"validation_file"}});
-  field("validation_file_dir", config.validation_file_dir,
-        About{.help = "folder of files for evaluation", .aliases = {"eval_file_dir"}});
+        About{.help = "the same for evaluation", .aliases = {"validation_file"}, .is_path = true});
+  field(
+      "validation_file_dir", config.validation_file_dir,
+      About{
+          .help = "folder of files for evaluation", .aliases = {"eval_file_dir"}, .is_path = true});
   field("block_size", config.block_size,
         About{.help = "tokens per block",
               .aliases = {"cutoff_len", "max_length", "max_seq_length", "sequence_len"},
@@ -72,7 +77,8 @@ void fields(DataConfig& config, auto&& field) {
               .min = 1});
   field("data_cache_dir", config.data_cache_dir,
         About{.help = "prepared data; empty: $XDG_CACHE_HOME/skein/data or ~/.cache/skein/data",
-              .aliases = {"dataset_prepared_path"}});
+              .aliases = {"dataset_prepared_path"},
+              .is_path = true});
   field("overwrite_cache", config.overwrite_cache, About{.help = "prepare the data again"});
 }
 
@@ -229,7 +235,7 @@ void fields(ParallelConfig& config, auto&& field) {
 
 void fields(CheckpointConfig& config, auto&& field) {
   field("output_dir", config.output_dir,
-        About{.help = "the run's folder", .aliases = {"output_path"}});
+        About{.help = "the run's folder", .aliases = {"output_path"}, .is_path = true});
   field("experiment_name", config.experiment_name,
         About{.help = "without output_dir: outputs/<experiment_name>; empty: run_name"});
   field("save_strategy", config.save_strategy, About{.help = "save: no, steps, epoch"});
@@ -249,6 +255,7 @@ void fields(CheckpointConfig& config, auto&& field) {
   field("resume_from_checkpoint", config.resume_from_checkpoint,
         About{.help = "auto (true, latest): the newest in output_dir; false: none; or a "
                       "checkpoint's folder",
+              .is_path = true,
               .saved = false});
   field("fresh", config.fresh,
         About{.help = "start over instead of continuing a started run", .saved = false});

@@ -2,11 +2,11 @@
 // Copyright the skein authors.
 #pragma once
 
-// Where does a run save?
+// Where does a run save, and may it?
 
 #include <filesystem>
 
-#include "skein/config/run_config.h"
+#include "skein/config/load.h"
 
 namespace skein::config {
 
@@ -16,5 +16,8 @@ inline std::filesystem::path output_folder(const CheckpointConfig& checkpoint) {
   if (checkpoint.experiment_name.empty()) return {};
   return std::filesystem::path("outputs") / checkpoint.experiment_name;
 }
+
+// Throws UserError when training would replace or remove the model that it begins with.
+void check_output_folder(const Resolved& resolved);
 
 }  // namespace skein::config

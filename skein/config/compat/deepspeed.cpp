@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "skein/config/compat/deepspeed_keys.h"
+#include "skein/config/syntax/paths.h"
 #include "skein/config/syntax/suggest.h"
 #include "skein/config/syntax/values.h"
 #include "skein/config/syntax/yaml_reader.h"
@@ -27,7 +28,7 @@ void add_leaves(const Node& map, const std::string& prefix, std::vector<Setting>
 }
 
 fs::path find_file(const Node& name) {
-  fs::path path = name.text;
+  const fs::path path = expanded_path(name.text, name.origin);
   std::error_code ignored;  // no name, however long, is more than a file that does not exist
   if (fs::is_regular_file(path, ignored)) return path;
   auto beside = fs::path(name.origin.file).parent_path() / path;

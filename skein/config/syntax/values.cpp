@@ -10,6 +10,7 @@
 #include <cmath>
 #include <string_view>
 
+#include "skein/config/syntax/paths.h"
 #include "skein/config/syntax/suggest.h"
 
 namespace skein::config {
@@ -178,7 +179,7 @@ void assign(const Setting& setting, const About& about, std::string& member) {
   if (!about.choices.empty() && std::ranges::count(about.choices, text) == 0) {
     refuse_value(setting, fmt::format("one of {}", fmt::join(about.choices, ", ")));
   }
-  member = text;
+  member = about.is_path ? expanded_path(text, setting.value.origin) : text;
 }
 
 void assign(const Setting& setting, const About&, bool& member) {

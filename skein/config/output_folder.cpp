@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/config/output_folder.h"
+
+#include <fmt/format.h>
+
+#include "skein/core/error.h"
+
+namespace skein::config {
+
+namespace fs = std::filesystem;
+
+void check_output_folder(const Resolved& resolved) {
+  const auto& config = resolved.config;
+  const auto output = output_folder(config.checkpoint);
+  const fs::path model = config.model.model_name_or_path;
+  std::error_code absent;
+  if (fs::equivalent(output, model, absent)) {
+    refuse(resolved.origin_of("output_dir"),
+           fmt::format("output_dir and model_name_or_path are the same folder, {}: the trained "
+                       "model would replace the one that training begins with; give another "
+                       "output_dir",
+                       output.string()));
+  }
+  const bool is_checkpoint = model.filename().string().starts_with("checkpoint-");
+  const auto parent = fs::absolute(model).parent_path();
+  if (config.checkpoint.fresh && is_checkpoint && fs::equivalent(output, parent, absent)) {
+    refuse(resolved.origin_of("model_name_or_path"),
+           fmt::format("--fresh removes the run in {}, and with it model_name_or_path, {}; give "
+                       "another output_dir, or leave --fresh out",
+                       output.string(), model.string()));
+  }
+}
+
+}  // namespace skein::config

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/config/output_folder.h"
+
+#include <gtest/gtest.h>
+
+#include "skein/core/error.h"
+#include "skein/core/testing.h"
+
+namespace skein::config {
+namespace {
+
+class OutputFolderTest : public TemporaryFolder {
+ protected:
+  std::string refused(const std::string& model, const std::string& output,
+                      const std::string& more = "seed=1") {
+    const std::vector<std::string> words = {"model_name_or_path=" + model, "output_dir=" + output,
+                                            more};
+    return refusal<UserError>([&] { check_output_folder(load(words)); });
+  }
+};
+
+TEST_F(OutputFolderTest, TheModelsOwnFolderIsRefusedHoweverItIsWritten) {
+  write("base/config.json", "{}");
+  fs::create_symlink(folder_ / "base", folder_ / "link");
+  const auto base = (folder_ / "base").string();
+  for (const auto& output : {base, base + "/", base + "/.", (folder_ / "link").string()}) {
+    EXPECT_PRED2(contains, refused(base, output), "are the same folder") << output;
+  }
+  for (const auto& output : {base + "/out", (folder_ / "new").string()}) {
+    EXPECT_EQ(refused(base, output), "") << output;
+  }
+}
+
+TEST_F(OutputFolderTest, FreshDoesNotRemoveTheModelThatItBeginsWith) {
+  write("out/checkpoint-5/config.json", "{}");
+  const auto model = (folder_ / "out/checkpoint-5").string(), output = (folder_ / "out").string();
+  EXPECT_EQ(refused(model, output), "");
+  EXPECT_PRED2(contains, refused(model, output, "--fresh"), "--fresh removes");
+}
+
+}  // namespace
+}  // namespace skein::config
