@@ -116,7 +116,7 @@ Outcome run_offline(const config::Resolved& resolved, const config::BatchPlan& b
     log_info("stopped after step {}; {}", step,
              keys.save_only_model ? "save_only_model: it cannot be continued"
              : keys.fresh         ? "the same command without --fresh continues"
-                                   : "the same command continues");
+                                  : "the same command continues");
     return Outcome::kStopped;
   }
   finish(run, step);  // a model may fit where a checkpoint did not
