@@ -114,7 +114,7 @@ checkpoint::Contents RunState::contents(int64_t step, bool with_optimizer) {
                                 .optimizer = {},
                                 .model_slices = {},
                                 .optimizer_slices = {},
-                                .texts = carried_};
+                                .texts = {}};
   contents.model_slices = share_ ? share_of(sharded_.kept_slices(), share_->first, share_->second)
                                  : sharded_.slices_to_save();
   if (with_optimizer) {
@@ -123,10 +123,15 @@ checkpoint::Contents RunState::contents(int64_t step, bool with_optimizer) {
         share_ ? share_of(sharded_.kept_slices(optimizer_.states()), share_->first, share_->second)
                : sharded_.slices_to_save(optimizer_.states());
   }
-  const auto dtype = tensor::dtype_of(model_.table().parameters.front().dtype);
-  contents.texts["config.json"] =
-      plan::hf_config_json(architecture_, std::string(dtype_word(dtype)));
-  contents.texts[kStateFile] = trainer_state(step);
+  // The rank that commits writes the texts; the log in them can be long.
+  const bool commits = (share_ ? share_->first : sharded_.group().rank()) == 0;
+  if (commits) {
+    const auto dtype = tensor::dtype_of(model_.table().parameters.front().dtype);
+    contents.texts = carried_;
+    contents.texts["config.json"] =
+        plan::hf_config_json(architecture_, std::string(dtype_word(dtype)));
+    contents.texts[kStateFile] = trainer_state(step);
+  }
   return contents;
 }
 
