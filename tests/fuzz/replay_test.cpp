@@ -35,6 +35,7 @@ TEST(Fuzz, JsonCorpus) { replay("json", json); }
 TEST(Fuzz, JsonlCorpus) { replay("jsonl", jsonl); }
 TEST(Fuzz, TokenizerCorpus) { replay("tokenizer", tokenizer); }
 TEST(Fuzz, ModelConfigCorpus) { replay("model_config", model_config); }
+TEST(Fuzz, HostfileCorpus) { replay("hostfile", hostfile); }
 
 }  // namespace
 }  // namespace skein::fuzz

@@ -23,6 +23,7 @@ void json(std::string_view bytes);
 void jsonl(std::string_view bytes);
 void tokenizer(std::string_view bytes);
 void model_config(std::string_view bytes);
+void hostfile(std::string_view bytes);
 
 // Unlike assert() in every build, and a crash to libFuzzer.
 inline void require(bool holds, const char* promise) {

@@ -18,6 +18,7 @@ namespace skein::launch {
 namespace {
 
 constexpr int kMostSlots = 4096;
+constexpr size_t kMostRanks = size_t{1} << 20;  // of all hosts
 constexpr uint64_t kMostBytes = 1 << 20;
 
 std::vector<std::string_view> split_words(std::string_view line) {
@@ -152,12 +153,17 @@ std::vector<Host> parse_hostfile(std::string_view text, const std::string& origi
   std::vector<Host> hosts;
   std::set<std::string> seen;
   int number = 0;
+  size_t ranks = 0;
   for (const auto line : split(text, '\n')) {
     const auto where = fmt::format("{}:{}", origin, ++number);
     const auto words = split_words(line.substr(0, line.find('#')));
     if (words.empty()) continue;
     hosts.push_back(parse_line(words, where));
     const auto& name = hosts.back().name;
+    ranks += hosts.back().slots.size();
+    if (ranks > kMostRanks) {
+      throw UserError(fmt::format("{}: more than {} slots in all", where, kMostRanks));
+    }
     if (!seen.insert(name.substr(name.find('@') + 1)).second) {
       throw UserError(fmt::format("{}: host '{}' twice: write its slots in one line", where, name));
     }

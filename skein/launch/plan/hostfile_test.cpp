@@ -29,6 +29,14 @@ TEST(Hostfile, ReadsDeepSpeedsLines) {
   EXPECT_EQ(show_hosts(hosts), "worker-1:01 me@worker_2.lan:012");
 }
 
+// A small file must not ask for gigabytes.
+TEST(Hostfile, HasAMillionSlotsAtMost) {
+  std::string text;
+  for (int i = 0; i < 300; ++i) text += fmt::format("h{} slots=4096\n", i);
+  EXPECT_THROW(parse_hostfile(text, "hosts"), UserError);
+  EXPECT_EQ(parse_hostfile(text.substr(0, text.find("h256 ")), "hosts").size(), 256U);
+}
+
 TEST(Hostfile, RefusesWithFileAndLine) {
   const std::vector<std::pair<const char*, const char*>> refused = {
       {"a slots=1\na slots=2\n", "hosts:2: host 'a' twice"},
