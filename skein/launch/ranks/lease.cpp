@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <condition_variable>
@@ -148,14 +149,54 @@ File open_lease(const fs::path& path) {
   throw IoError(fmt::format("{} is no plain file: remove it", path.string()));
 }
 
+// Watches the heartbeat of a run on another machine, which may have died a moment ago.
+class ForeignBeat {
+ public:
+  ForeignBeat(const fs::path& output, const LeaseTimes& times) : output_(output), times_(times) {}
+
+  // The folder is free: no sign for too long, and no lock. Otherwise call again after a pause.
+  // Refuses when there was a sign, or a lock that does not end.
+  bool is_over(const File& lease, const Holder& holder, Lock lock) {
+    const auto beat = modified(lease);
+    const auto age = age_of(lease, output_);
+    const bool same = token_ == holder.token;
+    if (same && (beat.tv_sec != beat_.tv_sec || beat.tv_nsec != beat_.tv_nsec)) {
+      refuse_use(output_, holder.text());
+    }
+    const bool stale = age >= times_.stale;
+    if (stale && lock != Lock::kTaken) {
+      log_info("{}: {} has given no sign for {} s: taken over", output_.string(), holder.text(),
+               age.count() / 1000);
+      return true;
+    }
+    if (age >= times_.stale + times_.locks_end) refuse_use(output_, holder.text());
+    if (!same) {
+      token_ = holder.token;
+      beat_ = beat;
+      log_info("{}: {} gave its last sign {} s ago; if no other follows it is taken over in {} s",
+               output_.string(), holder.text(), age.count() / 1000,
+               std::max<int64_t>(0, (times_.stale - age).count() / 1000));
+    }
+    return false;
+  }
+
+ private:
+  const fs::path output_;
+  const LeaseTimes times_;
+  std::string token_;  // of whom is watched
+  timespec beat_{};    // when it was seen first
+};
+
 File take(const fs::path& output, const Holder& self, const LeaseTimes& times) {
   const auto path = output / kName;
   const auto patience = std::chrono::steady_clock::now() + times.ranks_end;
+  ForeignBeat foreign(output, times);
   while (true) {
     auto file = open_lease(path);
     const auto lock = try_lock(file);
     const auto holder = read_holder(file);
-    if (lock == Lock::kTaken) {
+    const bool elsewhere = holder && (lock == Lock::kNoLocks || holder->boot != self.boot);
+    if (lock == Lock::kTaken && !elsewhere) {
       if (!holder) refuse_use(output, "another run, which is just starting");
       const bool may_wait = std::chrono::steady_clock::now() < patience;
       if (!may_wait || !is_gone(*holder, self)) refuse_use(output, holder->text());
@@ -164,11 +205,10 @@ File take(const fs::path& output, const Holder& self, const LeaseTimes& times) {
       continue;
     }
     if (!is_still_there(file, path)) continue;
-    if (holder && (lock == Lock::kNoLocks || holder->boot != self.boot)) {
-      const auto age = age_of(file, output);
-      if (age < times.stale) refuse_use(output, holder->text());
-      log_info("{}: {} has given no sign for {} s: taken over", output.string(), holder->text(),
-               age.count() / 1000);
+    if (elsewhere && !foreign.is_over(file, *holder, lock)) {
+      file = File();  // only a newly opened one makes a network file system ask its server
+      std::this_thread::sleep_for(times.beat / 10);
+      continue;
     }
     write_record(file, self);
     return file;

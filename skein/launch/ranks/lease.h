@@ -7,7 +7,8 @@
 // OUTPUT_DIR/.skein-lease is locked (an open file description lock, which the ranks inherit: it
 // lasts as long as any process of the run) and names its holder. For another machine, which locks
 // may not reach, the file's heartbeat decides: it is touched every 5 s and stale after 30 s,
-// measured by the file system's own clock.
+// measured by the file system's own clock. A start on another machine watches it: the next beat is
+// a refusal, and once it is stale the folder is taken over.
 
 #include <chrono>
 #include <functional>
@@ -24,6 +25,8 @@ struct LeaseTimes {
   std::chrono::milliseconds stale{30'000};
   std::chrono::milliseconds ranks_end{
       10'000};  // how long ranks of a killed launcher are waited for
+  // After a stale beat, how long a file server may keep the locks of a machine that is gone.
+  std::chrono::milliseconds locks_end{120'000};
 };
 
 // Is a folder still that of the run which took its lease? For whoever is about to commit.
@@ -46,9 +49,9 @@ class Fence {
 
 class Lease {
  public:
-  // Makes the folder if need be. Throws UserError that names host, pid and start of the run that
-  // holds it, and what to do; IoError when the folder cannot be written. `on_lost` is called once,
-  // on a thread of the lease.
+  // Makes the folder if need be, and waits for another machine's sign. Throws UserError that names
+  // host, pid and start of the run that holds it, and what to do; IoError when the folder cannot be
+  // written. `on_lost` is called once, on a thread of the lease.
   explicit Lease(const fs::path& output, const LeaseTimes& times = {},
                  std::function<void(const std::string& why)> on_lost = {});
   ~Lease();  // gives it back, unless a child still holds the lock: then with that child's end

@@ -39,6 +39,10 @@ struct LeaseTest : testing::Test {
     const auto path = output / ".skein-lease";
     std::ofstream(path)
         << R"({"host":"host-b","boot":"other","pid":77,"since":"noon","token":"t"})";
+    touch_foreign(age);
+  }
+  void touch_foreign(int64_t age) const {
+    const auto path = output / ".skein-lease";
     timespec times[2] = {};
     timespec_get(&times[0], TIME_UTC);
     times[0].tv_sec -= age;
@@ -123,17 +127,56 @@ TEST_F(LeaseTest, ARankThatLivesOnHoldsIt) {
 }
 
 TEST_F(LeaseTest, AnotherMachinesHeartbeatDecides) {
-  write_foreign(25);
+  write_foreign(0);
+  std::atomic<bool> ended = false;
+  std::thread other([&] {  // it lives: its file is touched now and then
+    for (int64_t age = 1; !ended; age = age % 20 + 1) {
+      std::this_thread::sleep_for(milliseconds(20));
+      touch_foreign(age);
+    }
+  });
   const auto said = refusal();
+  ended = true;
+  other.join();
   EXPECT_NE(said.find("in use by the run on host host-b, pid 77, since noon"), std::string::npos)
       << said;
   write_foreign(31);
   testing::internal::CaptureStderr();
   EXPECT_EQ(refusal(), "");
   const auto told = testing::internal::GetCapturedStderr();
-  EXPECT_NE(told.find("host-b, pid 77, since noon has given no sign for 31 s: taken over"),
-            std::string::npos)
+  EXPECT_NE(told.find("host-b, pid 77, since noon has given no sign for 3"), std::string::npos)
       << told;
+}
+
+// The other machine died just now; the same command on this one waits and goes on.
+TEST_F(LeaseTest, AnotherMachinesLastBeatIsWatchedUntilItIsStale) {
+  write_foreign(0);
+  testing::internal::CaptureStderr();
+  EXPECT_NO_THROW(Lease(output, {.beat = milliseconds(20), .stale = milliseconds(300)}));
+  const auto told = testing::internal::GetCapturedStderr();
+  EXPECT_NE(told.find("host-b, pid 77, since noon gave its last sign 0 s ago"), std::string::npos)
+      << told;
+  EXPECT_NE(told.find("taken over"), std::string::npos) << told;
+}
+
+// A file server keeps a dead machine's locks for a while.
+TEST_F(LeaseTest, AnotherMachinesLockIsWaitedForWithItsBeat) {
+  write_foreign(0);
+  const LeaseTimes times{
+      .beat = milliseconds(20), .stale = milliseconds(100), .locks_end = milliseconds(300)};
+  const File server(open((output / ".skein-lease").c_str(), O_RDWR | O_CLOEXEC));
+  struct flock whole{};
+  whole.l_type = F_WRLCK;
+  ASSERT_EQ(fcntl(server.descriptor(), F_OFD_SETLK, &whole), 0);
+  EXPECT_THROW(Lease(output, times), UserError) << "it never ends";
+  touch_foreign(0);
+  std::thread forget([&] {
+    std::this_thread::sleep_for(milliseconds(150));
+    whole.l_type = F_UNLCK;
+    fcntl(server.descriptor(), F_OFD_SETLK, &whole);
+  });
+  EXPECT_NO_THROW(Lease(output, times));
+  forget.join();
 }
 
 TEST_F(LeaseTest, TheHolderBeats) {
