@@ -17,6 +17,7 @@
 #include "skein/config/handover.h"
 #include "skein/config/output_folder.h"
 #include "skein/core/error.h"
+#include "skein/core/host.h"
 #include "skein/core/log.h"
 #include "skein/launch/plan/interface.h"
 #include "skein/launch/process/inherited_bytes.h"
@@ -130,7 +131,9 @@ int start_ranks(const RankJob& job, const DetectedRun& run) {
   const auto& resolved = job.resolved;
   const auto& checkpoint = resolved.config.checkpoint;
   const bool one_cpu_machine = plan.nodes == 1 && plan.device == config::Device::kCpu;
-  launch::LaunchOptions options{.limits = limits_of(resolved, one_cpu_machine),
+  const std::chrono::seconds join_timeout(resolved.config.parallel.join_timeout);
+  launch::LaunchOptions options{.join_timeout = join_timeout,
+                                .limits = limits_of(resolved, one_cpu_machine),
                                 .output = config::output_folder(checkpoint),
                                 .command = continuing_command(job),
                                 .rank_configuration = config::encode(resolved),
@@ -148,7 +151,6 @@ int start_ranks(const RankJob& job, const DetectedRun& run) {
   if (!plan.output.log_dir && (any(plan.output.redirects) || any(plan.output.tees))) {
     plan.output.log_dir = options.output / "logs";
   }
-  if (plan.join_timeout) options.join_timeout = *plan.join_timeout;
   options.stop_grace = std::chrono::seconds(resolved.config.parallel.stop_grace);
   return launch::launch(plan, worker_command(job), options);
 }
@@ -160,11 +162,17 @@ launch::SplitArguments begin_rank_command(std::span<const std::string> arguments
   // inherit it.
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);  // a limit on file sizes is a full disk
+  raise_file_limit();             // every rank has connections to every other
   if (const auto level = launch::asked_log_level(launch::read_environment())) set_log_level(*level);
   return launch::split_launch_flags(arguments);
 }
 
-int launch_ranks(const RankJob& job) {
+int launch_ranks(const RankJob& given) {
+  auto job = given;
+  // torchrun's word for the same key.
+  if (const auto seconds = job.flags.join_timeout) {
+    job.resolved.config.parallel.join_timeout = seconds->count();
+  }
   const auto environment = launch::read_environment();
   const auto run = detect_run(job.flags, environment, job.resolved.config.parallel);
   const auto& plan = run.launch;

@@ -28,7 +28,7 @@ bool on_one_machine(const launch::RankEnvironment& rank) { return rank.local_siz
 
 std::unique_ptr<Store> open_store(const launch::RankEnvironment& rank,
                                   std::chrono::seconds join_timeout) {
-  if (rank.foreign.name.empty()) return launch::connect_store(rank);
+  if (rank.foreign.name.empty()) return launch::connect_store(rank, join_timeout);
   return comm::join_foreign_store({.host = rank.store_host,
                                    .port = rank.store_port,
                                    .serve = serves(rank),

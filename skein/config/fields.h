@@ -225,7 +225,7 @@ void fields(ParallelConfig& config, auto&& field) {
   field("heartbeat_timeout", config.heartbeat_timeout,
         About{.help = "seconds a stopped rank is waited for; 0: no heartbeats", .min = 0});
   field("join_timeout", config.join_timeout,
-        About{.help = "seconds all ranks have to join the run", .min = 1});
+        About{.help = "seconds machines and ranks have to join the run, also again", .min = 1});
   field("stop_grace", config.stop_grace,
         About{.help = "seconds without progress after which a rank that was asked to stop is ended",
               .min = 1});

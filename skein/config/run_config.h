@@ -112,7 +112,7 @@ struct ParallelConfig {
   std::string ddp_backend = "auto";
   int64_t ddp_timeout = 1800;
   int64_t heartbeat_timeout = 4;
-  int64_t join_timeout = 120;
+  int64_t join_timeout = 600;
   int64_t stop_grace = 30;
   bool distributed = true;
 

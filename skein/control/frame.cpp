@@ -89,8 +89,7 @@ std::optional<StoreRequest> decode_request(std::string_view body) {
   if (body.size() < kRequestHead) return std::nullopt;
   const auto operation = get_integer<uint8_t>(body, 0);
   const size_t key_size = get_integer<uint32_t>(body, 9);
-  if (operation < 1 || operation > static_cast<uint8_t>(StoreOperation::kErase))
-    return std::nullopt;
+  if (operation < 1 || operation > static_cast<uint8_t>(StoreOperation::kJoin)) return std::nullopt;
   if (key_size > kMaxStoreKey || key_size > body.size() - kRequestHead) return std::nullopt;
   const auto value = body.substr(kRequestHead + key_size);
   if (value.size() > kMaxStoreValue) return std::nullopt;
@@ -103,7 +102,7 @@ std::optional<StoreRequest> decode_request(std::string_view body) {
 std::optional<StoreResponse> decode_response(std::string_view body) {
   if (body.size() < kResponseHead) return std::nullopt;
   const auto status = get_integer<uint8_t>(body, 0);
-  if (status > static_cast<uint8_t>(StoreStatus::kTimeout)) return std::nullopt;
+  if (status > static_cast<uint8_t>(StoreStatus::kTaken)) return std::nullopt;
   return StoreResponse{.status = static_cast<StoreStatus>(status),
                        .number = get_integer<int64_t>(body, 1),
                        .value = std::string(body.substr(kResponseHead))};

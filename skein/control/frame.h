@@ -53,20 +53,28 @@ class FrameOpener {
   std::string buffer_;
 };
 
-enum class StoreOperation : uint8_t { kSet = 1, kTryGet = 2, kGet = 3, kAdd = 4, kErase = 5 };
-enum class StoreStatus : uint8_t { kOk = 0, kAbsent = 1, kTimeout = 2 };
+// kJoin is a guest's one request: a launcher asks for its node's place.
+enum class StoreOperation : uint8_t {
+  kSet = 1,
+  kTryGet = 2,
+  kGet = 3,
+  kAdd = 4,
+  kErase = 5,
+  kJoin = 6
+};
+enum class StoreStatus : uint8_t { kOk = 0, kAbsent = 1, kTimeout = 2, kTaken = 3 };
 
 struct StoreRequest {
   StoreOperation operation = StoreOperation::kTryGet;
   int64_t number = 0;  // kAdd: the amount; kGet: milliseconds to wait
-  std::string key;
-  std::string value;  // kSet
+  std::string key;     // kJoin: what tells this launcher from all others
+  std::string value;   // kSet; kJoin: who it is, for people
 };
 
 struct StoreResponse {
   StoreStatus status = StoreStatus::kOk;
-  int64_t number = 0;  // kAdd: the sum
-  std::string value;
+  int64_t number = 0;  // kAdd: the sum; kJoin: of this admission
+  std::string value;   // kJoin: the run's token, or who has the place
 };
 
 std::string encode(const StoreRequest& request);

@@ -32,7 +32,7 @@ std::string encode_hello(const Hello& hello, std::string_view nonce) {
 std::optional<Hello> decode_hello(std::string_view bytes) {
   if (bytes.size() != kHelloSize || !bytes.starts_with(kMagic)) return std::nullopt;
   const auto role = get_integer<uint32_t>(bytes, 8);
-  if (role != static_cast<uint32_t>(Role::kRank) && role != static_cast<uint32_t>(Role::kNode)) {
+  if (role < static_cast<uint32_t>(Role::kRank) || role > static_cast<uint32_t>(Role::kGuest)) {
     return std::nullopt;
   }
   return Hello{.role = static_cast<Role>(role),

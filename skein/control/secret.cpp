@@ -31,6 +31,14 @@ Secret make_secret() {
   return secret;
 }
 
+Secret secret_of_run(const Secret& shared, std::string_view token) {
+  const auto message = std::string("skein run\0", 10).append(token);
+  Secret secret;
+  crypto_auth_hmacsha256(secret.data(), reinterpret_cast<const unsigned char*>(message.data()),
+                         message.size(), shared.data());
+  return secret;
+}
+
 File share_secret(const Secret& secret) {
   File file(memfd_create("skein-secret", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!file) throw_errno("cannot create an anonymous file for the run's secret");

@@ -9,6 +9,7 @@
 // started by hand share a file.
 
 #include <array>
+#include <string_view>
 
 #include "skein/core/file.h"
 
@@ -17,6 +18,10 @@ namespace skein::control {
 using Secret = std::array<unsigned char, 32>;
 
 Secret make_secret();
+
+// What the processes of one run prove themselves with: the secret that its machines share, which
+// may be a file of many runs, and the token of this one. A process of another start has another.
+Secret secret_of_run(const Secret& shared, std::string_view token);
 
 // A sealed anonymous file with the secret in it, closed on exec: a child that is to inherit it
 // clears that flag after the fork.

@@ -116,7 +116,7 @@ File connect_to(const std::string& host, int port, Deadline deadline) {
   const auto addresses = resolve(host, port, problem);
   for (const auto* a = addresses.get(); a != nullptr; a = a->ai_next) {
     File socket(::socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    if (!socket) throw_errno("cannot create a socket");
+    if (!socket) throw CommError(fmt::format("cannot create a socket: {}", std::strerror(errno)));
     int error = connect(socket.descriptor(), a->ai_addr, a->ai_addrlen) == 0 ? 0 : errno;
     if (error == EINPROGRESS) {
       wait_for(socket, POLLOUT, deadline, "accept the connection");

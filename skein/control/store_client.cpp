@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <random>
 #include <thread>
 #include <utility>
 
@@ -14,21 +15,38 @@
 namespace skein::control {
 namespace {
 
-constexpr int kAttempts = 5;
+using std::chrono::milliseconds;
+
+// The first attempt to connect has so much time, the second twice as much, and so on: where the
+// port's queue is full, another attempt is a better chance than a longer one. Once connected, those
+// who are before us are waited for.
+constexpr milliseconds kFirstAttempt{100};
+constexpr milliseconds kLongestAttempt{1000};
+constexpr int kTurnsInQueue = 20;
 constexpr size_t kReadSize = size_t{64} << 10;
 // Keeps the sum of clock and wait in range.
 constexpr Store::Duration kLongestWait = std::chrono::hours(24 * 30);
 
 std::string name_of(const StoreAddress& address) {
-  return fmt::format("{} {}", address.role == Role::kNode ? "node" : "rank", address.rank);
+  return fmt::format("{} {}", address.role == Role::kRank ? "rank" : "node", address.rank);
+}
+
+// Somewhere in it, so that those who were turned away together do not come back together.
+milliseconds random_part_of(milliseconds time) {
+  std::random_device random;
+  return milliseconds(random() % static_cast<unsigned>(time.count()));
 }
 
 }  // namespace
 
 class StoreClient::Connection {
  public:
-  // Tries a few times: among a flood of strangers the store may have closed us for one of them.
-  static std::unique_ptr<Connection> open(const Secret& secret, const StoreAddress& address);
+  struct Opened;
+  // Tries again until the time is over: in a crowd the store may have no place yet, and among
+  // strangers it may have closed us for one of them. The answer to `first` shows that the store has
+  // accepted our proof.
+  static Opened open(const Secret& secret, const StoreAddress& address, Duration patience,
+                     const StoreRequest& first = {.operation = StoreOperation::kTryGet});
   StoreResponse call(const StoreRequest& request, Deadline deadline);
 
  private:
@@ -36,45 +54,61 @@ class StoreClient::Connection {
       : socket_(std::move(socket)),
         sealer_(transcript.key_to_store()),
         opener_(transcript.key_to_rank()) {}
-  static std::unique_ptr<Connection> join(const Secret& secret, const StoreAddress& address,
-                                          Deadline deadline);
+  static std::unique_ptr<Connection> prove(File socket, const Secret& secret,
+                                           const StoreAddress& address, Deadline deadline);
 
   File socket_;
   FrameSealer sealer_;
   FrameOpener opener_;
 };
 
-std::unique_ptr<StoreClient::Connection> StoreClient::Connection::join(const Secret& secret,
-                                                                       const StoreAddress& address,
-                                                                       Deadline deadline) {
-  auto socket = connect_to(address.host, address.port, deadline);
+struct StoreClient::Connection::Opened {
+  std::unique_ptr<Connection> connection;
+  StoreResponse answer;
+};
+
+std::unique_ptr<StoreClient::Connection> StoreClient::Connection::prove(File socket,
+                                                                        const Secret& secret,
+                                                                        const StoreAddress& address,
+                                                                        Deadline deadline) {
   const auto hello = encode_hello(
       {.role = address.role, .rank = address.rank, .generation = address.generation}, make_nonce());
   send_all(socket, hello, deadline);
   const auto challenge = receive_exactly(socket, kChallengeSize, deadline);
   const Transcript transcript(secret, hello, challenge.substr(0, kNonceSize));
-  if (!same_proof(challenge.substr(kNonceSize), transcript.store_proof())) {
-    throw CommError("it does not know this run's secret");
+  const auto proof = challenge.substr(kNonceSize);
+  if (same_proof(proof, transcript.refusal())) {
+    throw RefusedError("another start of the run has taken its place");
+  }
+  if (!same_proof(proof, transcript.store_proof())) {
+    throw RefusedError("it does not know this run's secret");
   }
   send_all(socket, transcript.rank_proof(), deadline);
-  std::unique_ptr<Connection> connection(new Connection(std::move(socket), transcript));
-  connection->call({.operation = StoreOperation::kTryGet},
-                   deadline);  // an answer shows that the store has accepted our proof
-  return connection;
+  return std::unique_ptr<Connection>(new Connection(std::move(socket), transcript));
 }
 
-std::unique_ptr<StoreClient::Connection> StoreClient::Connection::open(
-    const Secret& secret, const StoreAddress& address) {
-  const auto deadline = Clock::now() + address.answer_timeout;
-  for (int attempt = 1;; ++attempt) {
+StoreClient::Connection::Opened StoreClient::Connection::open(const Secret& secret,
+                                                              const StoreAddress& address,
+                                                              Duration patience,
+                                                              const StoreRequest& first) {
+  const auto deadline = Clock::now() + std::min(patience, kLongestWait);
+  const auto explain = [&](const CommError& error) {
+    return fmt::format("{} cannot join the control store at {} port {}: {}", name_of(address),
+                       address.host, address.port, error.what());
+  };
+  for (auto most = kFirstAttempt;; most = std::min(2 * most, kLongestAttempt)) {
     try {
-      return join(secret, address, deadline);
+      auto socket = connect_to(address.host, address.port, std::min(deadline, Clock::now() + most));
+      const auto end = std::min(deadline, Clock::now() + kTurnsInQueue * most);
+      auto connection = prove(std::move(socket), secret, address, end);
+      auto answer = connection->call(first, end);
+      return {std::move(connection), std::move(answer)};
+    } catch (const RefusedError& error) {
+      throw RefusedError(explain(error));
     } catch (const CommError& error) {
-      if (attempt == kAttempts || Clock::now() >= deadline) {
-        throw CommError(fmt::format("{} cannot join the control store at {} port {}: {}",
-                                    name_of(address), address.host, address.port, error.what()));
-      }
-      std::this_thread::sleep_for(std::chrono::milliseconds(5 << attempt));
+      const auto pause = random_part_of(most);
+      if (Clock::now() + pause >= deadline) throw CommError(explain(error));
+      std::this_thread::sleep_for(pause);
     }
   }
 }
@@ -94,7 +128,7 @@ StoreResponse StoreClient::Connection::call(const StoreRequest& request, Deadlin
 
 StoreClient::StoreClient(const Secret& secret, const StoreAddress& address)
     : secret_(secret), address_(address) {
-  idle_.push_back(Connection::open(secret_, address_));
+  idle_.push_back(Connection::open(secret_, address_, address_.join_timeout).connection);
 }
 
 StoreClient::~StoreClient() = default;
@@ -108,7 +142,7 @@ std::unique_ptr<StoreClient::Connection> StoreClient::take_connection() {
       return connection;
     }
   }
-  return Connection::open(secret_, address_);
+  return Connection::open(secret_, address_, address_.answer_timeout).connection;
 }
 
 StoreResponse StoreClient::call(const StoreRequest& request, Duration wait) {
@@ -124,6 +158,17 @@ StoreResponse StoreClient::call(const StoreRequest& request, Duration wait) {
     throw CommError(fmt::format("{}, key '{}': {} (control store at {} port {})", name_of(address_),
                                 request.key, error.what(), address_.host, address_.port));
   }
+}
+
+Admission ask_admission(const Secret& shared, const StoreAddress& address, const std::string& id,
+                        const std::string& name) {
+  auto guest = address;
+  guest.role = Role::kGuest;
+  const auto [connection, answer] =
+      StoreClient::Connection::open(shared, guest, address.join_timeout,
+                                    {.operation = StoreOperation::kJoin, .key = id, .value = name});
+  if (answer.status == StoreStatus::kTaken) return {.holder = answer.value};
+  return {.token = answer.value, .number = static_cast<uint64_t>(answer.number), .holder = {}};
 }
 
 void StoreClient::set(const std::string& key, const std::string& value) {

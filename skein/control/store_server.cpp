@@ -4,22 +4,25 @@
 
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <future>
 #include <list>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "skein/control/frame.h"
 #include "skein/control/handshake.h"
 #include "skein/control/socket.h"
 #include "skein/core/error.h"
+#include "skein/core/log.h"
 #include "skein/core/store.h"
 
 namespace skein::control {
@@ -29,6 +32,12 @@ constexpr Deadline kNever = Deadline::max();
 constexpr std::string_view kNodePrefix = "node/";
 // Nobody waits longer than this in one request; keeps the sum of clock and wait in range.
 constexpr int64_t kLongestWait = int64_t{1000} * 3600 * 24 * 30;
+// So many strangers are let in within that time, 32,000 a second: each of 512 has 16 ms to say
+// hello in any flood, and the port's queue of 4096 is passed in 130.
+constexpr int kAcceptsAtOnce = 64;
+constexpr std::chrono::milliseconds kAcceptTime{2};
+// How long a place that was given waits for its node's first connection.
+constexpr std::chrono::seconds kTimeToConnect{5};
 
 struct ParkedGet {
   std::string key;
@@ -52,6 +61,20 @@ struct Peer {
   std::string output;
   bool closed = false;
 };
+
+// Who may be a node.
+struct Place {
+  uint64_t admission = 0;
+  std::string id;  // of the launcher that was admitted last; empty: none, or it was expelled
+  std::string holder;
+  Time awaited_until;  // before its first connection
+};
+
+// A peer is not read from while answers to it wait, so that it cannot pile up more of them.
+short wanted_events(const Peer& peer) {
+  const int reading = peer.parked ? POLLRDHUP : POLLIN;
+  return static_cast<short>(peer.output.empty() ? reading : POLLOUT);
+}
 
 }  // namespace
 
@@ -81,17 +104,23 @@ class StoreServer::Loop {
   void run_there(const std::function<void()>& task);
   void set(const std::string& key, const std::string& value);
   void begin_generation(uint64_t generation, uint32_t size);
+  void expel_node(uint32_t node, uint64_t admission);
 
  private:
   void run();
-  void accept_all();
-  void evict_oldest_stranger();
+  int wait_for_events(std::vector<pollfd>& entries);
+  void promote_proved();
+  void accept_some();
+  void make_room();
+  void name_missing_descriptors();
   void serve(Peer& peer, short events);
   void receive(Peer& peer);
   void take_handshake(Peer& peer);
   void send_challenge(Peer& peer);
   void take_requests(Peer& peer);
   void apply(Peer& peer, const StoreRequest& request);
+  void admit(Peer& guest, const StoreRequest& request);
+  bool is_connected(uint32_t node) const;
   void answer(Peer& peer, const StoreResponse& response);
   void wake_parked(const std::string& key);
   void flush(Peer& peer);
@@ -109,8 +138,14 @@ class StoreServer::Loop {
   int port_;
   std::optional<MemoryStore> values_{std::in_place};  // of the ranks of this generation
   MemoryStore node_values_;
-  std::list<Peer> peers_;  // in order of arrival
-  std::mutex mutex_;       // of the two below
+  std::list<Peer> peers_;             // that have proved themselves
+  std::list<Peer> strangers_;         // in order of arrival
+  Time accept_after_{};               // no stranger is let in before
+  Time accept_since_{};               // since then
+  int accepted_ = 0;                  // so many were
+  std::map<uint32_t, Place> places_;  // by node
+  bool named_descriptors_ = false;
+  std::mutex mutex_;  // of the two below
   std::vector<std::packaged_task<void()>> tasks_;
   bool ending_ = false;
   std::thread thread_;
@@ -119,18 +154,7 @@ class StoreServer::Loop {
 void StoreServer::Loop::run() {
   std::vector<pollfd> entries;
   while (true) {
-    entries.assign({{wake_.descriptor(), POLLIN, 0}, {listener_.descriptor(), POLLIN, 0}});
-    Deadline next = kNever;
-    for (const auto& peer : peers_) {
-      // A peer is not read from while answers to it wait, so that it cannot pile up more of them.
-      const int reading = peer.parked ? POLLRDHUP : POLLIN;
-      const int wanted = peer.output.empty() ? reading : POLLOUT;
-      entries.push_back({peer.socket.descriptor(), static_cast<short>(wanted), 0});
-      next = std::min(next, deadline_of(peer));
-    }
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - Clock::now()).count();
-    const int wait = next == kNever ? -1 : static_cast<int>(std::clamp<int64_t>(left, 0, 60'000));
-    if (poll(entries.data(), entries.size(), wait) < 0 && errno != EINTR) return;
+    if (wait_for_events(entries) < 0 && errno != EINTR) return;
     if (entries[0].revents != 0) {
       run_tasks();
       const std::lock_guard lock(mutex_);
@@ -138,10 +162,30 @@ void StoreServer::Loop::run() {
     }
     size_t index = 2;
     for (auto& peer : peers_) serve(peer, entries[index++].revents);
-    if (entries[1].revents != 0) accept_all();
+    for (auto& stranger : strangers_) serve(stranger, entries[index++].revents);
+    promote_proved();
+    if (entries[1].revents != 0) accept_some();
     expire(Clock::now());
     remove_closed();
   }
+}
+
+int StoreServer::Loop::wait_for_events(std::vector<pollfd>& entries) {
+  const auto now = Clock::now();
+  const bool may_accept = now >= accept_after_;
+  // poll() passes over a descriptor of -1.
+  entries.assign(
+      {{wake_.descriptor(), POLLIN, 0}, {may_accept ? listener_.descriptor() : -1, POLLIN, 0}});
+  Deadline next = may_accept ? kNever : accept_after_;
+  for (const auto* list : {&peers_, &strangers_}) {
+    for (const auto& peer : *list) {
+      entries.push_back({peer.socket.descriptor(), wanted_events(peer), 0});
+      next = std::min(next, deadline_of(peer));
+    }
+  }
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - now).count();
+  const int wait = next == kNever ? -1 : static_cast<int>(std::clamp<int64_t>(left, 0, 60'000));
+  return poll(entries.data(), entries.size(), wait);
 }
 
 void StoreServer::Loop::run_there(const std::function<void()>& task) {
@@ -174,10 +218,21 @@ void StoreServer::Loop::set(const std::string& key, const std::string& value) {
 void StoreServer::Loop::begin_generation(uint64_t generation, uint32_t size) {
   options_.generation = generation;
   options_.size = size;
-  for (auto& peer : peers_) {
-    if (peer.transcript && !may_join(peer.claim)) peer.closed = true;
+  for (auto* list : {&peers_, &strangers_}) {
+    for (auto& peer : *list) {
+      if (peer.transcript && !may_join(peer.claim)) peer.closed = true;
+    }
   }
   values_.emplace();
+}
+
+void StoreServer::Loop::expel_node(uint32_t node, uint64_t admission) {
+  auto& place = places_[node];
+  if (place.admission != admission) return;
+  place = Place{.admission = admission};
+  for (auto& peer : peers_) {
+    if (peer.claim.role == Role::kNode && peer.claim.rank == node) peer.closed = true;
+  }
 }
 
 void StoreServer::Loop::remove_closed() {
@@ -187,18 +242,28 @@ void StoreServer::Loop::remove_closed() {
       nodes.push_back(peer.claim.rank);
     }
   }
-  peers_.remove_if([](const Peer& peer) { return peer.closed; });
+  for (auto* list : {&peers_, &strangers_}) {
+    list->remove_if([](const Peer& peer) { return peer.closed; });
+  }
   if (!options_.on_node_closed) return;
   for (const auto node : nodes) {
-    const bool connected = std::any_of(peers_.begin(), peers_.end(), [&](const Peer& peer) {
-      return peer.channel && peer.claim.role == Role::kNode && peer.claim.rank == node;
-    });
-    if (!connected) options_.on_node_closed(static_cast<int>(node));
+    if (!is_connected(node)) options_.on_node_closed(static_cast<int>(node));
   }
 }
 
+bool StoreServer::Loop::is_connected(uint32_t node) const {
+  return std::any_of(peers_.begin(), peers_.end(), [&](const Peer& peer) {
+    return !peer.closed && peer.claim.role == Role::kNode && peer.claim.rank == node;
+  });
+}
+
 bool StoreServer::Loop::may_join(const Hello& hello) const {
-  if (hello.role == Role::kNode) return hello.rank < options_.nodes;
+  if (hello.role == Role::kGuest) return hello.rank < options_.nodes;
+  if (hello.role == Role::kNode) {
+    const auto place = places_.find(hello.rank);
+    return place != places_.end() && !place->second.id.empty() &&
+           place->second.admission == hello.generation;
+  }
   return hello.rank < options_.size && hello.generation == options_.generation;
 }
 
@@ -209,21 +274,57 @@ MemoryStore& StoreServer::Loop::values_for(const Peer& peer, const std::string& 
   return node_values_;
 }
 
-void StoreServer::Loop::accept_all() {
-  while (auto socket = accept_one(listener_)) {
-    evict_oldest_stranger();
-    peers_.push_back(Peer{.socket = std::move(socket), .accepted = Clock::now()});
+void StoreServer::Loop::promote_proved() {
+  for (auto next = strangers_.begin(); next != strangers_.end();) {
+    const auto stranger = next++;
+    if (!stranger->channel) continue;
+    if (stranger->claim.role == Role::kNode) places_[stranger->claim.rank].awaited_until = {};
+    peers_.splice(peers_.end(), strangers_, stranger);
   }
-  // Out of descriptors: the connection stays in the backlog; the pause keeps the loop from
-  // spinning.
-  if (errno == EMFILE || errno == ENFILE) usleep(10'000);
 }
 
-void StoreServer::Loop::evict_oldest_stranger() {
-  const auto stranger = [](const Peer& peer) { return !peer.channel && !peer.closed; };
-  const auto count = std::count_if(peers_.begin(), peers_.end(), stranger);
-  if (count < static_cast<ptrdiff_t>(options_.max_strangers)) return;
-  peers_.erase(std::find_if(peers_.begin(), peers_.end(), stranger));
+void StoreServer::Loop::accept_some() {
+  const auto now = Clock::now();
+  if (now >= accept_since_ + kAcceptTime) {
+    accept_since_ = now;
+    accepted_ = 0;
+  }
+  accept_after_ = accept_since_ + kAcceptTime;
+  for (; accepted_ < kAcceptsAtOnce; ++accepted_) {
+    auto socket = accept_one(listener_);
+    if (!socket) {
+      if (errno == EMFILE || errno == ENFILE) {
+        name_missing_descriptors();
+      } else {
+        accept_after_ = {};  // none waits
+      }
+      return;
+    }
+    make_room();
+    strangers_.push_back(Peer{.socket = std::move(socket), .accepted = now});
+  }
+}
+
+void StoreServer::Loop::make_room() {
+  if (strangers_.size() < options_.max_strangers) return;
+  const auto silent = std::find_if(strangers_.begin(), strangers_.end(),
+                                   [](const Peer& stranger) { return !stranger.transcript; });
+  strangers_.erase(silent != strangers_.end() ? silent : strangers_.begin());
+}
+
+void StoreServer::Loop::name_missing_descriptors() {
+  if (std::exchange(named_descriptors_, true)) return;
+  rlimit limit{};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  const auto ours = peers_.size() + strangers_.size();
+  const auto others = limit.rlim_cur - std::min<uint64_t>(limit.rlim_cur, ours);
+  // A rank holds a connection for each of its threads that asks for something at the same time.
+  const auto needed =
+      uint64_t{4} * (options_.size + options_.nodes) + options_.max_strangers + others;
+  log_warning(
+      "launch: {} open files are all that this process may have, and {} ranks need {} to join: "
+      "those that are left over wait (`ulimit -Hn` and systemd's LimitNOFILE are the hard limit)",
+      limit.rlim_cur, options_.size, needed);
 }
 
 void StoreServer::Loop::serve(Peer& peer, short events) {
@@ -280,15 +381,18 @@ void StoreServer::Loop::take_handshake(Peer& peer) {
 
 void StoreServer::Loop::send_challenge(Peer& peer) {
   const auto hello = decode_hello(peer.hello);
-  if (!hello || !may_join(*hello)) {
+  if (!hello) {
     peer.closed = true;
     return;
   }
   peer.claim = *hello;
+  const bool welcome = may_join(*hello);
   const auto nonce = make_nonce();
-  peer.transcript.emplace(secret_, peer.hello, nonce);
-  peer.output = nonce + peer.transcript->store_proof();
+  peer.transcript.emplace(hello->role == Role::kGuest ? options_.guest_secret : secret_, peer.hello,
+                          nonce);
+  peer.output = nonce + (welcome ? peer.transcript->store_proof() : peer.transcript->refusal());
   flush(peer);
+  if (!welcome) peer.closed = true;  // the few bytes have found room in the socket
 }
 
 void StoreServer::Loop::take_requests(Peer& peer) {
@@ -302,6 +406,7 @@ void StoreServer::Loop::take_requests(Peer& peer) {
 }
 
 void StoreServer::Loop::apply(Peer& peer, const StoreRequest& request) {
+  if (peer.claim.role == Role::kGuest) return admit(peer, request);
   StoreResponse response;
   auto& values = values_for(peer, request.key);
   switch (request.operation) {
@@ -326,6 +431,8 @@ void StoreServer::Loop::apply(Peer& peer, const StoreRequest& request) {
         return;
       }
       break;
+    case StoreOperation::kJoin:
+      throw CommError("only a guest joins");
   }
   answer(peer, response);
   const bool changed =
@@ -336,6 +443,26 @@ void StoreServer::Loop::apply(Peer& peer, const StoreRequest& request) {
   if (from_node && options_.on_node_set) {
     options_.on_node_set(static_cast<int>(peer.claim.rank), request.key, request.value);
   }
+}
+
+void StoreServer::Loop::admit(Peer& guest, const StoreRequest& request) {
+  if (request.operation != StoreOperation::kJoin || request.key.empty()) {
+    throw CommError("a guest does nothing but join");
+  }
+  const auto node = guest.claim.rank;
+  auto& place = places_[node];
+  if (place.id != request.key) {
+    if (Clock::now() < place.awaited_until || is_connected(node)) {
+      return answer(guest, {.status = StoreStatus::kTaken, .value = place.holder});
+    }
+    place = Place{.admission = place.admission + 1,
+                  .id = request.key,
+                  .holder = request.value,
+                  .awaited_until = Clock::now() + kTimeToConnect};
+    if (options_.on_node_admitted)
+      options_.on_node_admitted(static_cast<int>(node), place.admission);
+  }
+  answer(guest, {.number = static_cast<int64_t>(place.admission), .value = options_.token});
 }
 
 void StoreServer::Loop::answer(Peer& peer, const StoreResponse& response) {
@@ -368,13 +495,12 @@ Deadline StoreServer::Loop::deadline_of(const Peer& peer) const {
 
 void StoreServer::Loop::expire(Deadline now) {
   for (auto& peer : peers_) {
-    if (peer.closed || deadline_of(peer) > now) continue;
-    if (peer.parked) {
-      peer.parked.reset();
-      answer(peer, StoreResponse{.status = StoreStatus::kTimeout});
-    } else {
-      peer.closed = true;
-    }
+    if (peer.closed || !peer.parked || deadline_of(peer) > now) continue;
+    peer.parked.reset();
+    answer(peer, StoreResponse{.status = StoreStatus::kTimeout});
+  }
+  for (auto& stranger : strangers_) {
+    if (deadline_of(stranger) <= now) stranger.closed = true;
   }
 }
 
@@ -387,6 +513,9 @@ void StoreServer::set(const std::string& key, const std::string& value) {
 }
 void StoreServer::begin_generation(uint64_t generation, uint32_t size) {
   loop_->run_there([&] { loop_->begin_generation(generation, size); });
+}
+void StoreServer::expel_node(int node, uint64_t admission) {
+  loop_->run_there([&] { loop_->expel_node(static_cast<uint32_t>(node), admission); });
 }
 
 }  // namespace skein::control

@@ -2,9 +2,11 @@
 // Copyright the skein authors.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <future>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -110,7 +112,7 @@ TEST_F(StoreTest, CountsRightFromManyThreads) {
 }
 
 TEST_F(StoreTest, AClientWithAnotherSecretKnowsAtOnce) {
-  EXPECT_THROW(StoreClient(make_secret(), address()), CommError);
+  EXPECT_THROW(StoreClient(make_secret(), address()), RefusedError);
 }
 
 TEST_F(StoreTest, StrangersAreClosedWithoutEffect) {
@@ -121,15 +123,29 @@ TEST_F(StoreTest, StrangersAreClosedWithoutEffect) {
     liar.send(sealer.seal(encode(StoreRequest{.operation = StoreOperation::kSet, .key = "k"})));
     EXPECT_TRUE(liar.closed());
   }
-  const auto refused_hellos = {encode_hello({.rank = 4, .generation = 3}, make_nonce()),
-                               encode_hello({.rank = 1, .generation = 2}, make_nonce()),
-                               std::string(kHelloSize, 'x')};
-  for (const auto& hello : refused_hellos) {
+  const RawPeer noise(server.port());
+  noise.send(std::string(kHelloSize, 'x'));
+  EXPECT_TRUE(noise.closed());
+  EXPECT_EQ(client().try_get("k"), std::nullopt);
+}
+
+// Signed, so that nobody but the store can say it, and told apart by those alone who know the
+// secret.
+TEST_F(StoreTest, WhoIsOfNoUseIsToldSoAndClosed) {
+  for (const Hello& claim : {Hello{.rank = 4, .generation = 3}, Hello{.rank = 1, .generation = 2},
+                             Hello{.role = Role::kNode}, Hello{.role = Role::kGuest}}) {
+    const auto hello = encode_hello(claim, make_nonce());
     const RawPeer peer(server.port());
     peer.send(hello);
+    const auto answer = receive_exactly(peer.socket, kChallengeSize, peer.deadline);
+    const Transcript transcript(claim.role == Role::kGuest ? Secret{} : secret, hello,
+                                answer.substr(0, kNonceSize));
+    EXPECT_EQ(answer.substr(kNonceSize), transcript.refusal());
     EXPECT_TRUE(peer.closed());
   }
-  EXPECT_EQ(client().try_get("k"), std::nullopt);
+  auto old = address();
+  old.generation = 2;
+  EXPECT_THROW(StoreClient(secret, old), RefusedError);
 }
 
 TEST_F(StoreTest, ARecordedHandshakeOpensNothing) {
@@ -192,7 +208,7 @@ TEST_F(StoreTest, ANewGenerationForgetsTheOldOne) {
   server.begin_generation(4, 6);
   waiter.join();
   EXPECT_THROW(old.try_get("k"), CommError);
-  EXPECT_THROW(client(), CommError);
+  EXPECT_THROW(client(), RefusedError);
   auto next = address();
   next.generation = 4;
   next.rank = 5;
@@ -202,16 +218,15 @@ TEST_F(StoreTest, ANewGenerationForgetsTheOldOne) {
 
 TEST_F(StoreTest, LaunchersHaveKeysOfTheirOwn) {
   EXPECT_THROW(client().set("node/k", "from a rank"), CommError);
-  EXPECT_THROW(StoreClient(secret, {.port = server.port(), .role = Role::kNode, .rank = 1}),
-               CommError)
-      << "this store knows no other nodes";
 
   struct Heard {
     std::mutex mutex;
     std::vector<std::string> sets;
     std::promise<int> closed;
   } heard;
+  const auto shared = make_secret();
   StoreServer nodes(secret, {.nodes = 2,
+                             .guest_secret = shared,
                              .on_node_set =
                                  [&](int node, const std::string& key, const std::string& value) {
                                    const std::lock_guard lock(heard.mutex);
@@ -219,8 +234,11 @@ TEST_F(StoreTest, LaunchersHaveKeysOfTheirOwn) {
                                  },
                              .on_node_closed = [&](int node) { heard.closed.set_value(node); }});
   nodes.set("node/command", "run");
+  StoreAddress place{.port = nodes.port(), .role = Role::kNode, .rank = 1};
+  EXPECT_THROW(StoreClient(secret, place), RefusedError) << "it was not admitted";
+  place.generation = ask_admission(shared, place, "id", "me").number;
   {
-    StoreClient node(secret, {.port = nodes.port(), .role = Role::kNode, .rank = 1});
+    StoreClient node(secret, place);
     EXPECT_EQ(node.get("node/command", seconds(10)), "run");
     node.set("node/status", "well");
     nodes.begin_generation(1, 1);  // stays connected, and so do its values
@@ -228,8 +246,65 @@ TEST_F(StoreTest, LaunchersHaveKeysOfTheirOwn) {
   }
   EXPECT_EQ(heard.closed.get_future().get(), 1);
   EXPECT_EQ(heard.sets, std::vector<std::string>{"1node/statuswell"});
-  EXPECT_THROW(StoreClient(secret, {.port = nodes.port(), .role = Role::kNode, .rank = 2}),
-               CommError);
+  EXPECT_THROW(ask_admission(shared, {.port = nodes.port(), .rank = 2}, "id", "me"), RefusedError);
+}
+
+TEST(StoreServer, APlaceIsTakenAgainOnceItIsLeft) {
+  const auto shared = make_secret();
+  const auto secret = make_secret();
+  std::atomic<int> closed = 0;
+  StoreServer server(secret, {.nodes = 2,
+                              .guest_secret = shared,
+                              .token = "token",
+                              .on_node_closed = [&](int node) { closed = node; }});
+  const auto ask = [&](const char* id) {
+    return ask_admission(shared, {.port = server.port(), .rank = 1}, id, std::string(id) + " pid");
+  };
+  const auto join = [&](uint64_t number) {
+    return StoreClient(
+        secret, {.port = server.port(), .role = Role::kNode, .rank = 1, .generation = number});
+  };
+  EXPECT_EQ(ask("first").token, "token");
+  EXPECT_EQ(ask("second").holder, "first pid") << "it is about to connect";
+  EXPECT_EQ(ask("first").number, 1U) << "it asks again";
+  std::optional<StoreClient> first(
+      std::in_place, secret,
+      StoreAddress{.port = server.port(), .role = Role::kNode, .rank = 1, .generation = 1});
+  server.expel_node(1, 7);
+  first->set("node/k", "of an admission that is not its own: nothing happens");
+  EXPECT_EQ(ask("second").holder, "first pid");
+  server.expel_node(1, 1);
+  for (int i = 0; i < 2000 && closed == 0; ++i) std::this_thread::sleep_for(milliseconds(5));
+  EXPECT_EQ(closed, 1);
+  EXPECT_THROW(first->set("node/k", "expelled"), CommError);
+  EXPECT_THROW(join(1), RefusedError);
+  EXPECT_EQ(ask("second").number, 2U);
+  EXPECT_EQ(join(2).try_get("node/k"), "of an admission that is not its own: nothing happens");
+  EXPECT_THROW(join(1), RefusedError);
+  EXPECT_THROW(ask_admission(make_secret(), {.port = server.port(), .rank = 1}, "x", "x"),
+               RefusedError);
+}
+
+// What a guest may do with the shared secret is to join, no more.
+TEST(StoreServer, AGuestReadsAndWritesNothing) {
+  const auto shared = make_secret();
+  StoreServer server(make_secret(), {.nodes = 2, .guest_secret = shared});
+  for (const auto operation : {StoreOperation::kSet, StoreOperation::kTryGet}) {
+    RawPeer guest(server.port());
+    auto transcript =
+        guest.prove(shared, encode_hello({.role = Role::kGuest, .rank = 1}, make_nonce()));
+    FrameSealer sealer(transcript.key_to_store());
+    guest.send(sealer.seal(encode(StoreRequest{.operation = operation, .key = "node/k"})));
+    EXPECT_TRUE(guest.closed());
+  }
+}
+
+TEST(Secret, EveryRunHasItsOwn) {
+  const auto shared = make_secret();
+  EXPECT_EQ(secret_of_run(shared, "a"), secret_of_run(shared, "a"));
+  EXPECT_NE(secret_of_run(shared, "a"), secret_of_run(shared, "b"));
+  EXPECT_NE(secret_of_run(shared, "a"), secret_of_run(make_secret(), "a"));
+  EXPECT_NE(secret_of_run(shared, ""), shared);
 }
 
 TEST(StoreServer, APortInUseIsNamedWithWhatToDo) {

@@ -12,6 +12,9 @@ namespace skein {
 
 std::string host_name();
 
+// This process and its children may open as many files as the system lets them.
+void raise_file_limit();
+
 // The letter of /proc/PID/stat: R, S, T, D, Z, …; nothing when there is no such process.
 std::optional<char> process_state(int64_t pid);
 

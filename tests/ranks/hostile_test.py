@@ -262,6 +262,8 @@ class Peer:
 
         def derive(label):
             return hmac.digest(secret, label + b"\0" + hello + challenge[:32], "sha256")
+        if challenge[32:] == derive(b"skein refusal"):
+            return False
         self.key = derive(b"skein key to store")
         self.send(derive(b"skein rank proof"))
         return True
@@ -419,10 +421,10 @@ class Machines(unittest.TestCase):
             nodes = [work.start(*flags, "--node-rank", "0", ranks=1)]
             try:
                 self.wait_for_port(nodes[0], port)
-                for _ in range(3):
+                for role in (2, 3, 3):  # a node, or a launcher that asks for its place
                     fake = Peer(port)
-                    self.assertTrue(fake.join(os.urandom(32), role=2, rank=1))
-                    fake.set(b"node/1/status", b"{}")
+                    self.assertTrue(fake.join(os.urandom(32), role=role, rank=1))
+                    fake.set(b"node/status/1", b"{}")
                     self.assertTrue(fake.is_closed())
                 secret_file = work / "out/.skein-secret"
                 self.assertEqual(secret_file.stat().st_mode & 0o777, 0o600)
@@ -440,6 +442,40 @@ class Machines(unittest.TestCase):
                 self.assertNotIn(secret, node.stdout + node.stderr)
             self.assertEqual(digest(work / "out/model.safetensors"),
                              digest(work / "quiet/model.safetensors"))
+
+    def test_a_process_of_an_older_start(self):
+        """With the same secret file: what it has kept opens nothing in the next run."""
+        with Workspace(max_steps=100000, global_batch_size=8, save_steps=100000) as work, \
+                socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+            probe.close()
+            secret = work / "secret"
+            secret.write_text("0123456789abcdef" * 4)
+            secret.chmod(0o600)
+            flags = ("--nnodes", "2", "--master-addr", "127.0.0.1", "--master-port", str(port),
+                     "--secret-file", str(secret))
+            kept = []
+            for output in ("first", "second"):
+                nodes = [work.start(f"output_dir={output}", *flags, "--node-rank", str(node), ranks=1)
+                         for node in (0, 1)]
+                try:
+                    work.wait_for_step(nodes[0], output, 1)
+                    kept.append(run_secret(nodes[0].pid))
+                    for old in kept[:-1]:
+                        for role, generation in ((1, 0), (2, 1)):
+                            ghost = Peer(port)
+                            ghost.join(old, generation, role, rank=1)
+                            ghost.set(b"comm/gloo/joined", b"99")
+                            self.assertTrue(ghost.is_closed())
+                    insider = Peer(port)
+                    self.assertTrue(insider.join(kept[-1], rank=1))
+                    insider.socket.close()
+                finally:
+                    for node in nodes:
+                        node.kill()
+                        finish(node)
+            self.assertNotEqual(*kept)
 
     def wait_for_port(self, process, port):
         give_up = time.monotonic() + harness.TIMEOUT

@@ -13,7 +13,7 @@ import subprocess
 import time
 import unittest
 
-from harness import ENVIRONMENT, SKEIN, Workspace, children, finish, kill, wait_until_gone
+from harness import ENVIRONMENT, SKEIN, TIMEOUT, Workspace, children, finish, kill, wait_until_gone
 
 STEPS = 30
 SOON = 10  # seconds on a busy machine for what takes three
@@ -151,6 +151,7 @@ class OneMachine(Nodes):
         both, _ = self.start_endless("twins")
         port = both[1].args[-1]
         twin = self.start(1, port, "output_dir=twins", "max_steps=100000", "save_steps=100000")
+        # Only once the other one must have been missed, if it were lost.
         self.assert_ends(twin, 2, "node 1 has joined already", "--node-rank", within=30)
         step = len(self.work.records("twins"))
         self.work.wait_for_step(both[0], "twins", step + 3)  # the run goes on
@@ -176,6 +177,19 @@ class OneMachine(Nodes):
         self.work.wait_for_step(both[0], "strangers", step + 20)
         for peer in sockets:
             peer.close()
+        both[0].send_signal(signal.SIGTERM)
+        for process in both:
+            finish(process, 75)
+
+    def test_a_flood_of_connections(self):
+        both, _ = self.start_endless("flood")
+        flood = SKEIN.parents[1] / "tests/flood"
+        before = len(self.work.records("flood"))
+        said = subprocess.run([flood, "127.0.0.1", both[0].args[-1], "8"], capture_output=True,
+                              text=True, check=True, timeout=TIMEOUT).stdout
+        self.assertEqual([process.poll() for process in both], [None, None], said)
+        self.work.wait_for_step(both[0], "flood", before + 3)
+        self.assertGreater(int(said.split()[0]), 1000, said)
         both[0].send_signal(signal.SIGTERM)
         for process in both:
             finish(process, 75)
@@ -233,6 +247,39 @@ class TwoMachines(Nodes):
         for process in both:
             ended = finish(process, 0)
             self.assertIn("10.213.7.", ended.stderr)
+
+    def lose_and_start_again(self, output, lose):
+        """Two machines; lose(the processes) loses the second, which is then started again."""
+        port = free_port()
+        words = (f"output_dir={output}", "--max-restarts", "1")
+        both = [self.start(node, port, *words) for node in (0, 1)]
+        self.work.wait_for_step(both[0], output, 12)
+        ranks = [children(process.pid)[0] for process in both]
+        lose(both)
+        self.assertEqual(wait_until_gone(ranks), [])
+        self.assertIsNone(both[0].poll())
+        both[1] = self.start(1, port, *words)
+        head, other = (finish(process, 0) for process in both)
+        self.assertIn("launch: node 1 ", head.stderr)
+        self.assertIn("restarting (1 of 1) once all nodes are here", head.stderr)
+        self.assertNotIn("joined already", other.stderr)
+        self.work.run("output_dir=whole", "--fresh", ranks=2)
+        for file in ("model.safetensors", f"checkpoint-{STEPS}/optimizer.safetensors"):
+            self.assertEqual((self.work / output / file).read_bytes(),
+                             (self.work / "whole" / file).read_bytes(), file)
+
+    def test_a_machine_killed_and_started_again(self):
+        def kill_launcher(both):
+            both[1].kill()
+            both[1].wait()
+        self.lose_and_start_again("replaced", kill_launcher)
+
+    def test_a_machine_that_was_cut_off_and_started_again(self):
+        def pull_cable(both):
+            self.ip("-n", self.names[0], "link", "set", "skein0", "down")
+            self.assert_ends(both[1], 3, "has lost node 0")
+            self.ip("-n", self.names[0], "link", "set", "skein0", "up")
+        self.lose_and_start_again("cut", pull_cable)
 
     def test_address_of_the_other_machine(self):
         self.prefix = self.prefix[::-1]

@@ -58,7 +58,7 @@ void run(const std::string& scenario, const fs::path& folder) {
   const auto environment = launch::from_environment();
   set_log_rank(environment.rank);
   board::attach_board(environment.board);
-  const auto store = launch::connect_store(environment);
+  const auto store = launch::connect_store(environment, std::chrono::seconds(60));
   const bool bad = environment.rank == 1;
   if (bad && scenario == "never-joins") {
     note_deed(folder);

@@ -28,7 +28,7 @@ int run_rank(const std::string& text, const fs::path& folder) {
   const bool skips = text.starts_with("skip ");
   const auto c = skips ? TrainingCase() : TrainingCase::parse(text);
   const auto environment = launch::from_environment();
-  const auto store = launch::connect_store(environment);
+  const auto store = launch::connect_store(environment, std::chrono::seconds(60));
   const c10::DeviceGuard guard(c.cuda ? at::Device(at::kCUDA, 0) : at::Device(at::kCPU));
   auto world = comm::connect({.rank = environment.rank,
                               .size = environment.size,

@@ -57,34 +57,44 @@ HeadNode::HeadNode(const LaunchPlan& plan, const LaunchOptions& options,
                    const control::Secret& secret, const std::string& token)
     : plan_(plan),
       options_(options),
-      secret_(secret),
+      secret_(control::secret_of_run(secret, token)),
       host_(plan.nodes > 1 ? plan.master_addr : "127.0.0.1"),
       token_(token),
       coordinator_(coordinator_options(plan, options), Clock::now()),
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-      started_(Clock::now()),
-      named_missing_(started_) {
+      waiting_since_(Clock::now()),
+      named_missing_(waiting_since_) {
   if (!wake_) throw_errno("cannot create an eventfd");
   server_ = std::make_unique<control::StoreServer>(
-      secret, control::StoreServerOptions{
-                  .host = host_,
-                  .port = plan.nodes > 1 ? plan.master_port : 0,
-                  .size = 0,
-                  .nodes = static_cast<uint32_t>(plan.nodes > 1 ? plan.nodes : 0),
-                  .on_node_set = [this](int node, const std::string& key,
-                                        const std::string& value) { hear(node, key, value); },
-                  .on_node_closed = [this](int node) { note_closed(node); }});
-  server_->set(kRunTokenKey, token_);
+      secret_,
+      control::StoreServerOptions{
+          .host = host_,
+          .port = plan.nodes > 1 ? plan.master_port : 0,
+          .size = 0,
+          .nodes = static_cast<uint32_t>(plan.nodes > 1 ? plan.nodes : 0),
+          .guest_secret = secret,
+          .token = token,
+          .on_node_admitted = [this](int node, uint64_t admission) { admit(node, admission); },
+          .on_node_set = [this](int node, const std::string& key,
+                                const std::string& value) { hear(node, key, value); },
+          .on_node_closed = [this](int node) { note_closed(node); }});
 }
 
 HeadNode::~HeadNode() {
   server_.reset();
 }  // first: the store's thread calls hear() and note_closed()
 
-void HeadNode::hear(int node, const std::string& key, const std::string& value) {
-  if (key != status_key(token_, node)) return;
+void HeadNode::admit(int node, uint64_t admission) {
   const std::lock_guard lock(mutex_);
-  heard_[node] = {.status = value, .when = Clock::now()};
+  heard_[node] = {.admission = admission, .status = {}, .when = Clock::now()};
+  eventfd_write(wake_.descriptor(), 1);
+}
+
+void HeadNode::hear(int node, const std::string& key, const std::string& value) {
+  if (key != status_key(node)) return;
+  const std::lock_guard lock(mutex_);
+  auto& heard = heard_[node];
+  heard = {.admission = heard.admission, .status = value, .when = Clock::now()};
   eventfd_write(wake_.descriptor(), 1);
 }
 
@@ -106,6 +116,10 @@ void HeadNode::take_heard() {
     heard.swap(heard_);
   }
   for (const auto& [node, news] : heard) {
+    if (news.admission != 0) {
+      admissions_[node] = news.admission;
+      coordinator_.note_admitted(node, news.when);
+    }
     if (const auto status = decode_status(news.status); status && status->node == node) {
       coordinator_.take(*status, news.when);
     }
@@ -117,6 +131,7 @@ NodeCommand HeadNode::command() {
   take_heard();
   const auto now = Clock::now();
   const auto& command = coordinator_.decide(now);
+  expel_lost_nodes();
   if (coordinator_.outcome() && command.order != Order::kQuit) {
     resolve(*coordinator_.outcome());
   }
@@ -125,11 +140,21 @@ NodeCommand HeadNode::command() {
   return command;
 }
 
+// Whoever starts a lost node again finds its place free, and the lost one can do no more harm.
+void HeadNode::expel_lost_nodes() {
+  for (const int node : coordinator_.lost_nodes()) {
+    const auto found = admissions_.find(node);
+    if (found == admissions_.end()) continue;
+    server_->expel_node(node, found->second);
+    admissions_.erase(found);
+  }
+}
+
 void HeadNode::name_missing_nodes(Time now) {
   if (now < named_missing_ + kNameMissingEvery) return;
   named_missing_ = now;
   const auto missing = coordinator_.missing_nodes();
-  const auto waited = std::chrono::duration_cast<seconds>(now - started_).count();
+  const auto waited = std::chrono::duration_cast<seconds>(now - waiting_since_).count();
   if (missing.empty()) {
     log_info("launch: all {} nodes are here; waiting for their data ({} s)", plan_.nodes, waited);
   } else {
@@ -148,11 +173,13 @@ void HeadNode::publish(const NodeCommand& command) {
                               static_cast<uint32_t>(command.first_ranks.back()));
   }
   published_ = command;
-  server_->set(command_key(token_, ++serial_), encode(command));
+  server_->set(command_key(++serial_), encode(command));
+  server_->set(kNewestCommandKey, std::to_string(serial_));
 }
 
 void HeadNode::resolve(const Outcome& outcome) {
   if (outcome.failure) return resolve_failure(outcome);
+  if (outcome.can_restart && restarts_ < plan_.max_restarts) return await_lost_nodes(outcome);
   const bool done = outcome.code == static_cast<int>(ExitCode::kDone);
   const bool stopped = outcome.code == static_cast<int>(ExitCode::kStopped);
   if ((done || stopped) && !options_.output.empty()) FailureCount(options_.output).clear();
@@ -166,6 +193,19 @@ void HeadNode::resolve(const Outcome& outcome) {
     log_line(stopped ? LogLevel::kWarning : LogLevel::kError, "launch: " + text);
   }
   coordinator_.quit(outcome.code, outcome.message);
+}
+
+void HeadNode::await_lost_nodes(const Outcome& outcome) {
+  log_warning(
+      "launch: {}\n  {:<14}restarting ({} of {}) once all nodes are here: start the same command "
+      "there within {} s",
+      outcome.message, "then", ++restarts_, plan_.max_restarts, options_.join_timeout / seconds(1));
+  begin_again();
+}
+
+void HeadNode::begin_again() {
+  waiting_since_ = named_missing_ = Clock::now();
+  coordinator_.restart();
 }
 
 HeadNode::Next HeadNode::after_failure(const Outcome& outcome) {
@@ -208,7 +248,7 @@ void HeadNode::resolve_failure(const Outcome& outcome) {
                                                         : LogLevel::kInfo;
     log_line(level, "launch: " + text);
   }
-  if (restart) return coordinator_.restart();
+  if (restart) return begin_again();
   write_error_file(report);
   coordinator_.quit(outcome.code, first_line(text) + "; the report is in the output of node 0");
 }

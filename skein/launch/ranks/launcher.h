@@ -36,7 +36,7 @@ struct LaunchOptions {
   std::chrono::milliseconds root_cause_window{1000};
   std::chrono::milliseconds stop_grace{30'000};     // without progress, after a request to stop
   std::chrono::milliseconds longest_end{60'000};    // of ranks that were killed: then they remain
-  std::chrono::milliseconds join_timeout{600'000};  // for the nodes to meet
+  std::chrono::milliseconds join_timeout{600'000};  // for nodes and ranks to meet
   std::chrono::milliseconds node_silence{3000};     // after which a node is lost
   Limits limits;
 

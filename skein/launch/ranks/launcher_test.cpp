@@ -255,7 +255,7 @@ TEST(LaunchedRank, DISABLED_MeetsTheOtherThroughTheStore) {
   EXPECT_EQ(std::getenv("SKEIN_SECRET_FD"), nullptr);
   EXPECT_EQ(fcntl(descriptor, F_GETFD), -1) << "the secret's descriptor is still open";
   EXPECT_EQ(self.size, 2);
-  const auto store = connect_store(self);
+  const auto store = connect_store(self, std::chrono::seconds(60));
   store->set(fmt::format("from {}", self.rank), std::to_string(self.rank));
   EXPECT_EQ(store->get(fmt::format("from {}", 1 - self.rank), std::chrono::seconds(20)),
             std::to_string(1 - self.rank));

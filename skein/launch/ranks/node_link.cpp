@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <utility>
 
 #include "skein/control/socket.h"
@@ -39,19 +40,17 @@ std::string make_run_token() {
   return fmt::format("{:016x}", control::get_integer<uint64_t>(control::make_nonce(), 0));
 }
 
-std::string status_key(const std::string& token, int node) {
-  return fmt::format("node/{}/status/{}", token, node);
-}
-
-std::string command_key(const std::string& token, uint64_t serial) {
-  return fmt::format("node/{}/command/{}", token, serial);
-}
+std::string status_key(int node) { return fmt::format("node/status/{}", node); }
+std::string command_key(uint64_t serial) { return fmt::format("node/command/{}", serial); }
 
 NodeLink::NodeLink(const NodeLinkOptions& options)
     : options_(options),
+      id_(make_run_token()),
+      started_(Clock::now()),
+      named_(started_),
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-      heard_(Clock::now()),
-      asked_(heard_) {
+      heard_(started_),
+      asked_(started_) {
   if (!wake_) throw_errno("cannot create an eventfd");
   teller_ = std::thread([this] { tell(); });
 }
@@ -79,61 +78,72 @@ void NodeLink::fail(ExitCode code, const std::string& why) {
 }
 
 bool NodeLink::join() {
-  const auto started = Clock::now();
-  auto named = started;
   while (true) {
     std::string why;
     try {
-      // First, so that a host that cannot be reached is told, rather than a secret that is missing.
-      control::connect_to(options_.host, options_.port, Clock::now() + kAnswer);
-      const auto secret = options_.secret();
-      auto store = std::make_unique<control::StoreClient>(
-          secret, control::StoreAddress{.host = options_.host,
-                                        .port = options_.port,
-                                        .role = control::Role::kNode,
-                                        .rank = static_cast<uint32_t>(options_.node),
-                                        .answer_timeout = kAnswer});
-      auto token = store->get(kRunTokenKey, kAnswer);
-      if (!claim_number(*store, token)) return false;
-      const std::lock_guard lock(mutex_);
-      store_ = std::move(store);
-      token_ = std::move(token);
-      secret_ = secret;
-      heard_ = Clock::now();
-      return true;
+      why = try_to_join();
+      if (why.empty()) return true;
     } catch (const CommError& error) {
       why = last_clause(error.what());
     } catch (const UserError& error) {
       fail(ExitCode::kUser, error.what());
-      return false;
     }
-    const auto now = Clock::now();
-    if (now > started + options_.join_timeout) {
-      fail(ExitCode::kComm,
-           fmt::format("node {} could not join node 0 at {} port {} within {} s: {}", options_.node,
-                       options_.host, options_.port, options_.join_timeout / seconds(1), why));
-      return false;
-    }
-    if (now > named + kNameMissingEvery) {
-      named = now;
-      log_info("launch: waiting for node 0 at {} port {} ({} s of {} s): {}", options_.host,
-               options_.port, (now - started) / seconds(1), options_.join_timeout / seconds(1),
-               why);
-    }
-    if (!wait(kRetry)) return false;
+    if (give_up_joining(why) || !wait(kRetry)) return false;
   }
 }
 
-bool NodeLink::claim_number(control::StoreClient& store, const std::string& token) {
-  const auto key = fmt::format("node/{}/claim/{}", token, options_.node);
-  if (store.add(key, 1) == 1) {
-    store.set(key + "/holder", fmt::format("{} (pid {})", host_name(), getpid()));
-    return true;
+std::string NodeLink::try_to_join() {
+  // First, so that a host that cannot be reached is told, rather than a secret that is missing.
+  control::connect_to(options_.host, options_.port, Clock::now() + kAnswer);
+  control::StoreAddress address{.host = options_.host,
+                                .port = options_.port,
+                                .role = control::Role::kNode,
+                                .rank = static_cast<uint32_t>(options_.node),
+                                .join_timeout = kAnswer,
+                                .answer_timeout = kAnswer};
+  const auto shared = options_.secret();
+  const auto admission = control::ask_admission(shared, address, id_,
+                                                fmt::format("{} (pid {})", host_name(), getpid()));
+  if (!admission.holder.empty()) {
+    if (!taken_since_) taken_since_ = Clock::now();
+    return fmt::format("node {} has joined already, from {}: give each machine its own --node-rank",
+                       options_.node, admission.holder);
   }
-  fail(ExitCode::kUser,
-       fmt::format("node {} has joined already, from {}: give each machine its own --node-rank",
-                   options_.node, store.try_get(key + "/holder").value_or("another launcher")));
-  return false;
+  taken_since_.reset();
+  address.generation = admission.number;
+  const auto secret = control::secret_of_run(shared, admission.token);
+  auto store = std::make_unique<control::StoreClient>(secret, address);
+  const auto newest = store->try_get(kNewestCommandKey).value_or("0");
+  uint64_t number = 0;
+  std::from_chars(newest.data(), newest.data() + newest.size(), number);
+  serial_ = number + 1;
+  const auto command = decode_command(store->try_get(command_key(number)).value_or(""));
+  const std::lock_guard lock(mutex_);
+  // What was ordered before was for the one who had the place, unless the run is over.
+  if (command && command->order == Order::kQuit) command_ = *command;
+  store_ = std::move(store);
+  token_ = admission.token;
+  secret_ = secret;
+  heard_ = Clock::now();
+  return "";
+}
+
+bool NodeLink::give_up_joining(const std::string& why) {
+  const auto now = Clock::now();
+  // Whoever has the place and is lost is missed by node 0 within that time.
+  if (taken_since_ && now > *taken_since_ + options_.silence + kAnswer) fail(ExitCode::kUser, why);
+  if (now > started_ + options_.join_timeout) {
+    fail(ExitCode::kComm,
+         fmt::format("node {} could not join node 0 at {} port {} within {} s: {}", options_.node,
+                     options_.host, options_.port, options_.join_timeout / seconds(1), why));
+  }
+  if (now > named_ + kNameMissingEvery) {
+    named_ = now;
+    log_info("launch: waiting for node 0 at {} port {} ({} s of {} s): {}", options_.host,
+             options_.port, (now - started_) / seconds(1), options_.join_timeout / seconds(1), why);
+  }
+  const std::lock_guard lock(mutex_);
+  return head_lost_.has_value();
 }
 
 void NodeLink::tell() {
@@ -151,14 +161,13 @@ void NodeLink::tell() {
     }
     if (status.empty()) continue;
     try {
-      store_->set(status_key(token_, options_.node), status);
-      if (store_->try_get(kRunTokenKey) != token_) {
-        return fail(ExitCode::kComm, "another run has taken node 0's place");
-      }
+      store_->set(status_key(options_.node), status);
       const std::lock_guard lock(mutex_);
       heard_ = Clock::now();
       told_ = !untold_;
       changed_.notify_all();
+    } catch (const control::RefusedError& error) {
+      return fail(ExitCode::kComm, error.what());  // another run, or another launcher of this node
     } catch (const CommError&) {
       if (!wait(kRetry)) return;
       const std::lock_guard lock(mutex_);
@@ -168,11 +177,11 @@ void NodeLink::tell() {
 }
 
 void NodeLink::listen() {
-  for (uint64_t serial = 1;;) {
+  while (true) {
     const auto asked = Clock::now();
     try {
-      const auto text = store_->get(command_key(token_, serial), options_.tell_every);
-      ++serial;
+      const auto text = store_->get(command_key(serial_), options_.tell_every);
+      ++serial_;
       const std::lock_guard lock(mutex_);
       command_ = decode_command(text).value_or(command_);
       heard_ = Clock::now();

@@ -22,11 +22,17 @@
 
 namespace skein::launch {
 
-// Keys of the store. The token names the run: a launcher that is left of another one is not heard.
-inline constexpr const char* kRunTokenKey = "node/run";
+// The launcher first asks for its node's place, with the secret that the machines share; it learns
+// the run's token and joins with the secret of this one run: a launcher that is left of another one
+// is not heard. A place that another launcher has is asked for until that one must have been
+// missed.
+
 std::string make_run_token();
-std::string status_key(const std::string& token, int node);
-std::string command_key(const std::string& token, uint64_t serial);
+
+// Keys of the store. A command is set before its number is the newest.
+inline constexpr const char* kNewestCommandKey = "node/command";
+std::string status_key(int node);
+std::string command_key(uint64_t serial);
 
 struct NodeLinkOptions {
   std::string host;
@@ -35,7 +41,8 @@ struct NodeLinkOptions {
   std::chrono::milliseconds silence{3000};
   std::chrono::milliseconds tell_every{500};
   std::chrono::milliseconds join_timeout{600'000};
-  // Asked at every attempt to join: node 0 may write it later. Throws CommError: not there yet.
+  // That the machines share. Asked at every attempt to join: node 0 may write it later. Throws
+  // CommError: not there yet.
   std::function<control::Secret()> secret;
 };
 
@@ -56,17 +63,23 @@ class NodeLink final : public Commander {
   void tell();    // the first thread: joins, then tells
   void listen();  // the second
   bool join();
-  bool claim_number(control::StoreClient& store, const std::string& token);
+  std::string try_to_join();  // why it could not; empty: joined
+  bool give_up_joining(const std::string& why);
   bool wait(std::chrono::milliseconds time);  // false: the link ends
   void fail(ExitCode code, const std::string& why);
 
   const NodeLinkOptions options_;
+  const std::string id_;  // of this launcher, among all
+  const Time started_;
+  Time named_;                       // when it was told last who is waited for
+  std::optional<Time> taken_since_;  // another launcher has this node's place
+  uint64_t serial_ = 1;              // of the next command
   File wake_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::unique_ptr<control::StoreClient> store_;  // once joined
   std::string token_;                            // likewise
-  control::Secret secret_{};                     // likewise
+  control::Secret secret_{};                     // likewise: of this run
   std::string status_;                           // newest, as text
   bool untold_ = false;                          // it has not been told yet
   bool told_ = false;                            // status_ was taken by node 0

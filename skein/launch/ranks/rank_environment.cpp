@@ -122,11 +122,13 @@ std::vector<std::pair<std::string, std::string>> to_environment(const RankEnviro
   return variables;
 }
 
-std::unique_ptr<Store> connect_store(const RankEnvironment& rank) {
+std::unique_ptr<Store> connect_store(const RankEnvironment& rank,
+                                     std::chrono::milliseconds join_timeout) {
   const control::StoreAddress address{.host = rank.store_host,
                                       .port = rank.store_port,
                                       .rank = static_cast<uint32_t>(rank.rank),
-                                      .generation = rank.generation};
+                                      .generation = rank.generation,
+                                      .join_timeout = join_timeout};
   return std::make_unique<control::StoreClient>(rank.secret, address);
 }
 

@@ -7,6 +7,7 @@
 // The launcher writes these variables and the rank reads them; names that other launchers use too
 // have their meaning (RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR).
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -59,7 +60,8 @@ RankEnvironment from_environment();
 std::vector<std::pair<std::string, std::string>> to_environment(const RankEnvironment& rank,
                                                                 const Inherited& inherited);
 
-// Throws CommError when the launcher's store cannot be reached.
-std::unique_ptr<Store> connect_store(const RankEnvironment& rank);
+// Throws CommError when the launcher's store cannot be joined within that time.
+std::unique_ptr<Store> connect_store(const RankEnvironment& rank,
+                                     std::chrono::milliseconds join_timeout);
 
 }  // namespace skein::launch

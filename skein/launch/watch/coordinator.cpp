@@ -55,8 +55,14 @@ void Coordinator::take(const NodeStatus& status, Time when) {
   auto& node = nodes_[static_cast<size_t>(status.node)];
   if (node.lost) return;  // it was declared lost, and its ranks with it
   node.status = status;
+  if (status.identity) node.identity = status.identity;
   node.heard = when;
   node.closed = false;
+}
+
+void Coordinator::note_admitted(int node, Time when) {
+  if (node <= 0 || node >= options_.nodes) return;
+  nodes_[static_cast<size_t>(node)] = Node{.heard = when, .late = stage_ != Stage::kJoining};
 }
 
 void Coordinator::note_closed(int node, Time when) {
@@ -112,6 +118,14 @@ std::vector<int> Coordinator::missing_nodes() const {
   return missing;
 }
 
+std::vector<int> Coordinator::lost_nodes() const {
+  std::vector<int> lost;
+  for (size_t i = 0; i < nodes_.size(); ++i) {
+    if (nodes_[i].lost) lost.push_back(static_cast<int>(i));
+  }
+  return lost;
+}
+
 bool Coordinator::all_have_left() const {
   return std::all_of(nodes_.begin() + 1, nodes_.end(), [](const Node& node) {
     return !node.status || node.lost || node.closed || node.status->leaving;
@@ -135,8 +149,8 @@ void Coordinator::join(Time now) {
   if (options_.nodes > 1) {
     std::vector<NodeIdentity> identities;
     for (const auto& node : nodes_) {
-      if (!node.status->identity) return;  // it still prepares its data
-      identities.push_back(*node.status->identity);
+      if (!node.identity) return;  // it still prepares its data
+      identities.push_back(*node.identity);
     }
     if (const auto difference = find_difference(identities, options_.needs_shared_output)) {
       end({.code = kUser, .message = *difference}, /*at_once=*/false, now);
@@ -181,6 +195,14 @@ bool Coordinator::is_suspect(const Node& node, Time now) const {
 bool Coordinator::end_if_lost(Time now) {
   for (size_t i = 1; i < nodes_.size(); ++i) {
     auto& node = nodes_[i];
+    if (node.late) {
+      end({.code = kComm,
+           .message = fmt::format("{} was started again while its ranks ran",
+                                  name_of_node(static_cast<int>(i))),
+           .can_restart = !stop_since_},
+          /*at_once=*/true, now);
+      return true;
+    }
     if (!node.status || node.lost) continue;
     const auto patience =
         node.closed ? std::min(kReturn, options_.node_silence) : options_.node_silence;
@@ -191,7 +213,8 @@ bool Coordinator::end_if_lost(Time now) {
          .message = fmt::format("{} has not been heard for {:.1f} s: its launcher (pid {}) {}",
                                 name_of_node(static_cast<int>(i)), silence, node.status->pid,
                                 node.closed ? "ended and closed its connection"
-                                            : "hangs, or the network between is down")},
+                                            : "hangs, or the network between is down"),
+         .can_restart = !stop_since_},
         /*at_once=*/true, now);
     return true;
   }
@@ -218,7 +241,9 @@ bool Coordinator::end_if_asked(Time now) {
     }
     if (status->stop_signal == 0) continue;
     if (stage_ == Stage::kJoining) {
-      end({.code = kStopped, .message = "stopped before the ranks were started"},
+      end({.code = kStopped,
+           .message = command_.generation == 0 ? "stopped before the ranks were started"
+                                               : "stopped while a lost node was waited for"},
           /*at_once=*/false, now);
       return true;
     }
@@ -347,7 +372,7 @@ bool Coordinator::all_started() const {
 
 bool Coordinator::all_ended() const {
   return std::all_of(nodes_.begin(), nodes_.end(), [&](const Node& node) {
-    if (!node.status || node.lost) return true;
+    if (!node.status || node.lost || node.late) return true;
     const auto& ranks = node.status->ranks;
     return node.status->generation == command_.generation &&
            std::all_of(ranks.begin(), ranks.end(),
@@ -390,8 +415,9 @@ void Coordinator::finish_ending(Time now) {
     if (node.status && node.status->interrupted) command_.at_once = true;
     const bool silent = i > 0 && now > node.heard + options_.node_silence;
     if (!silent && !is_over) continue;
+    if (node.late) continue;  // it may still be starting, and has no ranks
     node.lost = true;
-    ending_.can_restart = false;
+    if (!silent) ending_.can_restart = false;  // its ranks cannot be ended
   }
   if (!all_ended()) return;
   stage_ = Stage::kOver;
@@ -436,14 +462,21 @@ void Coordinator::restart() {
   each_rank([&](int, const RankStatus& rank) {
     training |= rank.view.board.step > 0 || rank.view.board.phase > board::Phase::kLoading;
   });
-  command_.order = Order::kRun;
+  bool same_nodes = true;
+  for (auto& node : nodes_) {
+    same_nodes &= !node.lost && !node.late;
+    if (node.lost) node = Node{};
+    node.late = false;
+  }
+  command_.order = same_nodes ? Order::kRun : Order::kWait;
   command_.continues |= training;
   command_.at_once = false;
   ++command_.generation;
   ends_at_look_ = 0;
   suspicion_.reset();
   outcome_.reset();
-  stage_ = Stage::kRunning;
+  stage_ = same_nodes ? Stage::kRunning : Stage::kJoining;
+  started_ = decided_;
 }
 
 void Coordinator::quit(int code, const std::string& message) {

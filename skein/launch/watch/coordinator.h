@@ -6,7 +6,7 @@
 //
 // A state machine without sockets, files or processes: the nodes meet, run a generation of ranks
 // until it ends or must be ended, end it everywhere, and then its owner says whether another one
-// follows. Not thread-safe.
+// follows. Where a node was lost, that one waits until all nodes have met again. Not thread-safe.
 
 #include <chrono>
 #include <cstdint>
@@ -48,28 +48,34 @@ class Coordinator {
 
   // A node has spoken at that time. Node 0 is a node like the others.
   void take(const NodeStatus& status, Time when);
+  // A launcher was started in that node's place. One that had it before is lost, and its ranks.
+  void note_admitted(int node, Time when);
   // A node's connection was closed: it is lost unless it is heard again soon.
   void note_closed(int node, Time when);
 
   // What all nodes are to do now.
   const NodeCommand& decide(Time now);
 
-  // Present when no rank runs any more; then call restart() or quit().
+  // Present when no rank runs any more; then call restart() or quit(). A restart waits for nodes
+  // that were lost: they have join_timeout to come back.
   const std::optional<Outcome>& outcome() const { return outcome_; }
   void restart();
   void quit(int code, const std::string& message);
 
   bool joining() const { return stage_ == Stage::kJoining; }
   std::vector<int> missing_nodes() const;  // that have not been heard of at all
-  bool all_have_left() const;              // nodes other than 0 have obeyed quit() or are lost
+  std::vector<int> lost_nodes() const;
+  bool all_have_left() const;  // nodes other than 0 have obeyed quit() or are lost
 
  private:
   enum class Stage : uint8_t { kJoining, kRunning, kEnding, kOver };
   struct Node {
-    std::optional<NodeStatus> status;
+    std::optional<NodeStatus> status = {};
+    std::optional<NodeIdentity> identity = {};  // kept while its ranks run
     Time heard{};
     bool closed = false;  // since it was heard
     bool lost = false;
+    bool late = false;  // it came while a generation ran that it has no part in
   };
   // A rank's failure, and where to find the rest of what is known of it.
   struct Found {
@@ -108,7 +114,7 @@ class Coordinator {
 
   const CoordinatorOptions options_;
   std::vector<Node> nodes_;
-  Time started_;
+  Time started_;  // to wait for nodes
   Time decided_;  // last
   Stage stage_ = Stage::kJoining;
   NodeCommand command_;

@@ -196,6 +196,78 @@ TEST_F(CoordinatorTest, ARestartIsANewGeneration) {
   EXPECT_EQ(coordinator->outcome()->code, 0);
 }
 
+// Generation 1 begins when the lost node has been started again and both have been compared.
+TEST_F(CoordinatorTest, ALostNodeThatComesBackGoesOnWithTheOthers) {
+  run_ranks();
+  const auto gone = nodes[1];
+  coordinator->note_closed(1, now);
+  advance_alone(seconds(2));
+  end(0, {.signal = SIGKILL}, /*ours=*/true);
+  end(1, {.signal = SIGKILL}, /*ours=*/true);
+  advance_alone(milliseconds(100));
+  ASSERT_TRUE(coordinator->outcome());
+  EXPECT_TRUE(coordinator->outcome()->can_restart);
+  EXPECT_EQ(coordinator->lost_nodes(), std::vector<int>{1});
+  coordinator->restart();
+  EXPECT_EQ(advance_alone(seconds(60)).order, Order::kWait);
+  EXPECT_EQ(coordinator->missing_nodes(), std::vector<int>{1});
+  EXPECT_TRUE(coordinator->lost_nodes().empty());
+
+  coordinator->note_admitted(1, now);
+  nodes[1].pid = 999;
+  nodes[1].ranks.clear();
+  EXPECT_EQ(advance(milliseconds(100)).order, Order::kWait) << "it still prepares its data";
+  nodes[1].identity.emplace();
+  nodes[1].identity->node = 1;
+  nodes[1].identity->host = "beta";
+  nodes[1].identity->local_ranks = 2;
+  const auto& command = advance(milliseconds(100));
+  EXPECT_EQ(command.order, Order::kRun);
+  EXPECT_EQ(command.generation, 1U);
+  EXPECT_TRUE(command.continues);
+  start_ranks(1);
+  EXPECT_EQ(tell_and_decide().order, Order::kRun);
+  end_all({.code = 0}, false);
+  tell_and_decide();
+  EXPECT_EQ(coordinator->outcome()->code, 0);
+}
+
+// A node that comes back as another one (other data, another program) is refused.
+TEST_F(CoordinatorTest, ANodeThatComesBackIsComparedAgain) {
+  run_ranks();
+  coordinator->note_admitted(1, now);  // before the old one was missed
+  EXPECT_EQ(decide().order, Order::kEnd);
+  EXPECT_TRUE(decide().at_once);
+  nodes[1].ranks.clear();
+  nodes[1].identity.emplace();
+  nodes[1].identity->node = 1;
+  nodes[1].identity->binary = "another";
+  for (int i : {0, 1}) end(i, {.signal = SIGKILL}, /*ours=*/true);
+  tell_and_decide();
+  ASSERT_TRUE(coordinator->outcome());
+  EXPECT_TRUE(coordinator->outcome()->can_restart);
+  EXPECT_NE(coordinator->outcome()->message.find("node 1"), std::string::npos);
+  coordinator->restart();
+  tell_and_decide();
+  ASSERT_TRUE(coordinator->outcome());
+  EXPECT_EQ(coordinator->outcome()->code, 2);
+}
+
+TEST_F(CoordinatorTest, ALostNodeHasTheTimeToJoinToComeBack) {
+  run_ranks();
+  advance_alone(seconds(4));
+  for (int i : {0, 1}) end(i, {.signal = SIGKILL}, /*ours=*/true);
+  advance_alone(milliseconds(100));
+  ASSERT_TRUE(coordinator->outcome());
+  coordinator->restart();
+  advance_alone(options.join_timeout - seconds(1));
+  EXPECT_FALSE(coordinator->outcome());
+  advance_alone(seconds(2));
+  ASSERT_TRUE(coordinator->outcome());
+  EXPECT_EQ(coordinator->outcome()->code, 3);
+  EXPECT_FALSE(coordinator->outcome()->can_restart);
+}
+
 TEST_F(CoordinatorTest, TheCauseIsWaitedFor) {
   run_ranks();
   end(0, {.code = 3});
@@ -218,7 +290,7 @@ TEST_F(CoordinatorTest, OnlySymptomsAreReportedAfterTheWindow) {
   EXPECT_EQ(advance(milliseconds(1001)).order, Order::kEnd);
 }
 
-TEST_F(CoordinatorTest, ASilentNodeIsLostAndNotRestarted) {
+TEST_F(CoordinatorTest, ASilentNodeIsLostForThisGeneration) {
   run_ranks();
   EXPECT_EQ(advance_alone(options.node_silence / 2).order, Order::kRun);
   end(0, {.code = 3});  // because of the node that nobody misses yet
@@ -232,7 +304,7 @@ TEST_F(CoordinatorTest, ASilentNodeIsLostAndNotRestarted) {
   decide();
   ASSERT_TRUE(coordinator->outcome());
   EXPECT_EQ(coordinator->outcome()->code, 3);
-  EXPECT_FALSE(coordinator->outcome()->can_restart);
+  EXPECT_TRUE(coordinator->outcome()->can_restart) << "with another launcher in its place";
   EXPECT_NE(coordinator->outcome()->message.find("node 1 (beta)"), std::string::npos);
   coordinator->take(nodes[1], now);  // it comes back: too late
   coordinator->quit(3, "");
