@@ -133,6 +133,21 @@ class Nodes(Ssh):
             self.assertIn(b"NCCL_DEBUG=WARN; touch $HOME/x", variables[pid])
             self.assertNotIn(b"WANDB_API_KEY=very-private", variables[pid])
 
+    def test_a_lost_node_is_started_again(self):
+        self.work.keys["max_steps"] = 40
+        self.work.write_recipe(self.work.keys)
+        self.work.run("output_dir=own", ranks=2)
+        self.hostfile("alpha slots=1", "beta slots=1")
+        process = self.start("output_dir=out", "--max-restarts", "1")
+        self.work.wait_for_step(process, "out", 5)
+        launcher = next(pid for pid in descendants(process.pid)
+                        if b"--node-rank=1" in Path(f"/proc/{pid}/cmdline").read_bytes())
+        os.kill(launcher, signal.SIGKILL)
+        ended = finish(process, 0)
+        self.assertIn("node 1 on beta was lost: starting it again (1 of 1)", ended.stderr)
+        self.assertEqual((self.work / "own/model.safetensors").read_bytes(),
+                         (self.work / "out/model.safetensors").read_bytes())
+
     def test_stop(self):
         process = self.start_long_run()
         started = descendants(process.pid)

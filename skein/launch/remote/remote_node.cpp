@@ -162,7 +162,7 @@ class Launcher {
 
   int code_of(const ChildEnd& end) const {
     if (killed_) return 128 + SIGKILL;
-    return end.signal != 0 ? static_cast<int>(ExitCode::kInternal) : end.code;
+    return end.signal != 0 ? 128 + end.signal : end.code;  // as shells say it
   }
 
   Child child_;

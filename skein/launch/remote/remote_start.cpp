@@ -184,14 +184,32 @@ class Node {
   std::optional<ChildEnd> end_;
 };
 
+// How to start a node, also again.
+struct Recipe {
+  std::string host;
+  std::vector<std::string> command;
+  NodeStart order;
+};
+
+std::unique_ptr<Node> start_node(const Recipe& recipe) {
+  auto node = std::make_unique<Node>(recipe.host, recipe.command);
+  node->tell(encode(recipe.order));
+  return node;
+}
+
+// Nobody told the node to end, and it ended with no error of its own.
+bool is_lost(const ChildEnd& end) {
+  return end.signal != 0 || end.code > 128 || end.code == static_cast<int>(ExitCode::kComm);
+}
+
 class Nodes {
  public:
-  explicit Nodes(const RemoteStartOptions& options) : options_(options) {}
+  Nodes(const RemoteStartOptions& options, int max_restarts)
+      : options_(options), max_restarts_(max_restarts) {}
 
-  void start(const std::string& host, const std::vector<std::string>& command,
-             const NodeStart& order) {
-    nodes_.push_back(std::make_unique<Node>(host, command));
-    nodes_.back()->tell(encode(order));
+  void start(Recipe recipe) {
+    nodes_.push_back(start_node(recipe));
+    recipes_.push_back(std::move(recipe));
   }
 
   int watch() {
@@ -210,7 +228,10 @@ class Nodes {
   void wait_for_event() const {
     std::vector<pollfd> entries{{inbox_.descriptor(), POLLIN, 0}};
     for (const auto& node : nodes_) node->add_to(entries);
-    const auto next = std::min(kill_at_.value_or(Time::max()), end_at_.value_or(Time::max()));
+    auto next = std::min(kill_at_.value_or(Time::max()), end_at_.value_or(Time::max()));
+    for (const auto& failure : again_) {
+      next = std::min(next, failure.time + options_.root_cause_window);
+    }
     const bool forever = next == Time::max();
     const auto left = std::chrono::ceil<Milliseconds>(next - Clock::now()).count();
     poll(entries.data(), entries.size(),
@@ -251,6 +272,11 @@ class Nodes {
       end.code = static_cast<int>(ExitCode::kComm);
     }
     const auto now = Clock::now();
+    if (node != 0 && is_lost(end) && may_start_again()) {
+      again_.push_back({.rank = node, .end = end, .time = now});
+      return;
+    }
+    if (end.code > 128) end.code = static_cast<int>(ExitCode::kInternal);  // killed by a signal
     failures_.push_back({.rank = node, .end = end, .time = now});
     // Nodes that know of each other end by themselves and say why; nobody has told the others of
     // one that never came.
@@ -258,8 +284,29 @@ class Nodes {
     kill_at_ = std::min(kill_at_.value_or(when), when);
   }
 
+  bool may_start_again() const {
+    return nodes_[0]->running() && failures_.empty() && !stop_told_ && restarts_ < max_restarts_;
+  }
+
+  // After a moment: if node 0 ends too there is nothing to join.
+  void start_lost_again(Time now) {
+    while (!again_.empty() && again_.front().time + options_.root_cause_window <= now) {
+      const auto lost = again_.front();
+      again_.erase(again_.begin());
+      const auto index = static_cast<size_t>(lost.rank);
+      if (may_start_again()) {
+        log_warning("launch: node {} on {} was lost: starting it again ({} of {})", lost.rank,
+                    recipes_[index].host, ++restarts_, max_restarts_);
+        nodes_[index] = start_node(recipes_[index]);
+      } else if (failures_.empty() && !stop_told_) {
+        failures_.push_back(lost);
+      }
+    }
+  }
+
   void act_on_time() {
     const auto now = Clock::now();
+    start_lost_again(now);
     if (!kill_told_ && kill_at_ && *kill_at_ <= now) {
       kill_told_ = true;
       tell_all("kill");
@@ -289,9 +336,13 @@ class Nodes {
   }
 
   const RemoteStartOptions& options_;
+  const int max_restarts_;
+  int restarts_ = 0;
   const SignalInbox inbox_;
+  std::vector<Recipe> recipes_;
   std::vector<std::unique_ptr<Node>> nodes_;
   std::vector<Failure> failures_;  // in order of time
+  std::vector<Failure> again_;     // of nodes that may be started again, likewise
   int interrupts_ = 0;
   bool stop_told_ = false, kill_told_ = false;
   std::optional<Time> kill_at_;  // when to say "kill"
@@ -334,7 +385,7 @@ int start_remote(const LaunchPlan& plan, const RemoteStartOptions& options) {
   }
   NodeStart order{.directory = std::filesystem::current_path().string(),
                   .secret = control::make_secret()};
-  Nodes nodes(options);
+  Nodes nodes(options, plan.max_restarts);
   for (size_t i = 0; i < plan.hosts.size(); ++i) {
     order.arguments = options.arguments;
     const auto flags = node_flags(plan, static_cast<int>(i));
@@ -344,7 +395,7 @@ int start_remote(const LaunchPlan& plan, const RemoteStartOptions& options) {
     if (const auto devices = visible_devices(plan.hosts[i]); !devices.empty()) {
       order.variables["CUDA_VISIBLE_DEVICES"] = devices;
     }
-    nodes.start(plan.hosts[i].name, commands[i], order);
+    nodes.start({.host = plan.hosts[i].name, .command = commands[i], .order = order});
   }
   return nodes.watch();
 }

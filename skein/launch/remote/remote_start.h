@@ -9,8 +9,10 @@
 // secret) is one line of JSON through ssh's standard input. Later lines are orders: "stop" (finish
 // the step, save, end) and "kill"; the input's end means that the starter is gone.
 //
-// Each line that a node prints is shown with "[host] " before it. When a node fails the others are
-// ended; the code is the root cause's, as in launcher.h.
+// Each line that a node prints is shown with "[host] " before it. A node other than 0 that is lost
+// (ssh broke, its launcher died, it lost node 0) is started again while plan.max_restarts lasts:
+// node 0 waits for it. When a node fails otherwise the others are ended; the code is the root
+// cause's, as in launcher.h.
 
 #include <chrono>
 #include <map>
