@@ -2,6 +2,7 @@
 # Copyright the skein authors.
 """A short run that is asked to stop at any instant of its life, from main() to its last: what the sample of
 `make test` and the long loop of `make faults` share."""
+import os
 import random
 import signal
 import time
@@ -27,6 +28,14 @@ def wait_for_main(process):
         time.sleep(0.0002)
 
 
+def ask(pids):
+    for pid in pids:
+        try:
+            os.kill(pid, signal.SIGTERM)
+        except ProcessLookupError:
+            pass  # ended meanwhile
+
+
 class Stops:
     """Runs in one workspace; text that was never encoded is prepared anew in each."""
 
@@ -48,13 +57,16 @@ class Stops:
         draw = random.Random(seed)
         return [1.1 * self.lifetime * (k + draw.random()) / count for k in range(count)]
 
-    def play(self, name, instant, ranks=2, every=None):
-        """Asked at `instant`, then again every so many seconds. Returns the exit code and what is wrong."""
+    def play(self, name, instant, ranks=2, every=None, all_of_it=False):
+        """Asked at `instant`, then again every so many seconds; all of it: its ranks are asked too, and first, as
+        batch systems do. Returns the exit code and what is wrong."""
         self.work.write_text(40, f"{name}.txt", seed=name)
         process = self.work.start(f"output_dir={name}", f"train_file={name}.txt", ranks=ranks)
         wait_for_main(process)
         if instant is not None:
             time.sleep(instant)
+            if all_of_it:
+                ask([pid for pid in processes_in_session(process.pid) if pid != process.pid])
             process.send_signal(signal.SIGTERM)
             while every and process.poll() is None:
                 time.sleep(every)
