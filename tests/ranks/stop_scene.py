@@ -8,7 +8,7 @@ import signal
 import time
 from pathlib import Path
 
-from harness import Workspace, finish, processes_in_session
+from harness import SKEIN, Workspace, finish, processes_in_session
 
 STEPS = 6
 
@@ -16,6 +16,8 @@ STEPS = 6
 def takes_stops(pid):
     """Has it come to the first line of main(), which holds SIGTERM?"""
     try:
+        if os.readlink(f"/proc/{pid}/exe") != str(SKEIN.resolve()):
+            return False  # what starts it may hold signals too
         status = Path(f"/proc/{pid}/status").read_text()
     except OSError:
         return False
