@@ -207,6 +207,7 @@ File take(const fs::path& output, const Holder& self, const LeaseTimes& times) {
     if (!is_still_there(file, path)) continue;
     if (elsewhere && !foreign.is_over(file, *holder, lock)) {
       file = File();  // only a newly opened one makes a network file system ask its server
+      end_if_stop_waits();
       std::this_thread::sleep_for(times.beat / 10);
       continue;
     }
