@@ -9,7 +9,8 @@
 #include <algorithm>
 #include <string>
 
-#include "skein/core/error.h"
+#include "skein/core/file_system.h"
+#include "skein/core/system_failure.h"
 
 namespace skein::checkpoint {
 namespace {
@@ -22,7 +23,10 @@ bool lies_in(const fs::path& path, const fs::path& folder) {
 fs::path resolve(const fs::path& path) {
   std::error_code error;
   auto resolved = fs::canonical(path, error);
-  if (error) throw IoError(fmt::format("cannot open {}: {}", path.string(), error.message()));
+  if (error) {
+    throw SystemFailure(fmt::format("cannot open {}: {}", path.string(), error.message()),
+                        error.value());
+  }
   return resolved;
 }
 
@@ -46,7 +50,7 @@ File open_beneath(const fs::path& folder, std::string_view name) {
         fmt::format("{} leads out of its folder, to {}", (folder / name).string(), path.string()));
   }
   // O_NONBLOCK: opening a pipe must not wait for a writer.
-  File file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  File file(file_system().open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (!file) throw_errno("cannot open " + path.string());
   struct stat info{};
   if (::fstat(file.descriptor(), &info) != 0) throw_errno("cannot stat " + path.string());

@@ -55,6 +55,7 @@ struct Problem {
   std::string file;
   std::string tensor;  // empty where the file has none there
   std::string text;
+  bool unreadable = false;  // the disk did not answer: nothing is known about the bytes
 
   std::string message() const;
 };
@@ -77,6 +78,9 @@ Manifest parse_manifest(std::string_view text, std::string_view file);
 // That of a checkpoint's folder. Throws IoError.
 Manifest read_manifest(const fs::path& folder);
 
+// The accepted manifest of a checkpoint. Throws IoError; SystemFailure where it could not be read.
+Manifest read_manifest(const fs::path& folder);
+
 // Ranks that verify a checkpoint together: each digests its share of the bytes.
 struct Share {
   int rank = 0;
@@ -84,6 +88,7 @@ struct Share {
 };
 
 // Reads every byte of this share; names and sizes are looked at by all. Empty when it is whole.
+// What cannot be read is tried again (core/system_failure.h), then a problem that says so.
 // `manifest`, when given, receives the accepted manifest.
 std::vector<Problem> verify(const fs::path& folder, Manifest* manifest = nullptr, Share share = {});
 

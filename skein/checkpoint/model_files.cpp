@@ -8,8 +8,8 @@
 #include <set>
 
 #include "skein/checkpoint/folder.h"
-#include "skein/core/error.h"
 #include "skein/core/json.h"
+#include "skein/core/system_failure.h"
 
 namespace skein::checkpoint {
 namespace {
@@ -32,8 +32,12 @@ std::map<std::string, std::string> read_weight_map(const fs::path& folder,
 }
 
 void add_file(ModelFiles& model, const std::string& name) {
-  auto file = open_beneath(model.folder, name);
-  auto header = read_header(file, (model.folder / name).string());
+  File file;
+  Header header;
+  try_again([&] {
+    file = open_beneath(model.folder, name);
+    header = read_header(file, (model.folder / name).string());
+  });
   model.files.push_back({name, std::move(file), std::move(header)});
 }
 

@@ -12,7 +12,7 @@
 #include <unordered_set>
 
 #include "skein/checkpoint/snapshot.h"
-#include "skein/core/error.h"
+#include "skein/core/system_failure.h"
 #include "skein/tensor/dtype.h"
 
 namespace skein::checkpoint {
@@ -116,9 +116,11 @@ void read_slice(const StoredTensor& stored, TensorSlice& slice) {
     const int64_t count = direct ? data.numel() : std::min(kChunkElements, data.numel() - done);
     if (!direct && !chunk.defined()) chunk = at::empty({count}, at::TensorOptions(type));
     const auto target = direct ? data : chunk.narrow(0, 0, count);
-    stored.file->file.read_at(
-        start + static_cast<uint64_t>((slice.begin + done) * width),
-        {static_cast<std::byte*>(target.data_ptr()), static_cast<size_t>(count * width)});
+    try_again([&] {
+      stored.file->file.read_at(
+          start + static_cast<uint64_t>((slice.begin + done) * width),
+          {static_cast<std::byte*>(target.data_ptr()), static_cast<size_t>(count * width)});
+    });
     if (!direct) data.narrow(0, done, count).copy_(target);
     done += count;
   }

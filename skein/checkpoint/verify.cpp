@@ -10,8 +10,8 @@
 #include "skein/checkpoint/manifest.h"
 #include "skein/checkpoint/plan.h"
 #include "skein/checkpoint/safetensors.h"
-#include "skein/core/error.h"
 #include "skein/core/hash.h"
+#include "skein/core/system_failure.h"
 
 namespace skein::checkpoint {
 namespace {
@@ -78,8 +78,12 @@ struct Stretch {
 // byte is in.
 void verify_file(const fs::path& folder, const FileRecord& record, const Stretch& stretch,
                  uint64_t start, std::vector<Problem>& problems) {
-  const auto file = open_beneath(folder, record.name);
-  const uint64_t size = file.size();
+  File file;
+  uint64_t size = 0;
+  try_again([&] {
+    file = open_beneath(folder, record.name);
+    size = file.size();
+  });
   if (size != record.size) {
     problems.push_back({record.name,
                         tensors_in(file, record, std::min(size, record.size), record.size),
@@ -90,7 +94,12 @@ void verify_file(const fs::path& folder, const FileRecord& record, const Stretch
   for (const auto& range : record.ranges) {
     if (!stretch.holds(start + range.begin)) continue;
     buffer.resize(range.end - range.begin);
-    file.read_at(range.begin, buffer);
+    try_again([&] {
+      if (!file) file = open_beneath(folder, record.name);
+      auto held = std::move(file);  // goes with a failure: a stale handle stays stale
+      held.read_at(range.begin, buffer);
+      file = std::move(held);
+    });
     if (digest(std::span<const std::byte>(buffer)) == range.digest) continue;
     problems.push_back(
         {record.name, tensors_in(file, record, range.begin, range.end),
@@ -101,22 +110,44 @@ void verify_file(const fs::path& folder, const FileRecord& record, const Stretch
 // A tensor file that the manifest does not know could be read in place of one that it does.
 void find_strangers(const fs::path& folder, const Manifest& manifest,
                     std::vector<Problem>& problems) {
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    const auto name = entry.path().filename().string();
+  std::error_code error;
+  for (auto entry = fs::directory_iterator(folder, error); !error && entry != fs::end(entry);
+       entry.increment(error)) {
+    const auto name = entry->path().filename().string();
     if (!is_planned_name(name, "model") && !is_planned_name(name, "optimizer")) continue;
     const bool known = std::any_of(manifest.files.begin(), manifest.files.end(),
                                    [&](const auto& file) { return file.name == name; });
     if (!known) problems.push_back({name, "", "the manifest does not name it"});
+  }
+  if (error) {
+    throw SystemFailure(fmt::format("cannot list {}: {}", folder.string(), error.message()),
+                        error.value());
+  }
+}
+
+// Of the exception that is being handled.
+Problem problem_of(const std::string& file) {
+  try {
+    throw;
+  } catch (const SystemFailure& failure) {
+    return {file, "", failure.what(), !says_absent(failure.code)};
+  } catch (const std::bad_alloc&) {
+    return {file, "", "there is no memory to read it", true};
+  } catch (const std::exception& error) {
+    return {file, "", error.what()};
   }
 }
 
 }  // namespace
 
 Manifest read_manifest(const fs::path& folder) {
-  const auto file = open_beneath(folder, kManifestName);
-  if (file.size() > manifest_limit(bytes_of_files(folder))) throw IoError("it is too large");
-  std::string text(file.size(), '\0');
-  file.read_at(0, std::as_writable_bytes(std::span(text)));
+  std::string text;
+  try_again([&] {
+    const auto file = open_beneath(folder, kManifestName);
+    if (file.size() > manifest_limit(bytes_of_files(folder))) throw IoError("it is too large");
+    text.resize(file.size());
+    file.read_at(0, std::as_writable_bytes(std::span(text)));
+  });
   return parse_manifest(text, "its text");
 }
 
@@ -125,17 +156,17 @@ std::vector<Problem> verify(const fs::path& folder, Manifest* manifest, Share sh
   Manifest accepted;
   try {
     accepted = read_manifest(folder);
-    find_strangers(folder, accepted, problems);
-  } catch (const std::exception& error) {
-    return {{std::string(kManifestName), "", error.what()}};
+    try_again([&] { find_strangers(folder, accepted, problems); });
+  } catch (const std::exception&) {
+    return {problem_of(std::string(kManifestName))};
   }
   const Stretch stretch(accepted, share);
   uint64_t start = 0;
   for (const auto& record : accepted.files) {
     try {
       verify_file(folder, record, stretch, start, problems);
-    } catch (const std::exception& error) {
-      problems.push_back({record.name, "", error.what()});
+    } catch (const std::exception&) {
+      problems.push_back(problem_of(record.name));
     }
     start += record.size;
   }

@@ -151,11 +151,19 @@ void remove_quietly(const fs::path& folder) {
 }
 
 // Gives a whole folder its final name. An older checkpoint of the same step is swapped out in one
-// move where the file system can, else in two, and stays until it is known that the move will last.
+// move where the file system can, else in two, and stays until it is known that the move will last;
+// one that is not this run's is set aside for good.
 class Placement {
  public:
-  Placement(fs::path temporary, fs::path final)
-      : temporary_(std::move(temporary)), final_(std::move(final)), replaced_(final_) {
+  Placement(fs::path temporary, const CommitOptions& options)
+      : temporary_(std::move(temporary)),
+        final_(options.output / checkpoint_name(options.step)),
+        replaced_(final_) {
+    if (fs::exists(final_) && !is_of_run(options.output, final_, options.token)) {
+      const auto aside = aside_name(final_, options.token);
+      rename_path(final_, aside);
+      log_info("{} is not a checkpoint of this run: it is {} now", final_.string(), aside.string());
+    }
     replaced_ += ".tmp-replaced";
   }
 
@@ -201,13 +209,11 @@ std::string readable_manifest(Manifest manifest) {
   return text;
 }
 
-// What comes after the commit cannot undo it.
-void tidy_up(const CommitOptions& options, Placement& placement) {
+// What comes after the commit cannot undo it, and one part of it cannot keep another from being
+// done.
+void attempt(const CommitOptions& options, const std::function<void()>& part) {
   try {
-    placement.remove_older();
-    replace_symlink(options.output / "latest", checkpoint_name(options.step));
-    remove_old_checkpoints(options.output, options.save_total_limit,
-                           {options.step, options.protected_step});
+    part();
   } catch (const std::exception& error) {
     log_warning("{} is saved, but: {}", checkpoint_name(options.step), error.what());
   }
@@ -215,8 +221,10 @@ void tidy_up(const CommitOptions& options, Placement& placement) {
 
 // Gives up an older checkpoint where that was asked for.
 bool make_room(const CommitOptions& options) try {
-  return options.save_total_limit > 0 && give_up_oldest(options.output, options.verified_step,
-                                                        {options.step, options.protected_step});
+  if (options.save_total_limit <= 0) return false;
+  return give_up_oldest(options.output, {.token = options.token,
+                                         .verified_step = options.verified_step,
+                                         .keep_steps = {options.step, options.protected_step}});
 } catch (const std::exception& error) {
   log_warning("{}", error.what());
   return false;
@@ -246,8 +254,8 @@ Placement commit(const Job& job, const CommitOptions& options, const fs::path& t
     write_text(temporary / kManifestName, readable_manifest(std::move(manifest)));
   });
   sync_directory(temporary);
-  Placement placement(temporary, options.output / checkpoint_name(options.step));
   if (options.fence) options.fence();
+  Placement placement(temporary, options);
   try {
     placement.move_in();
     sync_directory(options.output);
@@ -368,7 +376,16 @@ std::string write_checkpoint(const Job& job, const CommitOptions& options, Excha
   // Removing much may take long: the others need not wait for it.
   announce_result(exchange, failure);
   if (failure.empty()) {
-    tidy_up(options, *placement);
+    // After the others know: what stays is read first, and that takes its time.
+    attempt(options, [&] { placement->remove_older(); });
+    attempt(options,
+            [&] { replace_symlink(options.output / "latest", checkpoint_name(options.step)); });
+    attempt(options, [&] {
+      remove_old_checkpoints(options.output, {.limit = options.save_total_limit,
+                                              .written_step = options.step,
+                                              .token = options.token,
+                                              .protected_step = options.protected_step});
+    });
   } else {
     remove_quietly(place.folder);
     log_warning("{} was not saved; training goes on: {}", name, failure);

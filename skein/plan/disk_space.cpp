@@ -45,7 +45,11 @@ uint64_t removed_at_start(const config::CheckpointConfig& checkpoint, const fs::
     sum += fs::is_directory(path, ignored) ? bytes_below(path) : fs::file_size(path, ignored);
   }
   if (!checkpoint.fresh) return sum;
-  for (const auto& [step, path] : checkpoint::list_checkpoints(output)) sum += bytes_below(path);
+  const auto record = checkpoint::read_record(output);
+  for (const auto& seen : checkpoint::survey(output, record)) {
+    const bool goes = record && record->has_start(seen.run);  // others are renamed
+    if (goes) sum += bytes_below(seen.listed.path);
+  }
   return sum;
 }
 
