@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 
 #include "skein/board/board.h"
 #include "skein/core/error.h"
@@ -36,6 +37,8 @@ Failure describe(const std::exception_ptr& failure) try {
   return {ExitCode::kIo, error.what()};
 } catch (const Stopped& error) {
   return {ExitCode::kStopped, error.what(), LogLevel::kInfo};
+} catch (const std::filesystem::filesystem_error& error) {
+  return {ExitCode::kIo, error.what()};
 } catch (const std::exception& error) {
   return {ExitCode::kInternal, fmt::format("internal: {}", error.what())};
 } catch (...) {

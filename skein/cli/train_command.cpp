@@ -9,6 +9,7 @@
 #include "skein/cli/launch_ranks.h"
 #include "skein/config/batch_plan.h"
 #include "skein/config/load.h"
+#include "skein/config/output_folder.h"
 #include "skein/core/error.h"
 #include "skein/data/prepare.h"
 #include "skein/plan/disk_space.h"
@@ -63,6 +64,7 @@ int run_train_command(std::span<const std::string> arguments) {
               .resolved = config::load(split.rest)};
   const auto& resolved = job.resolved;
   plan::check_given(resolved.config);
+  config::check_output_folder(resolved);
   job.check_size = [&](int size) { config::plan_batches(resolved, size); };  // ranks print it
   job.check = [&] { plan::check_run(resolved.config); };
   job.check_space = [&](const plan::Place& place) { plan::check_disk(resolved.config, place); };

@@ -111,6 +111,12 @@ Reporters::Reporters(const ReporterOptions& options)
     tensorboard_ = start("tensorboard", [&] { return start_tensorboard(options); });
   if (asks_for(options.report_to, "wandb") && !wandb_is_disabled())
     wandb_ = start("wandb", [&] { return start_wandb(options); });
+  if (tensorboard_) written_.push_back(tensorboard_->path());
+  if (wandb_) {
+    const auto& folder = wandb_->folder();
+    written_.insert(written_.end(), {folder, folder.parent_path() / "latest-run",
+                                     options.output / "wandb" / "wandb-resume.json"});
+  }
 }
 
 Reporters::~Reporters() = default;

@@ -48,6 +48,9 @@ class Reporters {
   // training_loss.svg from trainer_log.jsonl.
   void finish();
 
+  // The files and folders that this run has begun to write there, wherever they are.
+  const std::vector<fs::path>& written() const { return written_; }
+
  private:
   void write_plot();
 
@@ -55,6 +58,7 @@ class Reporters {
   std::string title_;
   std::unique_ptr<EventFile> tensorboard_;  // empty: not asked for, or given up
   std::unique_ptr<WandbRun> wandb_;
+  std::vector<fs::path> written_;
 };
 
 // Hugging Face's rule: eval_X → eval/X, test_X → test/X, X → train/X.

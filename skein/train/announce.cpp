@@ -70,8 +70,8 @@ void announce(Session& run, int64_t step) {
   const auto& config = run.config;
   const auto banner = banner_of(run);
   if (run.world.is_first()) log_info("{}", banner);
-  if (run.checkpoint) {
-    log_info("continuing {} at step {} of {}", run.checkpoint->string(), step,
+  if (run.beginning.checkpoint) {
+    log_info("continuing {} at step {} of {}", run.beginning.checkpoint->string(), step,
              run.plan.total_steps);
   }
   run.metrics.show({.total_steps = run.plan.total_steps,
@@ -83,7 +83,7 @@ void announce(Session& run, int64_t step) {
                                                             : config.log.run_name,
                     .config_text = config::to_yaml(run.resolved),
                     .hparams = config::plain_values(config),
-                    .resume_step = run.checkpoint ? std::optional(step) : std::nullopt});
+                    .resume_step = run.beginning.checkpoint ? std::optional(step) : std::nullopt});
 }
 
 }  // namespace skein::train

@@ -2,99 +2,195 @@
 // Copyright the skein authors.
 #include "skein/train/run_folder.h"
 
+#include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sys/stat.h>
 
 #include <algorithm>
+#include <ctime>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <utility>
-#include <vector>
 
 #include "skein/checkpoint/catalog.h"
-#include "skein/checkpoint/manifest.h"
+#include "skein/config/saved_config.h"
 #include "skein/core/error.h"
+#include "skein/core/hash.h"
 #include "skein/core/log.h"
 
 namespace skein::train {
 namespace {
 
-void remove_old_run(const fs::path& output) {
-  for (const auto& [step, path] : checkpoint::list_checkpoints(output)) {
-    log_info("--fresh: removing {}", path.string());
-    checkpoint::remove_folder(path);
+using checkpoint::Relation;
+using checkpoint::RunRecord;
+using checkpoint::SurveyedCheckpoint;
+
+// What a run writes under fixed names and --fresh removes.
+constexpr const char* kRunFiles[] = {"trainer_log.jsonl", "trainer_state.json", "training_loss.svg",
+                                     "failures.json", "latest"};
+
+// What a run replaces without asking: it must be its own.
+constexpr const char* kReplacedFiles[] = {
+    "trainer_log.jsonl", "trainer_state.json",           "training_loss.svg",
+    "model.safetensors", "model.safetensors.index.json", "config.json"};
+
+// Alike for the ranks that share the folder, and for no others: host names may repeat.
+std::string folder_id(const fs::path& folder) {
+  struct stat info{};
+  if (::stat(folder.c_str(), &info) != 0) throw_errno("cannot stat " + folder.string());
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  return fmt::format(
+      "{:08x}",
+      static_cast<uint32_t>(hash64(fmt::format("{} {} {}", boot, info.st_dev, info.st_ino))));
+}
+
+bool is_or_may_be_ours(const fs::path& file) {
+  return !fs::exists(file) || config::is_saved_config(read_file(file));
+}
+
+// A user's own config.yaml is never replaced.
+std::string config_name(const fs::path& output) {
+  for (const char* name : {"config.yaml", "skein-config.yaml"}) {
+    if (is_or_may_be_ours(output / name)) return name;
   }
-  std::error_code ignored;
-  for (const char* name : {"trainer_log.jsonl", "trainer_state.json", "training_loss.svg",
-                           "failures.json", "latest"}) {
-    fs::remove(output / name, ignored);
+  throw UserError(fmt::format(
+      "{0}/config.yaml and {0}/skein-config.yaml were not written by skein, which would replace "
+      "one of them with the configuration of this run: move one away, or give another output_dir",
+      output.string()));
+}
+
+void tell_changes(const fs::path& saved, const config::Resolved& resolved) {
+  if (!fs::exists(saved)) return;
+  const auto changes = config::changed_keys(read_file(saved), resolved);
+  if (changes.empty()) return;
+  log_info("changed since the last start:\n  {}", fmt::join(changes, "\n  "));
+}
+
+// A folder without a record: what older programs have saved there is this run's.
+RunRecord adopt(const std::vector<SurveyedCheckpoint>& survey) {
+  RunRecord record;
+  for (const auto& seen : survey) {
+    if (seen.relation != Relation::kOwn || record.has_start(seen.run)) continue;
+    record.starts.push_back({.token = seen.run, .step = {}, .asked = "", .began_at = ""});
   }
-  fs::remove_all(output / "runs", ignored);
-  fs::remove_all(output / "wandb", ignored);
+  return record;
 }
 
-// `latest` is a link; other guides' spelling …/checkpoints/latest means the one beside the
-// checkpoints.
-fs::path named_checkpoint(const fs::path& named) {
-  fs::path path = named;
-  if (!fs::exists(path) && path.filename() == "latest" &&
-      path.parent_path().filename() == "checkpoints") {
-    path = path.parent_path().parent_path() / "latest";
+// The run of the record is over: what it lists goes.
+RunRecord begin_anew(const RunRecord& old) {
+  RunRecord record{.starts = {},
+                   .files = {},
+                   .removing_starts = old.removing_starts,
+                   .removing_files = old.removing_files};
+  for (const auto& start : old.starts) record.removing_starts.push_back(start.token);
+  record.removing_files.insert(record.removing_files.end(), old.files.begin(), old.files.end());
+  return record;
+}
+
+// Is it one that this start neither follows nor may save over? Another program's without a manifest
+// stays where it is unless the run begins anew.
+bool is_in_the_way(const SurveyedCheckpoint& seen, const RunRecord& record, int64_t kept_step,
+                   bool fresh) {
+  if (record.is_being_removed(seen.run)) return false;
+  if (fresh) return true;
+  if (seen.relation == Relation::kUnknown) return seen.has_manifest && seen.listed.step > kept_step;
+  return record.has_left(seen.run, seen.listed.step);
+}
+
+void remove_below(const fs::path& output, const std::string& name) {
+  const auto path = output / name;
+  std::error_code error;
+  // Through no link that leads elsewhere.
+  const auto root = fs::canonical(output, error), parent = fs::canonical(path.parent_path(), error);
+  if (error || parent.string().rfind(root.string(), 0) != 0) return;
+  remove_tree(path);
+  if (parent != root) fs::remove(path.parent_path(), error);  // only when it is empty
+}
+
+// What --fresh has written down to be removed. An interrupted removal is made up for here.
+void finish_removal(const fs::path& output, RunRecord& record) {
+  if (record.removing_starts.empty() && record.removing_files.empty()) return;
+  for (const auto& seen : checkpoint::survey(output, record)) {
+    if (!record.is_being_removed(seen.run)) continue;
+    log_info("--fresh: removing {}", seen.listed.path.string());
+    checkpoint::remove_folder(seen.listed.path);
   }
-  if (!fs::exists(path)) {
-    throw UserError(fmt::format("resume_from_checkpoint: there is no {}", named.string()));
+  for (const auto& name : record.removing_files) remove_below(output, name);
+  record.removing_starts.clear();
+  record.removing_files.clear();
+  checkpoint::write_record(output, record);
+}
+
+using Renames = std::vector<std::pair<fs::path, fs::path>>;
+
+// Made up for by the next start where it fails: the record has decided.
+void set_aside(const Renames& renames) {
+  for (const auto& [from, to] : renames) {
+    try {
+      rename_path(from, to);
+      log_info("{} is not continued by this run: it is {} now", from.string(), to.string());
+    } catch (const IoError& error) {
+      log_warning("{}; this run does not continue it", error.what());
+    }
   }
-  return fs::canonical(path);
 }
 
-checkpoint::Share share_of(const World& world) {
-  return {.rank = world.output_rank(), .size = world.output_size()};
+// The checkpoint of this folder that the start goes on from; 0 where there is none.
+int64_t kept_step_of(const fs::path& output, const Beginning& beginning) {
+  if (!beginning.checkpoint) return 0;
+  std::error_code error;
+  const auto folder = beginning.checkpoint->parent_path();
+  if (!fs::equivalent(folder.empty() ? "." : folder, output, error)) return 0;
+  return static_cast<int64_t>(checkpoint::read_manifest(*beginning.checkpoint).step);
 }
 
-// The lowest rank that has found problems; none: the checkpoint is whole. It speaks for all, since
-// most of what is wrong with a checkpoint is seen by every rank.
-std::optional<int> first_with_problems(const std::vector<checkpoint::Problem>& problems,
-                                       World& world) {
-  std::vector<int64_t> found(static_cast<size_t>(world.group.size()));
-  found[static_cast<size_t>(world.group.rank())] = static_cast<int64_t>(problems.size());
-  found = world.group.sum(found);
-  const auto first = std::ranges::find_if(found, [](int64_t count) { return count > 0; });
-  if (first == found.end()) return std::nullopt;
-  return static_cast<int>(first - found.begin());
+// `latest` follows: what it named may have another name now.
+void point_latest(const fs::path& output, int64_t step) try {
+  if (!fs::is_symlink(output / "latest") || fs::exists(output / "latest")) return;
+  if (step == 0) return remove_tree(output / "latest");
+  replace_symlink(output / "latest", checkpoint::checkpoint_name(step));
+} catch (const IoError& error) {
+  log_warning("{}", error.what());
 }
 
-void require_whole(const fs::path& checkpoint, World& world) {
-  const auto problems = checkpoint::verify(checkpoint, nullptr, share_of(world));
-  if (first_with_problems(problems, world) == world.group.rank()) {
-    std::string text;
-    for (const auto& problem : problems) text += "\n  " + problem.message();
-    throw UserError(fmt::format("resume_from_checkpoint: {} is not a whole checkpoint:{}",
-                                checkpoint.string(), text));
+void claim(const fs::path& output, const config::Resolved& resolved, const Beginning& beginning,
+           const std::string& token) {
+  const bool fresh = resolved.config.checkpoint.fresh;
+  const auto old = checkpoint::read_record(output);
+  const auto survey = checkpoint::survey(output, old);
+  const auto kept_step = kept_step_of(output, beginning);
+  auto record = fresh ? begin_anew(old.value_or(RunRecord())) : old ? *old : adopt(survey);
+  record.starts.push_back(
+      {.token = token,
+       .step = kept_step,
+       .asked = beginning.asked,
+       .began_at = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)))});
+  Renames renames;
+  for (const auto& seen : survey) {
+    if (!is_in_the_way(seen, record, kept_step, fresh)) continue;
+    renames.emplace_back(seen.listed.path, checkpoint::aside_name(seen.listed.path, token));
+    // A folder that nobody can tell to be this run's is a user's: --fresh leaves it.
+    if (record.has_start(seen.run)) record.add_file(renames.back().second.filename().string());
   }
-  world.group.barrier();  // the others end with the rank that has spoken
-}
-
-bool is_whole(const checkpoint::ListedCheckpoint& listed, World& world) {
-  const auto problems = checkpoint::verify(listed, nullptr, share_of(world));
-  const auto first = first_with_problems(problems, world);
-  if (first == world.group.rank()) checkpoint::warn_skipped(listed.path, problems);
-  return !first;
-}
-
-int64_t newest_step(const fs::path& output, int64_t at_most) {
-  for (const auto& listed : checkpoint::list_checkpoints(output)) {
-    if (listed.step <= at_most) return listed.step;
+  const auto name = config_name(output);
+  const bool is_run_folder = old || fs::exists(output / name);
+  for (const char* file : kRunFiles) {
+    const bool is_users = !is_run_folder && fs::exists(fs::symlink_status(output / file));
+    if (!is_users) record.add_file(file);
   }
-  return -1;
-}
-
-// Over the ranks that lead a folder: one, or one per node.
-std::pair<int64_t, int64_t> extent_over_leaders(int64_t step, World& world) {
-  std::vector<int64_t> steps(static_cast<size_t>(world.group.size()));
-  constexpr int64_t kOffset = 2;  // 0: that rank leads nothing
-  if (world.leads_output()) steps[static_cast<size_t>(world.group.rank())] = step + kOffset;
-  steps = world.group.sum(steps);
-  std::erase(steps, 0);
-  const auto [lowest, highest] = std::minmax_element(steps.begin(), steps.end());
-  return {*lowest - kOffset, *highest - kOffset};
+  record.add_file(name);
+  checkpoint::write_record(output, record);  // the decision
+  finish_removal(output, record);
+  set_aside(renames);
+  point_latest(output, kept_step);
+  if (beginning.checkpoint && !fresh) tell_changes(output / name, resolved);
+  if (name != "config.yaml") {
+    log_info("{} was not written by skein and stays: the configuration of this run is in {}",
+             (output / "config.yaml").string(), (output / name).string());
+  }
+  write_file_atomically(output / name, config::to_yaml(resolved));
 }
 
 }  // namespace
@@ -109,54 +205,39 @@ void open_folder(const fs::path& output, World& world) {
   add_log_file(output / "logs" / fmt::format("rank-{}.log", world.group.rank()));
 }
 
-void claim_folder(const fs::path& output, const config::Resolved& resolved, World& world) {
-  world.group.barrier();  // a rank that could not load its part must be able to refuse
-  if (world.leads_output()) {
-    if (resolved.config.checkpoint.fresh) remove_old_run(output);
-    write_file_atomically(output / "config.yaml", config::to_yaml(resolved));
+std::string start_token(const fs::path& output, const World& world) {
+  return world.own_output ? fmt::format("{}-{}", world.token, folder_id(output)) : world.token;
+}
+
+void check_foreign_files(const fs::path& output) {
+  const auto saved = output / config_name(output);
+  if (fs::exists(saved) || checkpoint::read_record(output)) return;  // a run's folder
+  std::vector<std::string> foreign;
+  for (const char* name : kReplacedFiles) {
+    if (fs::exists(fs::symlink_status(output / name))) foreign.emplace_back(name);
   }
+  if (foreign.empty()) return;
+  throw UserError(fmt::format(
+      "output_dir: {} holds {}, which no run of skein has written and this one would replace: give "
+      "another output_dir, or move them away",
+      output.string(), fmt::join(foreign, ", ")));
+}
+
+void claim_folder(const fs::path& output, const config::Resolved& resolved,
+                  const Beginning& beginning, World& world) {
+  world.group.barrier();  // a rank that could not load its part must be able to refuse
+  if (world.leads_output()) claim(output, resolved, beginning, start_token(output, world));
   world.group.barrier();
 }
 
-std::optional<fs::path> newest_checkpoint(const fs::path& output, World& world, int64_t at_most) {
-  while (true) {
-    const int64_t step = world.leads_output() ? newest_step(output, at_most) : -1;
-    const auto [lowest, highest] = extent_over_leaders(step, world);
-    if (lowest < 0) return std::nullopt;
-    if (lowest == highest) {
-      auto path = output / checkpoint::checkpoint_name(lowest);
-      if (is_whole({lowest, path}, world)) return path;
-      at_most = lowest - 1;
-      continue;
-    }
-    if (step > lowest) {
-      log_info("the newest checkpoint here is of step {}, but another node's of step {}", step,
-               lowest);
-    }
-    at_most = lowest;
+void record_files(const fs::path& output, const std::vector<fs::path>& paths) {
+  if (paths.empty()) return;
+  auto record = checkpoint::read_record(output).value_or(RunRecord());
+  for (const auto& path : paths) {
+    const auto name = path.lexically_relative(output).string();
+    if (!name.empty() && !name.starts_with("..")) record.add_file(name);
   }
-}
-
-std::optional<fs::path> checkpoint_to_continue(const config::CheckpointConfig& options,
-                                               const fs::path& output, World& world) {
-  const auto& wish = options.resume_from_checkpoint;
-  if (wish == "auto") return options.fresh ? std::nullopt : newest_checkpoint(output, world);
-  if (wish == "false") {
-    if (options.fresh || checkpoint::list_checkpoints(output).empty()) return std::nullopt;
-    throw UserError(fmt::format(
-        "resume_from_checkpoint=false, but {} holds checkpoints of a started run: give another "
-        "output_dir, or --fresh to remove them",
-        output.string()));
-  }
-  auto path = named_checkpoint(wish);
-  if (options.fresh && path.parent_path() == fs::canonical(output)) {
-    throw UserError(
-        fmt::format("--fresh would remove {}, from which resume_from_checkpoint would go on: give "
-                    "another output_dir, or leave one of the two out",
-                    path.string()));
-  }
-  require_whole(path, world);
-  return path;
+  checkpoint::write_record(output, record);
 }
 
 bool has_final_model(const fs::path& output, int64_t steps, World& world) {

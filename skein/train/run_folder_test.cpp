@@ -52,10 +52,10 @@ class RunFolderTest : public TemporaryFolder {
                   .local_size = 2,
                   .own_output = own_output};
       const auto before = bytes_read_by_this_thread();
-      auto path = newest_checkpoint(folder_of(node), world);
+      const auto newest = newest_checkpoint(folder_of(node), world);
       bytes_read_[static_cast<size_t>(group.rank())] = bytes_read_by_this_thread() - before;
-      EXPECT_TRUE(!path || path->parent_path() == folder_of(node));
-      found[static_cast<size_t>(group.rank())] = std::move(path);
+      EXPECT_TRUE(!newest || newest->path.parent_path() == folder_of(node));
+      if (newest) found[static_cast<size_t>(group.rank())] = newest->path;
     });
     for (const auto& path : found) {
       EXPECT_EQ(path ? path->filename() : "", found[0] ? found[0]->filename() : "");

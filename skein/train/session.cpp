@@ -4,15 +4,12 @@
 
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
 
-#include <fstream>
 #include <vector>
 
 #include "skein/board/board.h"
 #include "skein/config/output_folder.h"
 #include "skein/core/error.h"
-#include "skein/core/hash.h"
 #include "skein/core/log.h"
 #include "skein/ops/device.h"
 #include "skein/plan/flops.h"
@@ -70,13 +67,13 @@ DataIdentity identity_of(const config::RunConfig& config, const config::BatchPla
           .steps_per_epoch = plan.steps_per_epoch};
 }
 
-// Collective: the checkpoint to continue, found, verified and not refused.
-std::optional<fs::path> find_checkpoint(const config::CheckpointConfig& config,
-                                        const fs::path& output, const plan::HfConfig& architecture,
-                                        const DataIdentity& identity, World& world) {
+// Collective: where this start begins; a checkpoint is verified and not refused.
+Beginning beginning_of(const config::CheckpointConfig& config, const fs::path& output,
+                       const plan::HfConfig& architecture, const DataIdentity& identity,
+                       World& world) {
   const board::HostWork work("looking for a checkpoint");
-  auto found = checkpoint_to_continue(config, output, world);
-  if (found) check_continuation(*found, architecture, identity);
+  auto found = decide_beginning(config, output, world);
+  if (found.checkpoint) check_continuation(*found.checkpoint, architecture, identity);
   return found;
 }
 
@@ -101,17 +98,6 @@ MetricOptions metric_options(const config::RunConfig& config, const fs::path& ou
           .fence = world.fence};
 }
 
-// Alike for the ranks that share the folder, and for no others: host names may repeat.
-std::string folder_id(const fs::path& folder) {
-  struct stat info{};
-  if (::stat(folder.c_str(), &info) != 0) throw_errno("cannot stat " + folder.string());
-  std::string boot;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
-  return fmt::format(
-      "{:08x}",
-      static_cast<uint32_t>(hash64(fmt::format("{} {} {}", boot, info.st_dev, info.st_ino))));
-}
-
 checkpoint::StoreOptions store_options(const config::RunConfig& config, const fs::path& output,
                                        const World& world) {
   auto conditions = checkpoint::current_conditions(
@@ -124,8 +110,7 @@ checkpoint::StoreOptions store_options(const config::RunConfig& config, const fs
   return {.output = output,
           .rank = world.output_rank(),
           .size = world.output_size(),
-          .token =
-              world.own_output ? fmt::format("{}-{}", world.token, folder_id(output)) : world.token,
+          .token = start_token(output, world),
           .save_total_limit = config.checkpoint.save_total_limit.value_or(0),
           .timeout = std::chrono::seconds(config.checkpoint.save_timeout),
           .conditions = conditions,
@@ -148,7 +133,7 @@ Session::Session(const config::Resolved& given, const config::BatchPlan& plan_of
              world.group.size()),
       plan(plan::plan_run(config, loader.steps_per_epoch())),
       identity(identity_of(config, batches, loader, plan)),
-      checkpoint(find_checkpoint(config.checkpoint, output, architecture, identity, world)),
+      beginning(beginning_of(config.checkpoint, output, architecture, identity, world)),
       model(model::build(architecture, {.dtype = tensor::scalar_type_of(dtype)})),
       sharded(model->table(), shard_options(config, batches, world.device), world.group),
       optimizer(sharded.owned_ranges(), config.optimizer, sharded.memory()),
@@ -169,18 +154,19 @@ int64_t begin(Session& run) {
     run.store.prepare(run.state.contents(0, !config.checkpoint.save_only_model));
   }
   int64_t step = 0;
-  if (run.checkpoint) {
-    step = run.state.restore(*run.checkpoint);
+  if (run.beginning.checkpoint) {
+    step = run.state.restore(*run.beginning.checkpoint);
     run.store.set_verified(step);
   } else if (config.model.train_from_scratch) {
     run.state.initialise(static_cast<uint64_t>(config.seed));
   } else {
     run.state.load_weights(config.model.model_name_or_path);
   }
-  claim_folder(run.output, run.resolved, run.world);
+  claim_folder(run.output, run.resolved, run.beginning, run.world);
   run.state.restore_log();  // records of steps that were lost do not stay
   if (run.state.best_step()) run.store.protect_saved(*run.state.best_step());
   announce(run, step);
+  record_files(run.output, run.metrics.reporter_files());
   run.store.await_prepared();
   return step;
 }
@@ -194,11 +180,11 @@ void before_update(Session& run) {
 void roll_back(Session& run, int64_t step) {
   const board::HostWork work("going back to a checkpoint");
   run.store.finish();
-  const auto newest = newest_checkpoint(run.output, run.world, step);
+  const auto newest = newest_checkpoint(run.output, run.world, {.up_to = step});
   if (!newest) {
     throw UserError("nan_policy=rollback: there is no checkpoint to go back to; lower save_steps");
   }
-  run.state.restore_tensors(*newest);
+  run.state.restore_tensors(newest->path);
 }
 
 void settle_best(Session& run) {

@@ -16,6 +16,7 @@
 #include "skein/optim/adamw.h"
 #include "skein/parallel/sharded.h"
 #include "skein/plan/run_plan.h"
+#include "skein/train/beginning.h"
 #include "skein/train/continuation.h"
 #include "skein/train/metric_log.h"
 #include "skein/train/run_state.h"
@@ -40,7 +41,7 @@ struct Session {
   data::Loader loader;
   plan::RunPlan plan;
   DataIdentity identity;
-  std::optional<fs::path> checkpoint;  // to continue; none: start from the beginning
+  Beginning beginning;
 
   // … and what is allocated then.
   std::unique_ptr<model::Model> model;  // single-device code
