@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright the skein authors.
+"""Whose is what lies in an output folder: what is continued, counted, set aside, removed, or refused."""
+import json
+import shutil
+import subprocess
+import time
+import unittest
+
+from harness import Workspace, children, finish, kill, run_skein
+
+# Opening a file whose path ends in $STALE_PATH fails with ESTALE, the first $STALE_TIMES times in each process.
+SHIM = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+static int refused(const char* path) {
+  static int times = -1;
+  const char* end = getenv("STALE_PATH");
+  if (times < 0) times = atoi(getenv("STALE_TIMES"));
+  size_t all = strlen(path), some = strlen(end);
+  if (all < some || strcmp(path + all - some, end) != 0 || times == 0) return 0;
+  --times;
+  errno = ESTALE;
+  return 1;
+}
+#define SHIM_OF(name)                                                            \
+  int name(const char* path, int flags, ...) {                                   \
+    int (*real)(const char*, int, ...) = dlsym(RTLD_NEXT, #name);                \
+    va_list rest;                                                                \
+    va_start(rest, flags);                                                       \
+    int mode = (flags & (O_CREAT | O_TMPFILE)) ? va_arg(rest, int) : 0;          \
+    va_end(rest);                                                                \
+    return refused(path) ? -1 : real(path, flags, mode);                         \
+  }
+SHIM_OF(open)
+SHIM_OF(open64)
+"""
+
+
+def workspace(**keys):
+    return Workspace(num_blocks=20, global_batch_size=8, max_steps=6, save_steps=2, output_dir="out", **keys)
+
+
+def checkpoints(work, output="out"):
+    return sorted(path.name for path in (work / output).glob("checkpoint-*"))
+
+
+def flip(path):
+    data = bytearray(path.read_bytes())
+    data[len(data) * 2 // 3] ^= 0x10
+    path.write_bytes(data)
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        self.work = workspace()
+        self.addCleanup(shutil.rmtree, self.work.folder)
+
+
+class RollBack(Case):
+    def test_the_next_start_does_not_follow_the_branch_that_was_left(self):
+        self.work.run(ranks=2)
+        process = self.work.start("resume_from_checkpoint=out/checkpoint-2", "max_steps=100000",
+                                  "save_steps=100000", ranks=2)
+        while len(list((self.work / "out").glob("*.aside-*"))) < 2 and process.poll() is None:
+            time.sleep(0.01)
+        self.work.wait_for_step(process, "out", 3)
+        kill([process.pid, *children(process.pid)])
+        finish(process)
+        names = checkpoints(self.work)
+        self.assertEqual([name.split(".")[0] for name in names], ["checkpoint-2", "checkpoint-4", "checkpoint-6"])
+        self.assertEqual(sum(".aside-" in name for name in names), 2)
+        ended = self.work.run(ranks=2)
+        self.assertIn("continuing out/checkpoint-2 at step 2", ended.stderr)
+        self.assertIn("max_steps: 100000 → 6", ended.stderr)
+
+    def test_a_requeue_does_not_go_back_to_the_beginning(self):
+        self.work.run("output_dir=base", ranks=2)
+        command = ("resume_from_checkpoint=base/checkpoint-2", "max_steps=8")
+        self.work.run(*command, ranks=2)
+        shutil.rmtree(self.work / "out/checkpoint-8")  # as if killed after step 6
+        ended = self.work.run(*command, ranks=2)
+        self.assertIn("continuing out/checkpoint-6 at step 6", ended.stderr)
+
+
+class NothingToContinue(Case):
+    def test_damaged_ones_alone(self):
+        self.work.run(ranks=2)
+        for step in (2, 4, 6):
+            flip(self.work / f"out/checkpoint-{step}/model.safetensors")
+        ended = self.work.run(ranks=2, code=4)
+        self.assertIn("checkpoint-6, checkpoint-4, checkpoint-2", ended.stderr)
+        self.assertIn("--fresh", ended.stderr)
+        self.work.run("--fresh", ranks=2)
+        self.assertEqual(checkpoints(self.work), ["checkpoint-2", "checkpoint-4", "checkpoint-6"])
+
+    def test_a_disk_that_does_not_answer(self):
+        (self.work / "shim.c").write_text(SHIM)
+        subprocess.run(["cc", "-shared", "-fPIC", "-o", "shim.so", "shim.c", "-ldl"], cwd=self.work.folder, check=True)
+        self.work.run(ranks=2)
+        before = {name: (self.work / "out" / name / "manifest.json").stat().st_ino for name in checkpoints(self.work)}
+
+        def start(path, times, code):
+            prefix = ("env", f"LD_PRELOAD={self.work.folder}/shim.so", f"STALE_PATH={path}", f"STALE_TIMES={times}")
+            return run_skein(self.work.command("save_total_limit=1", ranks=2), self.work.folder, code, prefix).stderr
+        said = start("checkpoint-6/model.safetensors", 1000, 4)
+        self.assertIn("Stale file handle", said)
+        self.assertIn("start again", said)
+        self.assertEqual(before, {name: (self.work / "out" / name / "manifest.json").stat().st_ino
+                                  for name in checkpoints(self.work)})
+        self.assertIn("continuing out/checkpoint-6", start("checkpoint-6/model.safetensors", 1, 0))
+
+
+class Strangers(Case):
+    def test_another_programs_checkpoint_is_not_counted_or_removed(self):
+        for step in (1, 4, 500):
+            (self.work / f"out/checkpoint-{step}").mkdir(parents=True)
+            (self.work / f"out/checkpoint-{step}/optimizer.pt").write_text("theirs")
+        self.assertIn("checkpoint-500", self.work.run(ranks=2, code=4).stderr)
+        shutil.move(self.work / "out", self.work / "theirs")
+        self.work.run("max_steps=2", ranks=2)
+        for step in (1, 4, 500):
+            shutil.move(self.work / f"theirs/checkpoint-{step}", self.work / "out")
+        ended = self.work.run("save_total_limit=1", ranks=2)
+        self.assertIn("continuing out/checkpoint-2", ended.stderr)
+        self.assertIn("checkpoint-4 is not a checkpoint of this run", ended.stderr)
+        left = checkpoints(self.work)
+        self.assertEqual([name.split(".")[0] for name in left],
+                         ["checkpoint-1", "checkpoint-4", "checkpoint-500", "checkpoint-6"])
+        for name in left[:3]:
+            self.assertEqual((self.work / "out" / name / "optimizer.pt").read_text(), "theirs")
+
+
+class OwnFiles(Case):
+    def test_fresh_removes_what_the_record_lists(self):
+        self.work.run("report_to=all", ranks=2)
+        record = json.loads((self.work / "out/.skein-run").read_text())
+        self.assertEqual(len(record["starts"]), 1)
+        for folder in ("runs", "wandb"):
+            (self.work / "out" / folder / "mine.txt").write_text("x")
+        self.work.run("--fresh", "max_steps=2", "report_to=none", ranks=2)
+        for folder in ("runs", "wandb"):
+            self.assertEqual([path.name for path in (self.work / "out" / folder).iterdir()], ["mine.txt"])
+        self.assertEqual(checkpoints(self.work), ["checkpoint-2"])
+
+    def test_the_models_folder(self):
+        before = (self.work / "model/config.json").read_bytes()
+        self.assertIn("are the same folder", self.work.run("output_dir=model", ranks=2, code=2).stderr)
+        self.assertEqual((self.work / "model/config.json").read_bytes(), before)
+
+    def test_a_config_beside_the_run(self):
+        (self.work / "c.yaml").rename(self.work / "config.yaml")
+        mine = (self.work / "config.yaml").read_bytes()
+        ended = run_skein(["train", "config.yaml", "output_dir=.", "--nproc-per-node", "1"], self.work.folder)
+        self.assertIn("skein-config.yaml", ended.stderr)
+        self.assertEqual((self.work / "config.yaml").read_bytes(), mine)
+
+    def test_a_home_folder(self):
+        home = self.work / "home"
+        home.mkdir()
+        run_skein(self.work.command("output_dir=~/a", ranks=1), self.work.folder, prefix=("env", f"HOME={home}"))
+        self.assertTrue((home / "a/model.safetensors").exists())
+        self.assertFalse((self.work / "~").exists())
+
+
+if __name__ == "__main__":
+    unittest.main()
