@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <sstream>
 #include <thread>
 #include <utility>
@@ -63,6 +64,90 @@ std::string Exchange::await_result() {
   return is_failure(text) ? reason_in(text) : "";
 }
 
+void Exchange::put(const std::string& name, const std::string& text) {
+  int64_t parts = 0;
+  for (size_t begin = 0; begin < text.size(); begin += kMaxPartBytes) {
+    own_keys_.push_back(key(fmt::format("{}/{}", name, parts++)));
+    store_->set(own_keys_.back(), text.substr(begin, kMaxPartBytes));
+  }
+  own_keys_.push_back(key(name));
+  store_->set(own_keys_.back(), std::to_string(parts));
+}
+
+std::string Exchange::take(const std::string& name, int from) {
+  const int64_t parts = std::stoll(await(key(name), 1, from));
+  std::string text;
+  for (int64_t part = 0; part < parts; ++part) {
+    const auto part_name = key(fmt::format("{}/{}", name, part));
+    text += await(part_name, 1, from);
+    store_->erase(part_name);
+  }
+  store_->erase(key(name));
+  return text;
+}
+
+void Exchange::tell_extents(const std::vector<Extent>& held) {
+  if (options_.node.empty()) return;
+  auto text = options_.node + "\n";
+  for (const auto& [file, begin, end] : edges_of(held)) {
+    text += fmt::format("{} {} {}\n", file, begin, end);
+  }
+  put(fmt::format("edges/{}", rank()), text);
+}
+
+Routes Exchange::agree_on_pages(const std::vector<Extent>& held) {
+  if (options_.node.empty()) return {};
+  std::vector<RankEdges> ranks = {{options_.node, edges_of(held)}};
+  for (int peer = 1; peer < options_.size; ++peer) {
+    std::istringstream lines(take(fmt::format("edges/{}", peer), peer));
+    auto& [node, edges] = ranks.emplace_back();
+    std::getline(lines, node);
+    for (Extent edge; lines >> edge.file >> edge.begin >> edge.end;) edges.push_back(edge);
+  }
+  std::map<int, std::string> texts;
+  Routes own;
+  for (const auto& handover : route_pages(ranks)) {
+    const auto& [bytes, from, to] = handover;
+    if (from == 0) own.sends.push_back(handover);
+    if (to == 0) own.receives.push_back(handover);
+    for (const int concerned : {from, to}) {
+      texts[concerned] +=
+          fmt::format("{} {} {} {} {}\n", bytes.file, bytes.begin, bytes.end, from, to);
+    }
+  }
+  for (const auto& [concerned, text] : texts) {
+    if (concerned != 0) put(fmt::format("routes/{}", concerned), text);
+  }
+  return own;
+}
+
+Routes Exchange::ask_routes() {
+  const auto name = fmt::format("routes/{}", rank());
+  // They were set before the files were announced.
+  if (options_.node.empty() || !store_->try_get(key(name))) return {};
+  std::istringstream lines(take(name, 0));
+  Routes routes;
+  for (Handover one;
+       lines >> one.bytes.file >> one.bytes.begin >> one.bytes.end >> one.from >> one.to;) {
+    (one.from == rank() ? routes.sends : routes.receives).push_back(one);
+  }
+  return routes;
+}
+
+void Exchange::hand_over(int to, const std::string& bytes) {
+  put(fmt::format("pages/{}/{}", rank(), to), bytes);
+}
+
+std::string Exchange::take_over(int from) {
+  return take(fmt::format("pages/{}/{}", from, rank()), from);
+}
+
+void Exchange::throw_failure(int peer, const std::string& text) const {
+  const auto failure = fmt::format("rank {}: {}", peer, reason_in(text));
+  if (text.starts_with(kFull)) throw DiskFull(failure);
+  if (text.starts_with(kFailed)) throw IoError(failure);
+}
+
 void Exchange::advance(uint64_t bytes) {
   untold_ += bytes;
   const auto now = options_.now();
@@ -100,9 +185,7 @@ std::vector<WrittenRange> Exchange::collect() {
       throw IoError(
           fmt::format("rank {} of {} did not report: {}", peer, options_.size, error.what()));
     }
-    const auto failure = fmt::format("rank {}: {}", peer, reason_in(text));
-    if (text.starts_with(kFull)) throw DiskFull(failure);
-    if (text.starts_with(kFailed)) throw IoError(failure);
+    throw_failure(peer, text);
     const int64_t parts = std::stoll(text.substr(kDone.size()));
     for (int64_t part = 0; part < parts; ++part) {
       parse_ranges(await(part_key(peer, part), 1), ranges);
@@ -119,6 +202,8 @@ void Exchange::erase_report(int rank) {
 }
 
 void Exchange::erase_keys() {
+  for (const auto& name : std::exchange(own_keys_, {})) store_->erase(name);
+  if (rank() != 0) return;
   for (int rank = 1; rank < options_.size; ++rank) erase_report(rank);
   store_->erase(key("bytes"));
   store_->erase(key("ready"));
@@ -137,7 +222,7 @@ bool Exchange::is_late(int64_t timeouts) {
   return now > moved_ + timeouts * options_.timeout;
 }
 
-std::string Exchange::await(const std::string& what, int64_t timeouts) {
+std::string Exchange::await(const std::string& what, int64_t timeouts, int peer) {
   const auto longest = std::max(kPause, std::chrono::milliseconds(options_.size));
   auto pause = std::chrono::milliseconds(1);
   while (true) {
@@ -146,6 +231,9 @@ std::string Exchange::await(const std::string& what, int64_t timeouts) {
     if (const auto result = store_->try_get(key("result")); result && rank() != 0) {
       room_made_ = result->starts_with(kFull);
       if (is_failure(*result)) throw IoError(reason_in(*result));
+    }
+    if (rank() == 0 && peer > 0) {
+      if (const auto done = store_->try_get(done_key(peer))) throw_failure(peer, *done);
     }
     if (stop_->load()) throw CommError("the run is ending");
     if (is_late(timeouts)) {

@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "skein/checkpoint/page_routes.h"
 #include "skein/core/store.h"
 
 namespace skein::checkpoint {
@@ -32,8 +33,15 @@ struct ExchangeOptions {
   std::string prefix;  // unique to this save, alike on all ranks
   int rank = 0;
   int size = 1;
+  std::string node;                            // this rank's; empty on all ranks: they are on one
   std::chrono::milliseconds timeout{600'000};  // without progress of any rank
   std::function<std::chrono::steady_clock::time_point()> now = std::chrono::steady_clock::now;
+};
+
+// What a rank hands over to others, and gets from them: sorted by bytes, as both sides know them.
+struct Routes {
+  std::vector<Handover> sends;
+  std::vector<Handover> receives;
 };
 
 class Exchange {
@@ -54,6 +62,14 @@ class Exchange {
   std::string await_result();
   bool room_made() const { return room_made_; }  // as rank 0 has announced it
 
+  // Which bytes change hands so that no page is written by two nodes. Rank 0 agree()s before it
+  // announces that the files are there; the others tell() before they wait for that, and then ask.
+  void tell_extents(const std::vector<Extent>& held);
+  Routes agree_on_pages(const std::vector<Extent>& held);
+  Routes ask_routes();
+  void hand_over(int to, const std::string& bytes);
+  std::string take_over(int from);
+
   // This rank has written so many bytes more. The others learn of it soon, not at once.
   void advance(uint64_t bytes);
 
@@ -63,7 +79,7 @@ class Exchange {
   // is late.
   std::vector<WrittenRange> collect();
 
-  // Rank 0, when no rank can still need them.
+  // Every rank, when none can still need them: what it has set.
   void erase_keys();
 
  private:
@@ -72,13 +88,19 @@ class Exchange {
   std::string key(const std::string& what) const { return options_.prefix + "/" + what; }
   std::string done_key(int rank) const;
   std::string part_key(int rank, int64_t part) const;
-  std::string await(const std::string& what, int64_t timeouts);
+  // Whatever rank 0 waits for, a `peer` that has failed will not bring it.
+  std::string await(const std::string& what, int64_t timeouts, int peer = 0);
+  // Texts longer than a frame.
+  void put(const std::string& name, const std::string& text);
+  std::string take(const std::string& name, int from);
+  void throw_failure(int peer, const std::string& text) const;
   bool is_late(int64_t timeouts);
   void erase_report(int rank);
 
   Store* store_;
   ExchangeOptions options_;
   const std::atomic<bool>* stop_;
+  std::vector<std::string> own_keys_;  // of put()
   bool room_made_ = false;
   uint64_t untold_ = 0;  // bytes
   TimePoint told_;

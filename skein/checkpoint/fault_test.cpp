@@ -18,6 +18,7 @@
 #include "skein/checkpoint/catalog.h"
 #include "skein/checkpoint/reader.h"
 #include "skein/checkpoint/store.h"
+#include "skein/core/error.h"
 #include "skein/core/file_system.h"
 #include "skein/core/log_writer.h"
 #include "skein/core/testing.h"
@@ -316,6 +317,29 @@ TEST_F(FaultTest, TheFinalModelGetsTheRoomOfAnOlderCheckpoint) {
   EXPECT_TRUE(fs::exists(output_ / "model.safetensors"));
   EXPECT_FALSE(fs::exists(output_ / "checkpoint-0"));
   EXPECT_FALSE(has_temporaries());
+  expect_newest(1);
+}
+
+TEST_F(FaultTest, ALostFolderIsAnErrorOfTheRankThatCommits) {
+  ASSERT_TRUE(save(1));
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    ranks.emplace_back([&, rank] {
+      StoreOptions options{.output = output_, .rank = rank, .size = kRanks, .token = "lost"};
+      if (rank == 0) options.fence = [] { throw CommError("taken over"); };
+      CheckpointStore store(options, memory_);
+      EXPECT_NO_THROW(store.save(2, contents_of_step(rank, 2)));
+      if (rank == 0) {
+        EXPECT_THROW(store.finish(), CommError);
+        EXPECT_THROW(store.save_model(contents_of_step(rank, 2)), CommError);
+      } else {
+        EXPECT_FALSE(store.finish());
+      }
+    });
+  }
+  for (auto& rank : ranks) rank.join();
+  EXPECT_FALSE(has_temporaries());
+  EXPECT_FALSE(fs::exists(output_ / "model.safetensors"));
   expect_newest(1);
 }
 

@@ -90,6 +90,7 @@ std::unique_ptr<Exchange> CheckpointStore::make_exchange(int64_t step) {
           .prefix = fmt::format("checkpoint/{}/{}-{}", options_.token, ++num_saves_, what),
           .rank = options_.rank,
           .size = options_.size,
+          .node = options_.node,
           .timeout = options_.timeout},
       stop_);
 }
@@ -111,9 +112,7 @@ void CheckpointStore::forget_older_keys() {
   auto newest = std::move(exchanges_.back());
   exchanges_.pop_back();
   try {
-    if (options_.rank == 0) {
-      for (const auto& exchange : exchanges_) exchange->erase_keys();
-    }
+    for (const auto& exchange : exchanges_) exchange->erase_keys();
   } catch (const CommError&) {
     // Without the store the run is about to end; the keys end with it.
   }

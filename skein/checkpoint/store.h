@@ -33,6 +33,7 @@ struct StoreOptions {
   fs::path output;
   int rank = 0;
   int size = 1;
+  std::string node;              // as in ExchangeOptions
   std::string token;             // alike on all ranks, new at every start (generation included)
   int64_t save_total_limit = 0;  // 0: keep all
   std::chrono::milliseconds timeout{600'000};     // no rank writes a byte: the save is abandoned

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <ctime>
 #include <functional>
 #include <optional>
@@ -42,17 +43,25 @@ fs::path path_of(const Job& job, const Place& place, uint64_t file) {
   return place.folder / (job.files.at(file).name + place.suffix);
 }
 
-// Rank 0: every tensor file at its full length, with its header.
-std::vector<WrittenRange> create_files(const Job& job, const Place& place) {
-  std::vector<WrittenRange> ranges;
+// Rank 0: every tensor file at its full length.
+void create_files(const Job& job, const Place& place) {
   for (uint64_t i = 0; i < job.files.size(); ++i) {
     const auto file = File::create(path_of(job, place, i));
     file.reserve(job.files[i].size);
-    file.write_at(0, bytes_of(job.files[i].header));
     file.sync();
-    digest_pieces(i, 0, bytes_of(job.files[i].header), ranges);
   }
-  return ranges;
+}
+
+// Rank 0 holds the headers besides its pieces.
+std::vector<Extent> extents_of(const Job& job, bool with_headers) {
+  std::vector<Extent> extents;
+  for (const auto& [file, offset, bytes] : job.pieces) {
+    extents.push_back({file, offset, offset + bytes.size()});
+  }
+  for (uint64_t i = 0; with_headers && i < job.files.size(); ++i) {
+    extents.push_back({i, 0, job.files[i].header.size()});
+  }
+  return extents;
 }
 
 // What one rank writes of a save, step by step: the others see that it goes on.
@@ -62,6 +71,7 @@ class RangeWriter {
       : job_(job), place_(place), exchange_(exchange) {}
 
   void write(uint64_t file, uint64_t offset, Bytes bytes) {
+    if (bytes.empty()) return;
     auto& target = files_[file];
     if (!target.file) target.file = File::open_to_write(path_of(job_, place_, file));
     while (!bytes.empty()) {
@@ -103,15 +113,80 @@ class RangeWriter {
   std::vector<WrittenRange> ranges_;
 };
 
-std::vector<WrittenRange> write_pieces(const Job& job, const Place& place, Exchange& exchange) {
+// Takes the bytes that a rank holds, in any order: most go into the files, some to the rank that
+// writes their page.
+class RoutedWriter {
+ public:
+  RoutedWriter(RangeWriter& writer, Exchange& exchange, Routes routes)
+      : writer_(writer), exchange_(exchange), routes_(std::move(routes)) {
+    for (const auto& [bytes, from, to] : routes_.sends) {
+      places_.push_back(outgoing_[to].size());
+      outgoing_[to].resize(outgoing_[to].size() + bytes.end - bytes.begin);
+    }
+  }
+
+  void take(uint64_t file, uint64_t offset, Bytes bytes) {
+    const auto& sends = routes_.sends;
+    auto send = std::ranges::upper_bound(
+        sends, std::pair(file, offset), {},
+        [](const Handover& one) { return std::pair(one.bytes.file, one.bytes.end); });
+    while (!bytes.empty()) {
+      const bool none = send == sends.end() || send->bytes.file != file;
+      const uint64_t next = none ? offset + bytes.size() : std::max(send->bytes.begin, offset);
+      const auto kept = bytes.first(std::min<uint64_t>(bytes.size(), next - offset));
+      writer_.write(file, offset, kept);
+      offset += kept.size();
+      bytes = bytes.subspan(kept.size());
+      if (bytes.empty()) return;
+      const auto given = bytes.first(std::min<uint64_t>(bytes.size(), send->bytes.end - offset));
+      const auto place = places_[static_cast<size_t>(send - sends.begin())];
+      std::memcpy(outgoing_[send->to].data() + place + (offset - send->bytes.begin), given.data(),
+                  given.size());
+      offset += given.size();
+      bytes = bytes.subspan(given.size());
+      ++send;
+    }
+  }
+
+  // Gives first: so nobody waits for a rank that waits.
+  void finish() {
+    for (const auto& [to, bytes] : outgoing_) exchange_.hand_over(to, bytes);
+    std::map<int, std::vector<Extent>> incoming;
+    for (const auto& [bytes, from, to] : routes_.receives) incoming[from].push_back(bytes);
+    for (const auto& [from, extents] : incoming) {
+      const auto text = exchange_.take_over(from);
+      auto left = bytes_of(text);
+      for (const auto& [file, begin, end] : extents) {
+        if (left.size() < end - begin) throw IoError(fmt::format("rank {} sent too little", from));
+        writer_.write(file, begin, left.first(end - begin));
+        left = left.subspan(end - begin);
+      }
+    }
+  }
+
+ private:
+  RangeWriter& writer_;
+  Exchange& exchange_;
+  Routes routes_;
+  std::vector<size_t> places_;           // of each send, in the text for its rank
+  std::map<int, std::string> outgoing_;  // by rank
+};
+
+std::vector<WrittenRange> write_pieces(const Job& job, const Place& place, Exchange& exchange,
+                                       Routes routes) {
   RangeWriter writer(job, place, exchange);
+  RoutedWriter routed(writer, exchange, std::move(routes));
+  for (uint64_t i = 0; exchange.rank() == 0 && i < job.files.size(); ++i) {
+    routed.take(i, 0, bytes_of(job.files[i].header));
+  }
   for (size_t i = 0; i < job.pieces.size(); ++i) {
     const auto& piece = job.pieces[i];
     if (piece.bytes.empty()) continue;
     if (job.flow != nullptr) job.flow->await(i);
-    writer.write(piece.file, piece.offset, piece.bytes);
+    routed.take(piece.file, piece.offset, piece.bytes);
     if (job.flow != nullptr) job.flow->written(i);
   }
+  routed.finish();
   return writer.finish();
 }
 
@@ -222,6 +297,7 @@ void attempt(const CommitOptions& options, const std::function<void()>& part) {
 // Gives up an older checkpoint where that was asked for.
 bool make_room(const CommitOptions& options) try {
   if (options.save_total_limit <= 0) return false;
+  if (options.fence) options.fence();  // another run's are not ours
   return give_up_oldest(options.output, {.token = options.token,
                                          .verified_step = options.verified_step,
                                          .keep_steps = {options.step, options.protected_step}});
@@ -315,12 +391,12 @@ Ending lead(const Job& job, const CommitOptions& options, const Place& place, Ex
             const Steps& finish) {
   try {
     if (place.folder != options.output) make_new_directory(place.folder);
-    std::vector<WrittenRange> ranges;
-    with_room(options, [&] { ranges = create_files(job, place); });
+    with_room(options, [&] { create_files(job, place); });
+    auto routes = exchange.agree_on_pages(extents_of(job, /*with_headers=*/true));
     exchange.announce_ready();
-    for (const auto& written : {write_pieces(job, place, exchange), exchange.collect()}) {
-      ranges.insert(ranges.end(), written.begin(), written.end());
-    }
+    auto ranges = write_pieces(job, place, exchange, std::move(routes));
+    const auto others = exchange.collect();
+    ranges.insert(ranges.end(), others.begin(), others.end());
     finish(ranges);
     return {};
   } catch (const DiskFull& error) {
@@ -334,7 +410,7 @@ Ending lead(const Job& job, const CommitOptions& options, const Place& place, Ex
 void write_and_report(const Job& job, const Place& place, Exchange& exchange) {
   std::vector<WrittenRange> ranges;
   try {
-    ranges = write_pieces(job, place, exchange);
+    ranges = write_pieces(job, place, exchange, exchange.ask_routes());
   } catch (const DiskFull& error) {
     return exchange.report_failure(reason(error), /*disk_full=*/true);
   } catch (const std::exception& error) {
@@ -345,6 +421,7 @@ void write_and_report(const Job& job, const Place& place, Exchange& exchange) {
 
 std::string follow(const Job& job, const Place& place, Exchange& exchange) {
   try {
+    exchange.tell_extents(extents_of(job, /*with_headers=*/false));
     exchange.await_ready();
     write_and_report(job, place, exchange);
     return exchange.await_result();

@@ -2,6 +2,7 @@
 // Copyright the skein authors.
 #include "skein/checkpoint/writer.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -45,6 +46,10 @@ class WatchedStore final : public Store {
     keys_.erase(key);
     return inner_.erase(key);
   }
+  std::set<std::string> keys() {
+    const std::lock_guard lock(mutex_);
+    return keys_;
+  }
   size_t num_keys() {
     const std::lock_guard lock(mutex_);
     return keys_.size();
@@ -56,12 +61,14 @@ class WatchedStore final : public Store {
   std::set<std::string> keys_;
 };
 
+thread_local int this_rank = 0;
+
 class WriterTest : public TemporaryFolder {
  protected:
   // Each rank owns an equal part of every tensor.
   Job job_of(int rank, int size, char fill) {
     Job job;
-    for (const auto& plan : {plan_files("model", kModel), plan_files("optimizer", kOptimizer)}) {
+    for (const auto& plan : {plan_files("model", model_), plan_files("optimizer", kOptimizer)}) {
       job.files.push_back(plan.files.at(0));
     }
     for (uint64_t i = 0; i < job.files.size(); ++i) {
@@ -70,7 +77,8 @@ class WriterTest : public TemporaryFolder {
         const uint64_t bytes = tensor.end - tensor.begin;
         const uint64_t begin = bytes * rank / size, end = bytes * (rank + 1) / size;
         auto& memory = memory_[fmt::format("{} {}", rank, tensor.name)];
-        memory.assign(end - begin, fill);
+        memory.resize(end - begin);
+        for (uint64_t i = begin; i < end; ++i) memory[i - begin] = static_cast<char>(fill + i * 7);
         job.pieces.push_back({i, first + begin, std::as_bytes(std::span(memory))});
       }
     }
@@ -82,6 +90,7 @@ class WriterTest : public TemporaryFolder {
     return {.prefix = fmt::format("checkpoint/t/{}", save_),
             .rank = rank,
             .size = size,
+            .node = nodes_.empty() ? "" : nodes_.at(static_cast<size_t>(rank)),
             .timeout = timeout_,
             .now = [this] { return now_(); }};
   }
@@ -98,6 +107,7 @@ class WriterTest : public TemporaryFolder {
     for (int rank = 0; rank < size; ++rank) {
       if (rank == absent) continue;
       ranks.emplace_back([&, rank] {
+        this_rank = rank;
         Exchange exchange(store_, exchange_options(rank, size), stop_);
         failures[rank] = write_checkpoint(jobs[rank], options(step), exchange);
       });
@@ -134,9 +144,11 @@ class WriterTest : public TemporaryFolder {
   std::function<std::chrono::steady_clock::time_point()> now_ = std::chrono::steady_clock::now;
   RunConditions conditions_;
   std::function<void()> fence_;
+  std::vector<std::string> nodes_;  // by rank; empty: one
   int64_t verified_ = -1;
   int64_t limit_ = 0;
   int save_ = 0;
+  std::vector<TensorEntry> model_ = kModel;
   std::map<std::string, std::string> memory_;
 };
 
@@ -161,6 +173,85 @@ TEST_F(WriterTest, FilesDoNotDependOnTheNumberOfRanks) {
   for (const auto name : {"model.safetensors", "optimizer.safetensors", "trainer_state.json"}) {
     EXPECT_EQ(read_file(folder_ / "one" / name), read_file(folder_ / "checkpoint-1" / name));
   }
+}
+
+// Which pages of which tensor file has each node written?
+class PageRecorder final : public FileSystem {
+ public:
+  explicit PageRecorder(std::vector<std::string> nodes) : nodes_(std::move(nodes)) {}
+  std::map<std::string, std::map<uint64_t, std::set<std::string>>> pages;
+  bool only_writes = true;
+
+  int open(const fs::path& path, int flags) override {
+    const int descriptor = FileSystem::open(path, flags);
+    const std::lock_guard lock(mutex_);
+    if (path.extension() == ".safetensors") {
+      names_[descriptor] = path.filename();
+      only_writes = only_writes && (flags & O_ACCMODE) == O_WRONLY;
+    } else {
+      names_.erase(descriptor);
+    }
+    return descriptor;
+  }
+  ssize_t write(int descriptor, std::span<const std::byte> bytes, uint64_t offset) override {
+    const std::lock_guard lock(mutex_);
+    if (const auto name = names_.find(descriptor); name != names_.end()) {
+      for (uint64_t page = offset / kPageBytes; page * kPageBytes < offset + bytes.size(); ++page) {
+        pages[name->second][page].insert(nodes_.at(static_cast<size_t>(this_rank)));
+      }
+    }
+    return FileSystem::write(descriptor, bytes, offset);
+  }
+
+ private:
+  const std::vector<std::string> nodes_;
+  std::mutex mutex_;
+  std::map<int, std::string> names_;  // by descriptor
+};
+
+TEST_F(WriterTest, NoPageIsWrittenByTwoNodes) {
+  model_ = {{"a.weight", Dtype::kU8, {50'001}},
+            {"b.weight", Dtype::kU8, {777}},
+            {"c.weight", Dtype::kU8, {3}},
+            {"d.weight", Dtype::kU8, {12'345}}};
+  save(1, 1);
+  fs::rename(folder_ / "checkpoint-1", folder_ / "one");
+  nodes_ = {"x", "y", "x", "y", "z"};  // not in order, as some launchers place them
+  PageRecorder recorder(nodes_);
+  {
+    const ScopedFileSystem scope(recorder);
+    EXPECT_EQ(save(1, 5), "");
+  }
+  EXPECT_TRUE(recorder.only_writes);
+  std::set<std::string> writers;
+  for (const auto& [name, pages] : recorder.pages) {
+    for (const auto& [page, nodes] : pages) {
+      EXPECT_EQ(nodes.size(), 1U) << name << " page " << page;
+      writers.insert(*nodes.begin());
+    }
+  }
+  EXPECT_EQ(recorder.pages.size(), 2U);
+  EXPECT_EQ(writers.size(), 3U);
+  EXPECT_TRUE(verify(folder_ / "checkpoint-1").empty());
+  for (const auto name : {"model.safetensors", "optimizer.safetensors"}) {
+    EXPECT_EQ(read_file(folder_ / "one" / name), read_file(folder_ / "checkpoint-1" / name));
+  }
+  for (const auto& key : store_.keys()) {
+    EXPECT_EQ(key.find("pages/"), std::string::npos) << key;
+    EXPECT_EQ(key.find("edges/"), std::string::npos) << key;
+  }
+}
+
+TEST_F(WriterTest, ANodeThatCannotHandOverItsBytesEndsTheSave) {
+  nodes_ = {"x", "y"};
+  save(1, 2);
+  timeout_ = std::chrono::hours(1);  // nobody waits for it
+  store_.on_set = [](const std::string& key) {
+    if (key.find("pages/") != std::string::npos) throw IoError("no way to the other node");
+  };
+  const auto failure = save(2, 2);
+  EXPECT_NE(failure.find("no way to the other node"), std::string::npos) << failure;
+  EXPECT_EQ(listing(), (Names{"checkpoint-1", "latest"}));
 }
 
 TEST_F(WriterTest, CommitComesAfterEveryReportAndBeforeTheAnnouncement) {

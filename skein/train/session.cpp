@@ -5,11 +5,13 @@
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 
+#include <fstream>
 #include <vector>
 
 #include "skein/board/board.h"
 #include "skein/config/output_folder.h"
 #include "skein/core/error.h"
+#include "skein/core/host.h"
 #include "skein/core/log.h"
 #include "skein/ops/device.h"
 #include "skein/plan/flops.h"
@@ -98,6 +100,13 @@ MetricOptions metric_options(const config::RunConfig& config, const fs::path& ou
           .fence = world.fence};
 }
 
+// Alike for ranks that share a kernel, and so its view of a file system.
+std::string node_id() {
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  return fmt::format("{} {}", host_name(), boot);
+}
+
 checkpoint::StoreOptions store_options(const config::RunConfig& config, const fs::path& output,
                                        const World& world) {
   auto conditions = checkpoint::current_conditions(
@@ -110,6 +119,7 @@ checkpoint::StoreOptions store_options(const config::RunConfig& config, const fs
   return {.output = output,
           .rank = world.output_rank(),
           .size = world.output_size(),
+          .node = world.output_size() == world.local_size ? "" : node_id(),
           .token = start_token(output, world),
           .save_total_limit = config.checkpoint.save_total_limit.value_or(0),
           .timeout = std::chrono::seconds(config.checkpoint.save_timeout),

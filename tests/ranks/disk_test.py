@@ -113,6 +113,20 @@ class SmallDisk(unittest.TestCase):
         self.assert_one_error(ended, "the last checkpoint could not be saved")
         self.assertEqual(len(self.work.records("kept/out")), 4)
         run_skein(["checkpoint", "verify", "kept/out/checkpoint-1"], self.work.folder)
+        self.assertIn("The model is in small/out", ended.stderr)
+        self.assertTrue((self.work / "kept/out/model.safetensors").exists(), "it would have fitted")
+
+    def test_older_checkpoints_make_room(self):
+        """Two fit, three are asked for: with save_total_limit the oldest goes first, without it none does."""
+        ended = self.run_on("1300k", "report_to=none", "save_total_limit=3")
+        self.assertEqual(ended.stderr.count("the disk is full: giving up small/out/checkpoint-"), 2, ended.stderr)
+        self.assertNotIn("was not saved", ended.stderr)
+        run_skein(["checkpoint", "verify", "kept/out/checkpoint-4"], self.work.folder)
+        self.assertFalse((self.work / "kept/out/checkpoint-1").exists())
+        shutil.rmtree(self.work / "kept")
+        ended = self.run_on("1300k", "report_to=none", code=4)
+        self.assertNotIn("giving up", ended.stderr)
+        self.assertTrue((self.work / "kept/out/checkpoint-1").exists())
 
 
 class InUse(unittest.TestCase):

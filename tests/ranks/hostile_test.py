@@ -57,6 +57,26 @@ class Files(unittest.TestCase):
         self.refuse("train", "c.yaml", "--fresh", "output_dir=other", "train_from_scratch=false", *words,
                     says=says, code=code)
 
+    def test_nothing_is_written_through_a_planted_link(self):
+        victim = self.work / "victim"
+        victim.write_text("kept")
+        for name in ("logs/training.log", "logs/rank-0.log"):
+            with self.subTest(name):
+                planted = self.work / "planted" / name
+                planted.parent.mkdir(parents=True, exist_ok=True)
+                planted.symlink_to(victim)
+                self.refuse("train", "c.yaml", "output_dir=planted", says=[f"{name} is a link"], code=4)
+                planted.unlink()
+        # Files of a run that goes on take the link's place.
+        self.work.run("output_dir=planted")
+        replaced = [self.work / "planted" / name for name in ("trainer_log.jsonl", "trainer_state.json", "model.safetensors")]
+        for path in replaced:
+            path.unlink()
+            path.symlink_to(victim)
+        self.work.run("output_dir=planted", "max_steps=2")
+        self.assertFalse(any(path.is_symlink() for path in replaced))
+        self.assertEqual(victim.read_text(), "kept")
+
     def copy_model(self, name, *left_out):
         """The trained model without some of its files."""
         folder = self.work / name
