@@ -12,21 +12,10 @@
 #include <vector>
 
 #include "skein/checkpoint/model_files.h"
+#include "skein/checkpoint/tensor_match.h"
 #include "skein/tensor/tensor_slice.h"
 
 namespace skein::checkpoint {
-
-struct LoadOptions {
-  // All tensors of the model, when the slices of this rank do not name them all: so every rank
-  // finds what is missing or of another shape, not only the one whose slice it is. Types may
-  // differ.
-  std::vector<TensorEntry> tensors;
-  // The head shares the embedding's weights: lm_head.weight may be in the files and is not read.
-  bool tied_head = false;
-  // Weights of others: base prefixes (transformer., model.) may be added or absent, and GPT-2's
-  // mask buffers are passed over. Off: names are exact.
-  bool foreign = true;
-};
 
 class Reader {
  public:
