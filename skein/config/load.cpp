@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <cmath>
 #include <optional>
 #include <set>
 
@@ -282,6 +283,33 @@ void check_schedule(const Resolved& resolved) {
   }
 }
 
+// Only a step that is evaluated and saved can become the best model. As in Hugging Face's Trainer:
+// both by epochs, or both by steps with the one interval a multiple of the other.
+void check_best_model(const Resolved& resolved) {
+  const auto& config = resolved.config;
+  const bool eval_by_steps = config.eval.eval_strategy == EvalStrategy::kSteps;
+  const bool save_by_steps = config.checkpoint.save_strategy == SaveStrategy::kSteps;
+  if (eval_by_steps != save_by_steps) {
+    refuse(
+        resolved.origin_of("load_best_model_at_end"),
+        fmt::format("'load_best_model_at_end' needs evaluations and checkpoints at the same "
+                    "steps, but eval_strategy is {} and save_strategy {}; give both the same",
+                    to_text(config.eval.eval_strategy), to_text(config.checkpoint.save_strategy)));
+  }
+  if (!eval_by_steps) return;
+  const double save = config.checkpoint.save_steps;
+  const double eval =
+      config.eval.eval_steps > 0 ? config.eval.eval_steps : config.log.logging_steps;
+  const double times = save / eval;
+  // Below 1 an interval is a share of all steps, which may be any number.
+  const bool same_kind = (save < 1) == (eval < 1);
+  if (same_kind && std::abs(times - std::round(times)) < 1e-6 && times > 0.5) return;
+  refuse(resolved.origin_of("load_best_model_at_end"),
+         fmt::format("'load_best_model_at_end' needs an evaluation of every step that is saved: "
+                     "save_steps ({}) must be a multiple of {} ({})",
+                     save, config.eval.eval_steps > 0 ? "eval_steps" : "logging_steps", eval));
+}
+
 void check_combinations(const Resolved& resolved) {
   const auto& eval = resolved.config.eval;
   const bool evaluates = eval.eval_strategy != EvalStrategy::kNo;
@@ -292,6 +320,7 @@ void check_combinations(const Resolved& resolved) {
                        evaluates ? "checkpoints" : "evaluations",
                        evaluates ? "save_strategy" : "eval_strategy"));
   }
+  if (eval.load_best_model_at_end) check_best_model(resolved);
   if (resolved.config.optimizer.nan_policy == NanPolicy::kRollback &&
       resolved.config.checkpoint.save_only_model) {
     refuse(resolved.origin_of("save_only_model"),
