@@ -157,4 +157,12 @@ EncodeTotals encode_files(std::span<const fs::path> files, const text::TextCodec
   return totals.take();
 }
 
+EncodedBeginning encode_beginning(const fs::path& file, const text::TextCodec& codec,
+                                  config::BadLines bad_lines, uint64_t bytes) {
+  const auto piece = first_piece(file, bytes);
+  const auto encoded = encode_piece(file, piece, codec, bad_lines);
+  Totals(std::span(&file, 1), bad_lines).add(piece, encoded);
+  return {.bytes = piece.end, .tokens = encoded.tokens.size()};
+}
+
 }  // namespace skein::data

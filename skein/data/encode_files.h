@@ -38,4 +38,13 @@ EncodeTotals encode_files(std::span<const fs::path> files, const text::TextCodec
                           const EncodeFilesOptions& options,
                           const std::function<void(std::span<const uint32_t>)>& write);
 
+struct EncodedBeginning {
+  uint64_t bytes = 0;  // of the file
+  uint64_t tokens = 0;
+};
+// The beginning of one file alone, at most about so many bytes of it: what the rest will be like.
+// Throws as encode_files() does.
+EncodedBeginning encode_beginning(const fs::path& file, const text::TextCodec& codec,
+                                  config::BadLines bad_lines, uint64_t bytes);
+
 }  // namespace skein::data

@@ -108,9 +108,9 @@ class TextCache {
     if (!data_.overwrite_cache) {
       if (const auto header = usable()) return *header;
     }
-    explained([&] { make_directories(folder_); });
+    explain_storing([&] { make_directories(folder_); });
     bool waited = false;
-    const auto lock = explained([&] {
+    const auto lock = explain_storing([&] {
       return std::make_unique<FileLock>(folder_ / (key_ + ".lock"), [&] {
         waited = true;
         log_info("another process is preparing the {} data; waiting for it", split_name(split));
@@ -159,14 +159,16 @@ class TextCache {
     const auto what = fmt::format("encoding the {} data", split_name(split));
     Progress progress(what, bytes);
     const auto width = codec_.vocab_size() <= 1 << 16 ? TokenWidth::k16 : TokenWidth::k32;
-    const auto writer = explained([&] { return std::make_unique<TokenCacheWriter>(path_, width); });
-    const auto totals = encode_files(
-        sources_.files, codec_,
-        {.bad_lines = data_.bad_lines,
-         .threads = threads(),
-         .on_bytes = [&](uint64_t done) { progress.add(done); }},
-        [&](std::span<const uint32_t> tokens) { explained([&] { writer->append(tokens); }); });
-    const auto header = explained([&] {
+    const auto writer =
+        explain_storing([&] { return std::make_unique<TokenCacheWriter>(path_, width); });
+    const auto totals = encode_files(sources_.files, codec_,
+                                     {.bad_lines = data_.bad_lines,
+                                      .threads = threads(),
+                                      .on_bytes = [&](uint64_t done) { progress.add(done); }},
+                                     [&](std::span<const uint32_t> tokens) {
+                                       explain_storing([&] { writer->append(tokens); });
+                                     });
+    const auto header = explain_storing([&] {
       return writer->commit(
           {.documents = totals.documents, .bad_lines = totals.bad_lines, .key = key_});
     });
@@ -189,19 +191,6 @@ class TextCache {
         shown_bytes(bytes), counted(sources_.files.size(), "file"), seconds,
         shown_bytes(static_cast<uint64_t>(static_cast<double>(bytes) / std::max(seconds, 1e-6))),
         header.count, counted(header.documents, "document"), path_.string());
-  }
-
-  // Says what to do when the cache cannot be written.
-  template <typename Action>
-  static auto explained(const Action& action) -> decltype(action()) {
-    try {
-      return action();
-    } catch (const IoError& error) {
-      throw IoError(fmt::format(
-          "cannot store prepared data: {}; make room there, or give data_cache_dir a folder with "
-          "more (about two bytes per token, four for vocabularies above 65,536)",
-          error.what()));
-    }
   }
 
   int threads() const { return num_threads(data_.preprocessing_num_workers); }
@@ -238,20 +227,18 @@ void map_token_files(const Sources& sources, const std::vector<FileFacts>& facts
   }
 }
 
-void require_tokens(const PreparedData& data, Split split) {
-  const int64_t count = data.tokens.size();
+}  // namespace
+
+void require_tokens(const std::vector<fs::path>& files, int64_t count, Split split) {
   if (count >= 2) return;
-  const auto where = data.files.size() == 1
-                         ? data.files[0].string()
-                         : fmt::format("{} and {}", data.files[0].string(),
-                                       counted(data.files.size() - 1, "other file"));
+  const auto where = files.size() == 1 ? files[0].string()
+                                       : fmt::format("{} and {}", files[0].string(),
+                                                     counted(files.size() - 1, "other file"));
   throw IoError(
       fmt::format("the {} data, {}, holds {}; a sample needs at least two tokens, one to read and "
                   "one to predict",
                   split_name(split), where, count == 0 ? "no data" : "only one token"));
 }
-
-}  // namespace
 
 PreparedData prepare(const config::DataConfig& data, const text::TextCodec& codec, Split split) {
   const auto sources = find_sources(data, split);
@@ -272,7 +259,7 @@ PreparedData prepare(const config::DataConfig& data, const text::TextCodec& code
   } else {
     map_token_files(sources, facts, result);
   }
-  require_tokens(result, split);
+  require_tokens(result.files, result.tokens.size(), split);
   return result;
 }
 
@@ -299,6 +286,13 @@ SampleSet samples_of(const config::DataConfig& data, int64_t count, Split split,
   const auto all = held_out > 0 ? SampleSet(count, held_out, seed, side) : SampleSet(count);
   const auto limit = split == Split::kTrain ? data.max_train_samples : data.max_eval_samples;
   return limit ? all.first(*limit) : all;
+}
+
+void refuse_storing(const std::string& why) {
+  throw IoError(fmt::format(
+      "cannot store prepared data: {}; make room there, or give data_cache_dir a folder with more "
+      "(about two bytes per token, four for vocabularies above 65,536)",
+      why));
 }
 
 fs::path cache_folder(const config::DataConfig& data) {

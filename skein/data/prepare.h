@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "skein/config/run_config.h"
+#include "skein/core/error.h"
 #include "skein/data/sample_set.h"
 #include "skein/data/source_files.h"
 #include "skein/data/token_array.h"
@@ -50,6 +51,9 @@ struct RunData {
 // not prepare again what their launcher has just prepared.
 RunData prepare_run(const config::RunConfig& config);
 
+// Throws IoError when a split of so many tokens has no sample.
+void require_tokens(const std::vector<fs::path>& files, int64_t count, Split split);
+
 // Whether the keys name evaluation data of their own.
 bool has_eval_sources(const config::DataConfig& data);
 // Percent of the training samples that are held out: validation_split_percentage; by default 5 when
@@ -60,6 +64,15 @@ double held_out_percentage(const config::DataConfig& data, bool evaluates);
 // split's own data has or, for evaluation on held-out samples, the training data.
 SampleSet samples_of(const config::DataConfig& data, int64_t count, Split split, double held_out,
                      uint64_t seed);
+
+[[noreturn]] void refuse_storing(const std::string& why);
+// Runs what writes below cache_folder(). An IoError of it says what to do.
+template <typename Action>
+auto explain_storing(const Action& action) -> decltype(action()) try {
+  return action();
+} catch (const IoError& error) {
+  refuse_storing(error.what());
+}
 
 // data_cache_dir, or its default. Throws UserError when there is no home folder to put it in.
 fs::path cache_folder(const config::DataConfig& data);

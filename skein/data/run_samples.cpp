@@ -12,23 +12,6 @@
 namespace skein::data {
 namespace {
 
-void require_vocabulary(const PreparedData& data, const text::TextCodec& codec,
-                        int64_t vocab_size) {
-  if (data.kind == SourceKind::kText && codec.vocab_size() > vocab_size) {
-    throw UserError(
-        fmt::format("the model's vocab_size is {}, but the text is read with {} ids ({}); give a "
-                    "tokenizer_name_or_path that fits the model, or a model with vocab_size {}",
-                    vocab_size, codec.vocab_size(), codec.identity(), codec.vocab_size()));
-  }
-  if (static_cast<int64_t>(data.largest_token) < vocab_size) return;
-  const int64_t first = data.tokens.first_outside(vocab_size);
-  throw UserError(
-      fmt::format("{}{}: token {} has id {}, but the model's vocab_size is {}; was the file made "
-                  "with another tokenizer?",
-                  data.files[0].string(), data.files.size() > 1 ? " and the files after it" : "",
-                  first, data.tokens.read(first, 1)[0], vocab_size));
-}
-
 // A source together with the tokens that it reads.
 struct PreparedBlocks {
   PreparedBlocks(PreparedData prepared, int64_t block_size)
@@ -41,11 +24,31 @@ struct PreparedBlocks {
 std::shared_ptr<const PreparedBlocks> open_split(const RunSamplesOptions& options,
                                                  const text::TextCodec& codec, Split split) {
   auto data = prepare(options.data, codec, split);
-  require_vocabulary(data, codec, options.vocab_size);
+  if (data.kind == SourceKind::kText) require_vocabulary(codec, options.vocab_size);
+  require_vocabulary(data.files, data.tokens, data.largest_token, options.vocab_size);
   return std::make_shared<const PreparedBlocks>(std::move(data), options.data.block_size);
 }
 
 }  // namespace
+
+void require_vocabulary(const text::TextCodec& codec, int64_t vocab_size) {
+  if (codec.vocab_size() <= vocab_size) return;
+  throw UserError(
+      fmt::format("the model's vocab_size is {}, but the text is read with {} ids ({}); give a "
+                  "tokenizer_name_or_path that fits the model, or a model with vocab_size {}",
+                  vocab_size, codec.vocab_size(), codec.identity(), codec.vocab_size()));
+}
+
+void require_vocabulary(const std::vector<fs::path>& files, const TokenArray& tokens,
+                        uint64_t largest_token, int64_t vocab_size) {
+  if (static_cast<int64_t>(largest_token) < vocab_size) return;
+  const int64_t first = tokens.first_outside(vocab_size);
+  throw UserError(
+      fmt::format("{}{}: token {} has id {}, but the model's vocab_size is {}; was the file made "
+                  "with another tokenizer?",
+                  files[0].string(), files.size() > 1 ? " and the files after it" : "", first,
+                  tokens.read(first, 1)[0], vocab_size));
+}
 
 RunSamples open_blocks(const RunSamplesOptions& asked) {
   auto options = asked;

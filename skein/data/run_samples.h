@@ -8,10 +8,14 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "skein/config/run_config.h"
+#include "skein/core/file.h"
 #include "skein/data/sample_set.h"
 #include "skein/data/sample_source.h"
+#include "skein/data/token_array.h"
+#include "skein/text/text_codec.h"
 
 namespace skein::data {
 
@@ -36,6 +40,12 @@ struct RunSamplesOptions {
   uint64_t seed = 0;  // chooses the samples that are held out
   int64_t vocab_size = 0;
 };
+
+// Throw UserError for ids that a vocabulary of so many does not have: those that the encoder of a
+// text can give, those that token files hold.
+void require_vocabulary(const text::TextCodec& codec, int64_t vocab_size);
+void require_vocabulary(const std::vector<fs::path>& files, const TokenArray& tokens,
+                        uint64_t largest_token, int64_t vocab_size);
 
 // Blocks of the configured data, which is prepared if nobody did (see prepare.h). Throws UserError
 // or IoError when it cannot be trained on: no data, broken lines, a token id that the model's

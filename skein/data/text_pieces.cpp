@@ -184,6 +184,23 @@ uint64_t PieceCutter::end_of_piece(uint64_t begin) const {
   return size_;
 }
 
+Piece first_piece(const fs::path& path, uint64_t bytes) {
+  if (is_jsonl(path)) {
+    PieceCutter cutter(std::span(&path, 1), text::Cuts::kAnywhere, bytes);
+    return cutter.next().value_or(Piece{.is_last = true});
+  }
+  const auto file = File::open_to_read(path);
+  const uint64_t size = file.size();
+  if (size <= bytes) return {.end = size, .is_last = true};
+  // A character has at most three bytes after its first; more of them are no character's.
+  const auto around = read_range(file, bytes - std::min<uint64_t>(bytes, 3), bytes + 1);
+  const auto start = std::find_if(around.rbegin(), around.rend(), [](char letter) {
+    return (static_cast<unsigned char>(letter) & 0xC0) != 0x80;
+  });
+  const auto back = start == around.rend() ? 0 : start - around.rbegin();
+  return {.end = bytes - static_cast<uint64_t>(back)};
+}
+
 EncodedPiece encode_piece(const fs::path& path, const Piece& piece, const text::TextCodec& codec,
                           config::BadLines policy) {
   const auto file = File::open_to_read(path);

@@ -63,6 +63,10 @@ class PieceCutter {
   uint64_t size_ = 0;
 };
 
+// The beginning of a file, at most about so many bytes of it: whole lines of .jsonl, else whole
+// characters.
+Piece first_piece(const fs::path& path, uint64_t bytes);
+
 // With kStop, ends at the first bad line: a line of a .jsonl file that is no object with a "text",
 // or of a .txt file that is not UTF-8 where the encoder needs it. With kSkip, leaves it out.
 EncodedPiece encode_piece(const fs::path& path, const Piece& piece, const text::TextCodec& codec,

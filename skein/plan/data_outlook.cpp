@@ -2,56 +2,22 @@
 // Copyright the skein authors.
 #include "skein/plan/data_outlook.h"
 
-#include <algorithm>
-#include <span>
-#include <vector>
+#include <optional>
 
-#include "skein/core/file.h"
 #include "skein/data/blocks.h"
 #include "skein/data/prepare.h"
+#include "skein/data/preview.h"
 #include "skein/data/sample_plan.h"
-#include "skein/data/source_files.h"
-#include "skein/data/token_file.h"
+#include "skein/plan/hf_config.h"
 #include "skein/plan/rules.h"
 #include "skein/text/text_codec.h"
 
 namespace skein::plan {
 namespace {
 
-// Tokens per byte of the first 256 KiB of text.
-double density(const text::TextCodec& codec, const fs::path& path, uint64_t size) {
-  constexpr uint64_t kSample = uint64_t{256} << 10;
-  std::string text(std::min(size, kSample), '\0');
-  File::open_to_read(path).read_at(0, std::as_writable_bytes(std::span(text)));
-  // A sample may end inside a character, and a tokenizer takes whole ones.
-  while (!text.empty() && (static_cast<unsigned char>(text.back()) & 0x80) != 0) text.pop_back();
-  if (text.empty()) return 1;
-  std::vector<uint32_t> tokens;
-  codec.encode(text, tokens);
-  return static_cast<double>(tokens.size()) / static_cast<double>(text.size());
-}
-
-void count_text(const text::TextCodec& codec, const data::Sources& sources, DataOutlook& outlook) {
-  const bool by_bytes = codec.is_bytes();
-  outlook.exact = by_bytes;
-  double tokens = 0, rate = 0;
-  for (const auto& path : sources.files) {
-    const auto size = fs::file_size(path);
-    outlook.bytes += size;
-    const bool plain = by_bytes && path.extension() != ".jsonl";
-    if (!plain) outlook.exact = false;
-    if (!plain && rate == 0) rate = density(codec, path, size);
-    tokens += static_cast<double>(size) * (plain ? 1 : rate) + 1;
-  }
-  outlook.tokens = static_cast<int64_t>(tokens);
-}
-
-void count_tokens(const data::Sources& sources, DataOutlook& outlook) {
-  outlook.exact = true;
-  for (const auto& path : sources.files) {
-    outlook.bytes += fs::file_size(path);
-    outlook.tokens += static_cast<int64_t>(data::locate_tokens(path).count);
-  }
+std::optional<int64_t> vocabulary_of(const config::RunConfig& config) {
+  if (config.model.model_name_or_path.empty()) return std::nullopt;
+  return read_hf_config(config.model.model_name_or_path).dimensions().vocabulary;
 }
 
 // An estimate is no reason to refuse: where it leaves no whole batch, the steps are unknown.
@@ -72,15 +38,21 @@ void count_steps(const config::RunConfig& config, int64_t global_batch, DataOutl
 }  // namespace
 
 DataOutlook look_at_data(const config::RunConfig& config, int64_t global_batch) {
-  DataOutlook outlook;
   const auto sources = data::find_sources(config.data, data::Split::kTrain);
-  outlook.files = sources.files.size();
+  DataOutlook outlook{.files = sources.files.size()};
   if (sources.files.empty()) return outlook;
   const auto codec = text::open_codec(config.model);
-  if (sources.kind == data::SourceKind::kTokens) {
-    count_tokens(sources, outlook);
-  } else {
-    count_text(*codec, sources, outlook);
+  data::PreviewOptions options{.bad_lines = config.data.bad_lines,
+                               .vocab_size = vocabulary_of(config)};
+  const auto seen = data::preview(sources, *codec, options);
+  outlook.bytes = seen.bytes;
+  outlook.tokens = seen.tokens;
+  outlook.exact = seen.exact;
+  const auto eval = data::find_sources(config.data, data::Split::kEval);
+  if (!eval.files.empty()) {
+    options.split = data::Split::kEval;
+    if (!evaluates(config)) options.vocab_size.reset();  // prepared, but not read
+    data::preview(eval, *codec, options);
   }
   count_steps(config, global_batch, outlook);
   return outlook;

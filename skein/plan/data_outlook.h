@@ -20,8 +20,9 @@ struct DataOutlook {
   bool exact = false;           // else the number of tokens is extrapolated from a sample
 };
 
-// Throws UserError or IoError as the preparation of the data would: a file or tokenizer that is not
-// there or broken, exact counts that leave no step.
+// Throws UserError or IoError as the preparation of the data would, for what its files' beginnings
+// show (data/preview.h): a file or tokenizer that is not there or broken, bad lines, ids that the
+// model does not have, exact counts that leave no step.
 DataOutlook look_at_data(const config::RunConfig& config, int64_t global_batch);
 
 }  // namespace skein::plan
