@@ -8,6 +8,12 @@
 
 namespace skein::cli {
 
+plan::Place DetectedRun::place() const {
+  return {.device = launch.device,
+          .has_bfloat16 = hardware.gpus_have_bfloat16,
+          .has_nccl = SKEIN_HAS_CUDA};
+}
+
 DetectedRun detect_run(launch::LaunchFlags flags, const launch::Environment& environment,
                        const config::ParallelConfig& parallel) {
   if (!parallel.distributed) {

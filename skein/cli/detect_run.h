@@ -15,7 +15,7 @@ struct DetectedRun {
   launch::Hardware hardware;
   launch::LaunchPlan launch;
 
-  plan::Place place() const { return {launch.device, hardware.gpus_have_bfloat16}; }
+  plan::Place place() const;
 };
 
 DetectedRun detect_run(launch::LaunchFlags flags, const launch::Environment& environment,

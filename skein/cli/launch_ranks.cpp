@@ -139,9 +139,10 @@ int start_ranks(const RankJob& job, const DetectedRun& run) {
                                 .rank_configuration = config::encode(resolved),
                                 .prepare =
                                     [&] {
-                                      if (job.check) job.check();
+                                      const int size = run.launch.size();
+                                      if (job.check) job.check(size, run.place());
                                       if (job.check_space) job.check_space(run.place());
-                                      return job.prepare ? job.prepare() : "";
+                                      return job.prepare ? job.prepare(size) : "";
                                     },
                                 .configuration_text = config::to_yaml(resolved),
                                 .needs_shared_output = !checkpoint.save_on_each_node};
@@ -185,7 +186,7 @@ int launch_ranks(const RankJob& given) {
   // Alone, nobody is kept waiting by a refusal. Nodes check once they have met, before their ranks
   // start, and another launcher's ranks when they have (train/session.cpp).
   const bool alone = plan.nodes == 1 && !plan.foreign;
-  if (alone && job.check) job.check();
+  if (alone && job.check) job.check(plan.size(), run.place());
   log_info("launch: {}, OMP_NUM_THREADS={}", plan.summary, plan.omp_num_threads);
   if (const auto variables = launch::describe(environment); !variables.empty()) {
     log_info("variables: {}", variables);

@@ -29,11 +29,12 @@ struct RankJob {
   // Refuses a number of ranks. Empty: any will do.
   std::function<void(int size)> check_size = {};
   // Refuses what will not run, before any rank of a node starts. Empty: nothing to refuse.
-  std::function<void()> check = {};
+  std::function<void(int size, const plan::Place& place)> check = {};
   // Refuses a run whose files will not fit; asked once for all ranks. Empty: it writes none.
   std::function<void(const plan::Place& place)> check_space = {};
-  // Prepares the data of a node and returns its digest. Empty: there is nothing to prepare.
-  std::function<std::string()> prepare = {};
+  // Prepares the data of a node, refuses what will not do, and returns its digest. Empty: there is
+  // nothing to prepare.
+  std::function<std::string(int size)> prepare = {};
 };
 
 // The first call of a command that starts ranks: sets signals and log level, splits its words.

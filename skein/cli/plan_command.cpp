@@ -15,9 +15,11 @@
 #include "skein/cli/detect_run.h"
 #include "skein/cli/flag_set.h"
 #include "skein/cli/key_flags.h"
+#include "skein/config/output_folder.h"
 #include "skein/config/syntax/values.h"
 #include "skein/core/amounts.h"
 #include "skein/core/host_memory.h"
+#include "skein/launch/ranks/lease.h"
 #include "skein/plan/outlook.h"
 
 namespace skein::cli {
@@ -69,6 +71,18 @@ double epochs_of(const plan::RunPlan& steps) {
   return static_cast<double>(steps.total_steps) / static_cast<double>(steps.steps_per_epoch);
 }
 
+void print_continuation(const plan::Outlook& outlook) {
+  if (!outlook.continues) return;
+  const auto& found = *outlook.continues;
+  const auto total = outlook.steps ? shown_count(outlook.steps->total_steps) : "unknown";
+  if (found.nothing_left) {
+    fmt::print("start     nothing left to do: all {} steps are done\n", total);
+  } else {
+    fmt::print("start     continues {} at step {} of {}\n", found.checkpoint.string(),
+               shown_count(found.step), total);
+  }
+}
+
 void print_data(const plan::Outlook& outlook, const config::RunConfig& config) {
   const auto& data = outlook.data;
   if (data.files == 0) {
@@ -78,6 +92,7 @@ void print_data(const plan::Outlook& outlook, const config::RunConfig& config) {
                data.files == 1 ? "file" : "files", shown_bytes(data.bytes),
                data.exact ? "" : "about ", shown_count(data.tokens), shown_count(data.blocks));
   }
+  print_continuation(outlook);
   if (!outlook.steps) {
     fmt::print("steps     unknown: give max_steps, or data that can be counted\n");
     return;
@@ -216,6 +231,15 @@ Json steps_json(const plan::Outlook& outlook, const config::RunConfig& config) {
           {"peak_learning_rate", outlook.peak_learning_rate}};
 }
 
+Json continues_json(const plan::Outlook& outlook) {
+  if (!outlook.continues) return nullptr;
+  const auto& found = *outlook.continues;
+  return {
+      {"checkpoint", found.checkpoint.empty() ? Json(nullptr) : Json(found.checkpoint.string())},
+      {"step", found.step},
+      {"nothing_left", found.nothing_left}};
+}
+
 Json disk_json(const plan::DiskOutlook& disk) {
   return {{"checkpoint_model_bytes", disk.model_bytes},
           {"checkpoint_optimizer_bytes", disk.optimizer_bytes},
@@ -247,6 +271,7 @@ void print_json(const Seen& seen, const config::RunConfig& config) {
                        {"tokens", data.tokens},
                        {"exact", data.exact},
                        {"blocks", data.blocks}}},
+                     {"continues", continues_json(outlook)},
                      {"steps", steps_json(outlook, config)},
                      {"model", outlook.model ? model_json(outlook) : Json(nullptr)},
                      {"disk", outlook.disk ? disk_json(*outlook.disk) : Json(nullptr)},
@@ -275,6 +300,8 @@ int run_plan_command(std::span<const std::string> arguments) {
                   .local_ranks = launch.foreign ? launch.foreign->local_size : launch.local_ranks,
                   .place = seen.run.place(),
                   .memory = {.host = memory_of_host(), .gpu = seen.run.hardware.gpu_memory}};
+  const auto output = config::output_folder(resolved.config.checkpoint);
+  if (!output.empty()) launch::check_lease(output);
   seen.outlook = plan::look_ahead(resolved, seen.machine);
   auto& warnings = seen.outlook.warnings;
   warnings.insert(warnings.begin(), launch.warnings.begin(), launch.warnings.end());

@@ -66,9 +66,13 @@ int run_train_command(std::span<const std::string> arguments) {
   plan::check_given(resolved.config);
   config::check_output_folder(resolved);
   job.check_size = [&](int size) { config::plan_batches(resolved, size); };  // ranks print it
-  job.check = [&] { plan::check_run(resolved.config); };
+  job.check = [&](int size, const plan::Place& place) { plan::check_run(resolved, size, place); };
   job.check_space = [&](const plan::Place& place) { plan::check_disk(resolved.config, place); };
-  job.prepare = [&] { return data::prepare_run(resolved.config).digest(); };
+  job.prepare = [&](int size) {
+    auto digest = data::prepare_run(resolved.config).digest();
+    plan::check_prepared(resolved, size);
+    return digest;
+  };
   return launch_ranks(job);
 }
 

@@ -4,7 +4,6 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -15,6 +14,7 @@
 #include "skein/core/error.h"
 #include "skein/optim/states.h"
 #include "skein/plan/hf_config.h"
+#include "skein/plan/trainer_state.h"
 
 namespace skein::plan {
 namespace {
@@ -54,12 +54,8 @@ uint64_t removed_at_start(const config::CheckpointConfig& checkpoint, const fs::
 }
 
 bool is_complete(const fs::path& output) {
-  std::error_code ignored;
-  const auto path = output / "trainer_state.json";
-  if (!fs::exists(path, ignored)) return false;
-  const auto state = nlohmann::json::parse(read_file(path), nullptr, /*allow_exceptions=*/false);
-  return state.is_object() &&
-         state.value("global_step", int64_t{-1}) == state.value("max_steps", int64_t{0});
+  const auto state = find_trainer_state(output);
+  return state && state->step == state->identity.total_steps;
 }
 
 // The nearest folder that is there: what the user finds with df.

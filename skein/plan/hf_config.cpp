@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "skein/core/error.h"
@@ -16,6 +17,19 @@ namespace skein::plan {
 namespace {
 
 constexpr JsonLimits kLimits{.bytes = uint64_t{16} << 20, .depth = 64};
+
+// Of names such as gpt2 and openai-community/gpt2, which may be meant as the hub's.
+std::string download_advice(const fs::path& folder) {
+  const auto name = folder.string();
+  const bool is_hub_name = !name.empty() && std::ranges::count(name, '/') <= 1 &&
+                           name.front() != '/' && name.front() != '.' && name.front() != '~' &&
+                           name.back() != '/';
+  if (!is_hub_name || fs::exists(folder)) return "";
+  return fmt::format(
+      ", and skein never downloads one. If it is a name on the Hugging Face hub: `hf download {} "
+      "--local-dir {}`, then give {}",
+      name, folder.filename().string(), folder.filename().string());
+}
 
 }  // namespace
 
@@ -41,8 +55,8 @@ HfConfig read_hf_config(const std::filesystem::path& folder) {
   const auto path = folder / "config.json";
   if (!fs::exists(path)) {
     throw UserError(fmt::format(
-        "{}: no config.json there; model_name_or_path must name a Hugging Face model folder",
-        folder.string()));
+        "{}: no config.json there; model_name_or_path must name a Hugging Face model folder{}",
+        folder.string(), download_advice(folder)));
   }
   return parse_hf_config(read_file(path, kLimits.bytes), path.string());
 }

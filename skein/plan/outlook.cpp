@@ -10,6 +10,7 @@
 #include "skein/config/syntax/values.h"
 #include "skein/core/file.h"
 #include "skein/optim/states.h"
+#include "skein/plan/continuation.h"
 #include "skein/plan/disk_space.h"
 #include "skein/plan/hf_config.h"
 #include "skein/plan/refusals.h"
@@ -103,11 +104,32 @@ void warn_of_full_disk(Outlook& outlook) {
   }
 }
 
+std::optional<Continuation> find_continuation(const config::RunConfig& config,
+                                              const std::optional<fs::path>& checkpoint,
+                                              const Outlook& outlook) {
+  if (config.model.model_name_or_path.empty()) return std::nullopt;
+  const int64_t total = outlook.steps ? outlook.steps->total_steps : -1;
+  if (checkpoint) {
+    const int64_t step = read_trainer_state(*checkpoint).step;
+    const auto output = config::output_folder(config.checkpoint);
+    return Continuation{
+        .checkpoint = *checkpoint,
+        .step = step,
+        .nothing_left = total >= 0 && step >= total && has_final_model(output, step)};
+  }
+  auto identity = identity_before_data(config, outlook.batches);
+  identity.total_steps = total;
+  const auto model = read_hf_config(config.model.model_name_or_path);
+  if (!is_finished(config.checkpoint, model, identity)) return std::nullopt;
+  return Continuation{.step = total, .nothing_left = true};
+}
+
 }  // namespace
 
 Outlook look_ahead(const config::Resolved& resolved, const Machine& machine) {
   const auto& config = resolved.config;
-  check_run(config);
+  const auto checkpoint = check_run(resolved, machine.ranks, machine.place);
+  check_folders(config);
   Outlook outlook{.batches = config::plan_batches(resolved, machine.ranks),
                   .stage = zero_stage(config.parallel.distributed_strategy),
                   .dtype = working_dtype(config.model.dtype, machine.place),
@@ -118,7 +140,9 @@ Outlook look_ahead(const config::Resolved& resolved, const Machine& machine) {
   if (config.schedule.max_steps > 0 || outlook.data.steps_per_epoch > 0) {
     outlook.steps = plan_run(config, outlook.data.steps_per_epoch);
   }
+  outlook.continues = find_continuation(config, checkpoint, outlook);
   if (!config.model.model_name_or_path.empty()) {
+    if (!config::output_folder(config.checkpoint).empty()) check_disk(config, machine.place);
     outlook.model = measure_model(config, machine, outlook);
     outlook.disk = count_disk(config, outlook);
   }

@@ -12,6 +12,7 @@
 
 #include "skein/config/batch_plan.h"
 #include "skein/config/load.h"
+#include "skein/core/file.h"
 #include "skein/plan/architecture.h"
 #include "skein/plan/data_outlook.h"
 #include "skein/plan/memory_estimate.h"
@@ -25,6 +26,13 @@ struct DiskOutlook {
   int64_t checkpoints = 0;                        // kept at the end
   uint64_t total_bytes = 0;  // with the final model; while saving, one more checkpoint
   std::optional<uint64_t> free_bytes;
+};
+
+// What lies in output_dir already.
+struct Continuation {
+  fs::path checkpoint;        // empty: the final model alone
+  int64_t step = 0;           // done
+  bool nothing_left = false;  // the final model is there too
 };
 
 struct ModelOutlook {
@@ -41,7 +49,8 @@ struct Outlook {
   std::vector<std::pair<std::string, std::string>> resolved;  // what `auto` and the like become
   double peak_learning_rate = 0;
   DataOutlook data;
-  std::optional<RunPlan> steps;  // absent: neither max_steps nor data that can be counted
+  std::optional<Continuation> continues;  // absent: starts from the beginning
+  std::optional<RunPlan> steps;           // absent: neither max_steps nor data that can be counted
   std::optional<ModelOutlook> model;
   std::optional<DiskOutlook> disk;
   std::vector<std::string> files;  // that the run will write

@@ -2,10 +2,14 @@
 // Copyright the skein authors.
 #include "skein/plan/outlook.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "skein/checkpoint/manifest.h"
 #include "skein/core/error.h"
+#include "skein/core/hash.h"
 #include "skein/core/testing.h"
+#include "skein/plan/trainer_state.h"
 
 namespace skein::plan {
 namespace {
@@ -22,6 +26,7 @@ class OutlookTest : public TemporaryFolder {
     config.model.train_from_scratch = true;
     config.data.train_file = (folder_ / "text.txt").string();
     config.data.block_size = 32;
+    config.data.data_cache_dir = (folder_ / "cache").string();
     config.checkpoint.output_dir = (folder_ / "out").string();
   }
 
@@ -33,6 +38,34 @@ class OutlookTest : public TemporaryFolder {
 
   std::string why_refused() {
     return refusal<UserError>([&] { look(); });
+  }
+
+  // As a run of two ranks leaves it, with a global batch of 8 rows.
+  void write_checkpoint(int64_t step) {
+    const auto name = fmt::format("out/checkpoint-{}/", step);
+    const std::vector<std::pair<std::string, std::string>> files = {
+        {"config.json", read_file(folder_ / "model/config.json")},
+        {"model.safetensors", "weights"},
+        {"optimizer.safetensors", "states"},
+        {kStateFile, state_text(step)}};
+    checkpoint::Manifest manifest{.step = static_cast<uint64_t>(step), .run = "r"};
+    manifest.conditions.size = 2;
+    for (const auto& [file, text] : files) {
+      write(name + file, text);
+      manifest.files.push_back(
+          {.name = file, .size = text.size(), .ranges = {{0, text.size(), digest(text)}}});
+    }
+    write(name + "manifest.json", checkpoint::manifest_text(manifest));
+  }
+
+  std::string state_text(int64_t step) {
+    return trainer_state_text({.step = step,
+                               .identity = {.data_digest = "d",
+                                            .global_batch = 8,
+                                            .seed = static_cast<int64_t>(data_seed(config())),
+                                            .block_size = 32,
+                                            .total_steps = 12,
+                                            .steps_per_epoch = 4}});
   }
 
   config::Resolved resolved_;
@@ -72,6 +105,7 @@ TEST_F(OutlookTest, RefusesWhatTrainRefuses) {
   config().data.block_size = 64;
   config().model.train_from_scratch = false;
   EXPECT_TRUE(contains(why_refused(), "holds neither model.safetensors nor"));
+  EXPECT_TRUE(contains(why_refused(), "train_from_scratch=true starts from random weights"));
   config().model.train_from_scratch = true;
   config().data.train_file = "nowhere.txt";
   EXPECT_TRUE(contains(why_refused(), "train_file: nowhere.txt does not exist"));
@@ -82,10 +116,102 @@ TEST_F(OutlookTest, RefusesWhatTrainRefuses) {
 
 TEST_F(OutlookTest, ARunThatContinuesNeedsNoOtherWeights) {
   config().model.train_from_scratch = false;
-  fs::create_directories(folder_ / "out" / "checkpoint-3");
+  write_checkpoint(3);
   EXPECT_EQ(why_refused(), "");
   config().checkpoint.fresh = true;
   EXPECT_TRUE(contains(why_refused(), "holds neither"));
+}
+
+TEST_F(OutlookTest, ContinuesTheNewestThatLooksWhole) {
+  EXPECT_FALSE(look().continues);
+  write_checkpoint(3);
+  write_checkpoint(8);
+  const auto path = [&] { return look().continues->checkpoint.filename().string(); };
+  EXPECT_EQ(path(), "checkpoint-8");
+  EXPECT_EQ(look().continues->step, 8);
+  EXPECT_FALSE(look().continues->nothing_left);
+
+  auto state = state_text(8);
+  state[state.find('8')] = '9';
+  write("out/checkpoint-8/trainer_state.json", state);
+  EXPECT_EQ(path(), "checkpoint-3");
+  write_checkpoint(8);
+  write("out/checkpoint-8/model.safetensors", "weight");
+  EXPECT_EQ(path(), "checkpoint-3");
+  config().checkpoint.fresh = true;
+  EXPECT_FALSE(look().continues);
+}
+
+TEST_F(OutlookTest, ARunWithItsFinalModelHasNothingLeft) {
+  write_checkpoint(12);
+  EXPECT_FALSE(look().continues->nothing_left);
+  write("out/trainer_state.json", state_text(12));
+  write("out/config.json", "{}");
+  EXPECT_TRUE(look().continues->nothing_left);
+  config().schedule.num_train_epochs = 4;
+  EXPECT_FALSE(look().continues->nothing_left);
+}
+
+TEST_F(OutlookTest, AFinalModelWithoutCheckpointsIsTheEndOfThatRunAlone) {
+  write("out/trainer_state.json", state_text(12));
+  EXPECT_FALSE(look().continues);
+  write("out/config.json", read_file(folder_ / "model/config.json"));
+  EXPECT_TRUE(look().continues->nothing_left);
+  config().data.block_size = 31;
+  config().schedule.max_steps = 12;
+  EXPECT_FALSE(look().continues);
+  config().data.block_size = 32;
+  EXPECT_TRUE(look().continues->nothing_left);
+  config().checkpoint.fresh = true;
+  EXPECT_FALSE(look().continues);
+}
+
+TEST_F(OutlookTest, ARefusedContinuationSaysWhatToType) {
+  write_checkpoint(3);
+  const auto batch = refusal<UserError>([&] { look({.ranks = 4}); });
+  EXPECT_TRUE(contains(batch, "a global batch size of 8, this start has 32")) << batch;
+  EXPECT_TRUE(contains(batch, "Give global_batch_size=8, or")) << batch;
+  config().batch.per_device_train_batch_size = 4;
+  EXPECT_TRUE(contains(why_refused(), "--nproc-per-node 2 on one machine) or global_batch_size=8"));
+  config().batch.per_device_train_batch_size.reset();
+  config().data.block_size = 16;
+  EXPECT_TRUE(contains(why_refused(), "a block_size of 32, this start has 16"));
+  EXPECT_TRUE(contains(why_refused(), "Give block_size=32, or"));
+  config().data.block_size = 32;
+  config().data_seed = 5;
+  EXPECT_TRUE(contains(why_refused(), "a data seed of 42, this start has 5"));
+  config().data_seed.reset();
+  write("model/config.json", R"({"model_type": "llama", "vocab_size": 257, "hidden_size": 32,
+                                 "intermediate_size": 88, "num_hidden_layers": 2,
+                                 "num_attention_heads": 4, "max_position_embeddings": 64})");
+  EXPECT_TRUE(contains(why_refused(), "model_type is gpt2 there and llama here. Give"));
+}
+
+TEST_F(OutlookTest, WhatResumeFromCheckpointNamesMustBeThere) {
+  config().checkpoint.resume_from_checkpoint = "nope";
+  EXPECT_EQ(why_refused(), "resume_from_checkpoint: there is no nope");
+  write_checkpoint(3);
+  config().checkpoint.resume_from_checkpoint = "false";
+  EXPECT_TRUE(contains(why_refused(), "holds checkpoints of a started run"));
+  config().checkpoint.resume_from_checkpoint = (folder_ / "out/checkpoint-3").string();
+  EXPECT_EQ(look().continues->step, 3);
+  write("out/checkpoint-3/optimizer.safetensors", "");
+  EXPECT_TRUE(contains(why_refused(), "is not a whole checkpoint"));
+  write_checkpoint(3);
+  config().checkpoint.fresh = true;
+  EXPECT_TRUE(contains(why_refused(), "--fresh would remove"));
+}
+
+TEST_F(OutlookTest, MoreStepsThanCanBeCountedAreRefused) {
+  config().schedule.num_train_epochs = 1e18;
+  EXPECT_TRUE(contains(why_refused(), "num_train_epochs=1e+18 of 4 steps each"));
+}
+
+TEST_F(OutlookTest, HubNamesAreNotDownloaded) {
+  config().model.model_name_or_path = "openai-community/gpt2";
+  EXPECT_TRUE(contains(why_refused(), "hf download openai-community/gpt2 --local-dir gpt2"));
+  config().model.model_name_or_path = (folder_ / "nowhere").string();
+  EXPECT_FALSE(contains(why_refused(), "hf download"));
 }
 
 TEST_F(OutlookTest, WhatIsNotGivenIsLeftOut) {

@@ -3,14 +3,22 @@
 #include "skein/plan/refusals.h"
 
 #include <fmt/format.h>
+#include <stdlib.h>
+#include <unistd.h>
 
-#include "skein/checkpoint/catalog.h"
-#include "skein/checkpoint/model_files.h"
+#include <cerrno>
+
+#include "skein/checkpoint/tensor_match.h"
+#include "skein/config/batch_plan.h"
 #include "skein/config/output_folder.h"
 #include "skein/core/error.h"
-#include "skein/core/file.h"
-#include "skein/data/source_files.h"
+#include "skein/data/prepare.h"
+#include "skein/data/run_samples.h"
+#include "skein/data/sample_plan.h"
+#include "skein/plan/continuation.h"
 #include "skein/plan/hf_config.h"
+#include "skein/plan/run_plan.h"
+#include "skein/text/text_codec.h"
 
 namespace skein::plan {
 namespace {
@@ -23,19 +31,56 @@ void check_block_size(const Dimensions& model, int64_t block_size) {
                   block_size, model.positions));
 }
 
-// A run that continues takes its weights from a checkpoint.
-bool may_continue(const config::CheckpointConfig& checkpoint) {
-  const auto& wish = checkpoint.resume_from_checkpoint;
-  if (wish != "auto") return wish != "false";
-  const auto output = config::output_folder(checkpoint);
-  std::error_code ignored;
-  return !checkpoint.fresh && fs::is_directory(output, ignored) &&
-         !checkpoint::list_checkpoints(output).empty();
+void check_backend(const config::ParallelConfig& parallel, const Place& place) {
+  if (backend(parallel, place.device) != "nccl") return;
+  if (!place.has_nccl) {
+    throw UserError(
+        "this build has no NCCL: build with `make cuda` (CMake preset cuda), or use the gloo "
+        "backend");
+  }
+  if (!place.on_gpus()) {
+    throw UserError("the nccl backend needs a GPU for every rank: use the gloo backend on CPU");
+  }
 }
 
-void check_weights(const config::RunConfig& config) {
-  if (config.model.train_from_scratch || may_continue(config.checkpoint)) return;
-  checkpoint::open_model_files(config.model.model_name_or_path);
+checkpoint::ModelFiles open_weights(const fs::path& folder) try {
+  return checkpoint::open_model_files(folder);
+} catch (const UserError& error) {
+  throw UserError(
+      fmt::format("{}; train_from_scratch=true starts from random weights", error.what()));
+}
+
+void check_weights(const fs::path& folder, const HfConfig& model) {
+  checkpoint::LoadOptions options{.tied_head = model.dimensions().tied_head};
+  for (const auto& parameter : model.shapes().parameters) {
+    options.tensors.push_back(
+        {.name = parameter.name, .shape = {parameter.shape.begin(), parameter.shape.end()}});
+  }
+  checkpoint::require_match(open_weights(folder), options);
+}
+
+void check_sources(const config::RunConfig& config, std::optional<int64_t> vocabulary) {
+  const auto train = data::find_sources(config.data, data::Split::kTrain);
+  data::find_sources(config.data, data::Split::kEval);
+  if (!vocabulary || train.files.empty() || train.kind != data::SourceKind::kText) return;
+  data::require_vocabulary(*text::open_codec(config.model), *vocabulary);
+}
+
+// As make_directories() would fail. Only trying tells (/proc, a network's rules): beside where the
+// first folder would be made, another is, and removed.
+void try_to_make(const fs::path& folder) {
+  std::error_code ignored;
+  auto existing = fs::absolute(folder);
+  while (!fs::exists(fs::symlink_status(existing, ignored)) && existing.has_relative_path()) {
+    existing = existing.parent_path();
+  }
+  auto name = (existing / ".skein-XXXXXX").string();
+  if (::mkdtemp(name.data()) != nullptr) {
+    fs::remove(name, ignored);
+    return;
+  }
+  if (errno == ENOTDIR) errno = EEXIST;  // a file is in the way
+  throw_errno("cannot create folder " + folder.string());
 }
 
 }  // namespace
@@ -52,15 +97,61 @@ void check_given(const config::RunConfig& config) {
        "output_dir=FOLDER (or experiment_name=NAME), where to save");
 }
 
-void check_run(const config::RunConfig& config) {
-  if (!config.model.model_name_or_path.empty()) {
-    const auto model = read_hf_config(config.model.model_name_or_path);
-    check_block_size(model.dimensions(), config.data.block_size);
-    check_weights(config);
+std::optional<fs::path> check_run(const config::Resolved& resolved, int ranks, const Place& place) {
+  const auto& config = resolved.config;
+  const auto batches = config::plan_batches(resolved, ranks);
+  check_backend(config.parallel, place);
+  if (config.model.model_name_or_path.empty()) {
+    check_sources(config, std::nullopt);
+    return checkpoint_to_continue(config.checkpoint);
   }
-  for (const auto split : {data::Split::kTrain, data::Split::kEval}) {
-    data::find_sources(config.data, split);
+  const auto model = read_hf_config(config.model.model_name_or_path);
+  const auto dimensions = model.dimensions();
+  check_block_size(dimensions, config.data.block_size);
+  check_sources(config, dimensions.vocabulary);
+  auto checkpoint = checkpoint_to_continue(config.checkpoint);
+  if (checkpoint) {
+    check_continuation(*checkpoint, model, identity_before_data(config, batches));
+  } else if (!config.model.train_from_scratch) {
+    check_weights(config.model.model_name_or_path, model);
   }
+  return checkpoint;
+}
+
+void check_prepared(const config::Resolved& resolved, int ranks) {
+  const auto& config = resolved.config;
+  const auto batches = config::plan_batches(resolved, ranks);
+  const auto model = read_hf_config(config.model.model_name_or_path);
+  const auto samples = data::open_blocks({.data = config.data,
+                                          .model = config.model,
+                                          .evaluates = evaluates(config),
+                                          .seed = data_seed(config),
+                                          .vocab_size = model.dimensions().vocabulary});
+  const data::SamplePlan order(samples.train.set, {.global_batch = batches.global,
+                                                   .drop_last = config.data.dataloader_drop_last});
+  plan_run(config, order.steps_per_epoch());
+  const auto checkpoint = checkpoint_to_continue(config.checkpoint);
+  if (!checkpoint) return;
+  auto identity = identity_before_data(config, batches);
+  identity.data_digest = samples.digest;
+  check_continuation(*checkpoint, model, identity);
+}
+
+void check_folders(const config::RunConfig& config) {
+  std::error_code ignored;
+  const auto output = config::output_folder(config.checkpoint);
+  if (fs::is_directory(output, ignored)) {
+    if (::access(output.c_str(), W_OK) != 0) {
+      throw_errno(fmt::format("cannot open {} to write", (output / ".skein-lease").string()));
+    }
+  } else if (!output.empty()) {
+    try_to_make(output);
+  }
+  const auto sources = data::find_sources(config.data, data::Split::kTrain);
+  if (sources.files.empty() || sources.kind != data::SourceKind::kText) return;
+  const auto cache = data::cache_folder(config.data);
+  if (fs::is_directory(cache, ignored)) return;  // it may hold all that is needed
+  data::explain_storing([&] { try_to_make(cache); });
 }
 
 std::vector<std::string> run_warnings(const config::RunConfig& config, const Place& place) {

@@ -6,10 +6,12 @@
 //
 // `skein plan`, the launcher of `skein train` and every rank check the same, in the same words.
 
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "skein/config/run_config.h"
+#include "skein/config/load.h"
+#include "skein/core/file.h"
 #include "skein/plan/rules.h"
 
 namespace skein::plan {
@@ -17,11 +19,24 @@ namespace skein::plan {
 // What `skein train` cannot do without: a model, data, a place to save. Throws UserError.
 void check_given(const config::RunConfig& config);
 
-// Of what is given. Throws UserError for
+// Of what is given, before the data is read. Throws UserError for
+//   batch sizes that do not multiply,
+//   a backend that this build or place does not have,
 //   a model folder without a config.json that we can compute, or without the weights to start from,
-//   data files that are not there,
-//   a block_size beyond the positions that the model has learned.
-void check_run(const config::RunConfig& config);
+//   data files that are not there, or a tokenizer that has more ids than the model,
+//   a block_size beyond the positions that the model has learned,
+//   a checkpoint that is not there, must not be continued, or is not of this run.
+// Returns the checkpoint that the run will continue, unless its ranks find a byte changed.
+std::optional<fs::path> check_run(const config::Resolved& resolved, int ranks, const Place& place);
+
+// The rest, once the data is prepared (data::prepare_run): ids that the model does not have, data
+// that leaves no step, too many steps, a checkpoint that was saved with other data. Throws
+// UserError or IoError.
+void check_prepared(const config::Resolved& resolved, int ranks);
+
+// For a plan, which makes no folders: throws IoError where making output_dir or, for text,
+// data_cache_dir would fail.
+void check_folders(const config::RunConfig& config);
 
 // What a user should know before the run starts, though it will run.
 std::vector<std::string> run_warnings(const config::RunConfig& config, const Place& place);

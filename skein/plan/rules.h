@@ -18,6 +18,7 @@ namespace skein::plan {
 struct Place {
   config::Device device = config::Device::kCpu;  // never kAuto
   bool has_bfloat16 = true;                      // in hardware; on CPUs it does not matter
+  bool has_nccl = true;                          // in this build
 
   bool on_gpus() const { return device == config::Device::kCuda; }
 };

@@ -2,9 +2,12 @@
 // Copyright the skein authors.
 #include "skein/plan/run_plan.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
+#include "skein/core/error.h"
 #include "skein/plan/schedule.h"
 
 namespace skein::plan {
@@ -16,6 +19,18 @@ int64_t interval(double value, int64_t total_steps) {
   return std::max<int64_t>(1, static_cast<int64_t>(steps));
 }
 
+// Numbers of steps are also computed with as doubles, which are exact up to here.
+constexpr double kMostSteps = 0x1p53;
+
+int64_t steps_of_epochs(double epochs, int64_t steps_per_epoch) {
+  const double steps = std::ceil(epochs * static_cast<double>(steps_per_epoch));
+  if (steps <= kMostSteps) return static_cast<int64_t>(steps);
+  throw UserError(
+      fmt::format("num_train_epochs={} of {} steps each are more steps than can be counted: give "
+                  "fewer epochs, or max_steps",
+                  epochs, steps_per_epoch));
+}
+
 }  // namespace
 
 RunPlan plan_run(const config::RunConfig& config, int64_t steps_per_epoch) {
@@ -23,8 +38,7 @@ RunPlan plan_run(const config::RunConfig& config, int64_t steps_per_epoch) {
   RunPlan plan{.steps_per_epoch = steps_per_epoch, .log_first = config.log.logging_first_step};
   plan.total_steps = schedule.max_steps > 0
                          ? schedule.max_steps
-                         : static_cast<int64_t>(std::ceil(schedule.num_train_epochs *
-                                                          static_cast<double>(steps_per_epoch)));
+                         : steps_of_epochs(schedule.num_train_epochs, steps_per_epoch);
   plan.warmup_steps = warmup_steps(schedule, plan.total_steps);
   plan.log_every = interval(config.log.logging_steps, plan.total_steps);
   switch (config.eval.eval_strategy) {

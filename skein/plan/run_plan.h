@@ -25,7 +25,7 @@ struct RunPlan {
   bool logs_at(int64_t finished_steps) const;
 };
 
-// Requires max_steps > 0 or steps_per_epoch > 0.
+// Requires max_steps > 0 or steps_per_epoch > 0. Throws UserError for more than 2^53 steps.
 RunPlan plan_run(const config::RunConfig& config, int64_t steps_per_epoch);
 
 }  // namespace skein::plan

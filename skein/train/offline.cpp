@@ -41,6 +41,13 @@ void judge(Session& run, NanGuard& guard, int64_t step) try {
   throw;
 }
 
+// Collective.
+bool ended_without_checkpoint(Session& run) {
+  if (run.checkpoint) return false;
+  const bool ended = plan::is_finished(run.config.checkpoint, run.architecture, run.identity);
+  return run.world.group.sum(int64_t{run.world.leads_output() && !ended}) == 0;
+}
+
 // The final model is the last, or the best when asked for.
 void finish(Session& run, int64_t step) {
   if (run.config.eval.load_best_model_at_end && run.state.best_step()) take_best(run);
@@ -54,6 +61,11 @@ Outcome run_offline(const config::Resolved& resolved, const config::BatchPlan& b
                     World& world) {
   Session run(resolved, batches, world);
   const auto& plan = run.plan;
+  if (ended_without_checkpoint(run)) {
+    log_info("nothing left to do: all {} steps are done, model in {}; --fresh trains again",
+             plan.total_steps, run.output.string());
+    return Outcome::kFinished;
+  }
   int64_t step = begin(run);
   if (step >= plan.total_steps && has_final_model(run.output, step, world)) {
     log_info("nothing left to do: all {} steps are done, model in {}", step, run.output.string());

@@ -15,9 +15,7 @@ namespace skein::train {
 namespace {
 
 using checkpoint::TensorEntry;
-using nlohmann::ordered_json;
 
-constexpr const char* kStateFile = "trainer_state.json";
 constexpr const char* kTokenizerFiles[] = {"tokenizer.json",
                                            "tokenizer_config.json",
                                            "special_tokens_map.json",
@@ -130,44 +128,25 @@ checkpoint::Contents RunState::contents(int64_t step, bool with_optimizer) {
     contents.texts = carried_;
     contents.texts["config.json"] =
         plan::hf_config_json(architecture_, std::string(dtype_word(dtype)));
-    contents.texts[kStateFile] = trainer_state(step);
+    contents.texts[plan::kStateFile] = trainer_state(step);
   }
   return contents;
 }
 
-// All keys are fields of Hugging Face's TrainerState, which refuses others: ours are kept where it
-// keeps the state of what is attached to a run.
 std::string RunState::trainer_state(int64_t step) {
-  const double epoch = static_cast<double>(step) / static_cast<double>(identity_.steps_per_epoch);
-  ordered_json state = {{"best_global_step", nullptr},
-                        {"best_metric", nullptr},
-                        {"best_model_checkpoint", nullptr},
-                        {"epoch", epoch},
-                        {"global_step", step},
-                        {"max_steps", identity_.total_steps},
-                        {"num_input_tokens_seen", metrics_.num_tokens_seen()},
-                        {"is_local_process_zero", true},
-                        {"is_world_process_zero", true},
-                        {"log_history", metrics_.history()}};
-  if (best_) {
-    state["best_global_step"] = best_->step;
-    state["best_metric"] = best_->loss;
-    state["best_model_checkpoint"] = fmt::format("checkpoint-{}", best_->step);
-  }
-  // TrainerState refuses keys that it does not know; this one takes any object.
-  state["stateful_callbacks"] = {{"skein",
-                                  {{"num_updates", optimizer_.num_updates()},
-                                   {"data_digest", identity_.data_digest},
-                                   {"global_batch", identity_.global_batch},
-                                   {"data_seed", identity_.seed}}}};
-  return state.dump(2) + "\n";
+  return plan::trainer_state_text({.step = step,
+                                   .tokens_seen = metrics_.num_tokens_seen(),
+                                   .num_updates = optimizer_.num_updates(),
+                                   .identity = identity_,
+                                   .best = best_,
+                                   .history = metrics_.history()});
 }
 
 bool RunState::add_evaluation(int64_t step, double loss) {
   const double best = best_ ? best_->loss : std::numeric_limits<double>::infinity();
   if (!(loss < best)) return false;  // also when it is not a number
   best_before_ = best_;
-  best_ = {loss, step};
+  best_ = plan::TrainerState::Best{.loss = loss, .step = step};
   return true;
 }
 
@@ -176,14 +155,12 @@ void RunState::drop_evaluation(int64_t step) {
 }
 
 int64_t RunState::restore(const fs::path& checkpoint) {
-  const auto state = ordered_json::parse(read_file(checkpoint / kStateFile));
+  auto state = plan::read_trainer_state(checkpoint);
   restore_tensors(checkpoint);
-  saved_history_ = state.at("log_history");
-  saved_tokens_seen_ = state.at("num_input_tokens_seen").get<int64_t>();
-  if (state.contains("best_metric") && state.at("best_metric").is_number()) {
-    best_ = {state.at("best_metric").get<double>(), state.at("best_global_step").get<int64_t>()};
-  }
-  return state.at("global_step").get<int64_t>();
+  saved_history_ = std::move(state.history);
+  saved_tokens_seen_ = state.tokens_seen;
+  if (state.best) best_ = state.best;
+  return state.step;
 }
 
 void RunState::restore_log() { metrics_.restore(saved_history_, saved_tokens_seen_); }
@@ -204,9 +181,7 @@ void RunState::restore_tensors(const fs::path& checkpoint) {
                                            .optimizer_tensors = optimizer_entries()});
   sharded_.gather_loaded();
   sharded_.gather_loaded(optimizer_.states());
-  const auto state = ordered_json::parse(read_file(checkpoint / kStateFile));
-  const auto& ours = state.at("stateful_callbacks").at("skein");
-  optimizer_.set_num_updates(ours.at("num_updates").get<int64_t>());
+  optimizer_.set_num_updates(plan::read_trainer_state(checkpoint).num_updates);
 }
 
 }  // namespace skein::train

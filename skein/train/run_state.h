@@ -21,7 +21,7 @@
 #include "skein/optim/adamw.h"
 #include "skein/parallel/sharded.h"
 #include "skein/plan/hf_config.h"
-#include "skein/train/continuation.h"
+#include "skein/plan/trainer_state.h"
 #include "skein/train/metric_log.h"
 
 namespace skein::train {
@@ -32,7 +32,7 @@ class RunState {
   RunState(const plan::HfConfig& architecture, const model::Model& model,
            parallel::Sharded& sharded, optim::AdamW& optimizer, MetricLog& metrics);
 
-  void set_identity(DataIdentity identity) { identity_ = std::move(identity); }
+  void set_identity(plan::DataIdentity identity) { identity_ = std::move(identity); }
   // Files that belong beside the weights: the model's generation settings, and those of the
   // tokenizer that the run reads text with.
   void carry_files(const config::ModelConfig& model);
@@ -75,14 +75,10 @@ class RunState {
   parallel::Sharded& sharded_;
   optim::AdamW& optimizer_;
   MetricLog& metrics_;
-  DataIdentity identity_;
+  plan::DataIdentity identity_;
   nlohmann::ordered_json saved_history_ = nlohmann::ordered_json::array();
   int64_t saved_tokens_seen_ = 0;
-  struct Best {
-    double loss = 0;
-    int64_t step = 0;
-  };
-  std::optional<Best> best_, best_before_;
+  std::optional<plan::TrainerState::Best> best_, best_before_;
   std::optional<std::pair<int, int>> share_;  // rank and size of save_whole_as()
   std::map<std::string, std::string> carried_;
 };

@@ -24,11 +24,12 @@
 namespace skein::train {
 namespace {
 
-fs::path checked_folder(const config::RunConfig& config, World& world) {
+fs::path checked_folder(const config::Resolved& resolved, World& world) {
+  const auto& config = resolved.config;
+  const auto place = place_of(world.device);
   plan::check_given(config);
-  plan::check_run(config);
+  plan::check_run(resolved, world.group.size(), place);
   if (world.is_first()) {
-    const auto place = place_of(world.device);
     for (const auto& warning : plan::run_warnings(config, place)) log_warning("{}", warning);
   }
   auto output = config::output_folder(config.checkpoint);
@@ -60,22 +61,24 @@ data::LoaderOptions loader_options(const config::RunConfig& config,
           .vocab_size = dimensions.vocabulary};
 }
 
-DataIdentity identity_of(const config::RunConfig& config, const config::BatchPlan& batches,
-                         const data::Loader& loader, const plan::RunPlan& plan) {
+plan::DataIdentity identity_of(const config::RunConfig& config, const config::BatchPlan& batches,
+                               const data::Loader& loader, const plan::RunPlan& plan) {
   return {.data_digest = loader.data_digest(),
           .global_batch = batches.global,
           .seed = static_cast<int64_t>(plan::data_seed(config)),
+          .block_size = config.data.block_size,
           .total_steps = plan.total_steps,
-          .steps_per_epoch = plan.steps_per_epoch};
+          .steps_per_epoch = plan.steps_per_epoch,
+          .ranks = batches.ranks};
 }
 
 // Collective: where this start begins; a checkpoint is verified and not refused.
 Beginning beginning_of(const config::CheckpointConfig& config, const fs::path& output,
-                       const plan::HfConfig& architecture, const DataIdentity& identity,
+                       const plan::HfConfig& architecture, const plan::DataIdentity& identity,
                        World& world) {
   const board::HostWork work("looking for a checkpoint");
   auto found = decide_beginning(config, output, world);
-  if (found.checkpoint) check_continuation(*found.checkpoint, architecture, identity);
+  if (found.checkpoint) plan::check_continuation(*found.checkpoint, architecture, identity);
   return found;
 }
 
@@ -136,7 +139,7 @@ Session::Session(const config::Resolved& given, const config::BatchPlan& plan_of
       config(given.config),
       batches(plan_of_batches),
       world(ranks),
-      output(checked_folder(config, world)),
+      output(checked_folder(given, world)),
       architecture(plan::read_hf_config(config.model.model_name_or_path)),
       dtype(agreed_dtype(config.model, world)),
       loader(loader_options(config, batches, architecture.dimensions()), world.group.rank(),

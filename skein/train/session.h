@@ -15,9 +15,9 @@
 #include "skein/model/model.h"
 #include "skein/optim/adamw.h"
 #include "skein/parallel/sharded.h"
+#include "skein/plan/continuation.h"
 #include "skein/plan/run_plan.h"
 #include "skein/train/beginning.h"
-#include "skein/train/continuation.h"
 #include "skein/train/metric_log.h"
 #include "skein/train/run_state.h"
 #include "skein/train/world.h"
@@ -40,7 +40,7 @@ struct Session {
   DType dtype;  // of the weights in forward, the same on all ranks
   data::Loader loader;
   plan::RunPlan plan;
-  DataIdentity identity;
+  plan::DataIdentity identity;
   Beginning beginning;
 
   // … and what is allocated then.

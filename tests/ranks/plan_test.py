@@ -2,9 +2,14 @@
 # Copyright the skein authors.
 """`skein plan` and `skein train` know the same rules: what one refuses the other refuses with the same words,
 before any rank starts; what plan announces is what train does."""
+import fcntl
 import json
+import os
+import shutil
+import struct
 import subprocess
 import unittest
+from pathlib import Path
 
 import harness
 from harness import Workspace, gpt2, run_skein
@@ -24,29 +29,139 @@ def message(stderr):
     return stderr[stderr.index("error: "):]
 
 
+def write_safetensors(path, names):
+    """One fp32 element each."""
+    header = json.dumps({name: {"dtype": "F32", "shape": [1], "data_offsets": [4 * i, 4 * i + 4]}
+                         for i, name in enumerate(names)}).encode()
+    path.write_bytes(struct.pack("<Q", len(header)) + header + bytes(4 * len(names)))
+
+
+def hold_lease(folder):
+    """As a living run does; returns the open file."""
+    folder.mkdir()
+    lease = open(folder / ".skein-lease", "w")
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    lease.write(json.dumps({"host": "here", "boot": boot, "pid": os.getpid(), "since": "now", "token": "t"}))
+    lease.flush()
+    fcntl.fcntl(lease, fcntl.F_OFD_SETLK, struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
+    return lease
+
+
 class Plan(unittest.TestCase):
+    def assert_refused_alike(self, work, words, code, ranks=2):
+        planned = run_skein(["plan", *work.command(*words, ranks=ranks)[1:]], work.folder, code)
+        self.assertEqual(planned.stdout, "")
+        self.assertFalse((work / "out").exists(), "a plan writes nothing")
+        trained = work.run(*words, ranks=ranks, code=code)
+        self.assertEqual(message(planned.stderr), message(trained.stderr))
+        self.assertNotIn("rank 0", trained.stderr)
+        self.assertFalse((work / "out/logs").exists(), "a rank was started")
+        shutil.rmtree(work / "out", ignore_errors=True)
+
     def test_plan_and_train_refuse_alike_before_ranks_start(self):
         cases = {
             "positions": ["block_size=65"],
             "best model": ["load_best_model_at_end=true", "eval_strategy=no"],
             "best model without saves": ["load_best_model_at_end=true", "eval_strategy=epoch",
                                          "save_strategy=no"],
-            "weights": ["train_from_scratch=false"],
+            "best model between saves": ["load_best_model_at_end=true", "eval_strategy=steps", "eval_steps=3",
+                                         "save_steps=5"],
+            "no weights": ["train_from_scratch=false"],
+            "other weights": ["train_from_scratch=false", "model_name_or_path=weights"],
             "data": ["train_file=nowhere.txt"],
             "evaluation data": ["eval_strategy=epoch", "eval_file=nowhere.txt"],
             "family": ["model_name_or_path=other"],
+            "hub": ["model_name_or_path=openai-community/gpt2"],
             "batch": ["global_batch_size=9"],
+            "vocabulary": ["model_name_or_path=small"],
+            "token ids": ["train_file=ids.bin"],
+            "backend": ["ddp_backend=nccl"],
+            "checkpoint": ["resume_from_checkpoint=nope"],
+            "steps": ["num_train_epochs=1e18"],
+            "no step": ["max_train_samples=3", "dataloader_drop_last=true"],
+            "in use": ["output_dir=used"],
         }
         with Workspace(gpt2(), output_dir="out") as work:
             work.write_model({"model_type": "mystery"}, name="other")
+            work.write_model(gpt2(vocab_size=200), name="small")
+            work.write_model(gpt2(), name="weights")
+            write_safetensors(work / "weights/model.safetensors", ["transformer.wte.weight"])
+            (work / "ids.bin").write_bytes(struct.pack("<999H", *range(999)))
+            with hold_lease(work / "used"):
+                for name, words in cases.items():
+                    with self.subTest(name):
+                        self.assert_refused_alike(work, words, 2)
+
+    def test_broken_data_and_places_are_refused_alike(self):
+        cases = {
+            "empty": ["train_file=empty.txt"],
+            "empty evaluation": ["eval_strategy=epoch", "eval_file=empty.txt"],
+            "no text": ["train_file=other.jsonl"],
+            "broken UTF-8": ["train_file=latin.txt", "tokenizer_name_or_path=tokenizer", "model_name_or_path=large"],
+            "cut tokens": ["train_file=odd.bin"],
+            "output_dir is a file": ["output_dir=text.txt"],
+            "output_dir is below a file": ["output_dir=text.txt/out"],
+            "output_dir cannot be made": ["output_dir=/proc/out"],
+            "data_cache_dir is a file": ["data_cache_dir=text.txt"],
+            "disk": ["model_name_or_path=huge"],
+        }
+        with Workspace(gpt2(), output_dir="out") as work:
+            work.write_model(gpt2(vocab_size=300), name="large")
+            work.write_model(gpt2(n_embd=65536, n_layer=500), name="huge")
+            run_skein(["tokenizer", "train", "--input", "text.txt", "--out", "tokenizer", "--vocab-size", "270"],
+                      work.folder)
+            (work / "empty.txt").write_text("")
+            (work / "other.jsonl").write_text('{"text": "a"}\n{"content": "b"}\n')
+            (work / "latin.txt").write_bytes(b"one line\ncaf\xe9\n")
+            (work / "odd.bin").write_bytes(b"123")
             for name, words in cases.items():
                 with self.subTest(name):
-                    trained = work.run(*words, ranks=2, code=2)
-                    planned = run_skein(["plan", *work.command(*words, ranks=2)[1:]], work.folder, 2)
-                    self.assertEqual(message(planned.stderr), message(trained.stderr))
-                    self.assertNotIn("rank 0", trained.stderr)
-                    self.assertEqual(planned.stdout, "")
-                    self.assertFalse((work / "out").exists())
+                    self.assert_refused_alike(work, words, 4)
+
+    def test_what_is_in_output_dir_is_seen(self):
+        with Workspace(num_blocks=20, per_device_train_batch_size=4, save_steps=1, output_dir="run") as work:
+            work.run("max_steps=2", ranks=2)
+            plan = lambda *words: run_skein(["plan", "c.yaml", "--nproc-per-node", "2", *words], work.folder).stdout
+            self.assertIn("nothing left to do: all 2 steps are done", plan("max_steps=2"))
+            self.assertIn("continues run/checkpoint-2 at step 2 of 5", plan("max_steps=5"))
+            self.assertEqual(json.loads(plan("max_steps=5", "--json"))["continues"],
+                             {"checkpoint": "run/checkpoint-2", "step": 2, "nothing_left": False})
+            self.assertNotIn("continues", plan("max_steps=5", "fresh=true"))
+            work.write_model(gpt2(), name="gpt2")
+            cases = {"started run": (["resume_from_checkpoint=false"], 2, ["--fresh"]),
+                     "ranks": ([], 1, ["--nproc-per-node 2", "global_batch_size=8"]),
+                     "batch": (["per_device_train_batch_size=2"], 2, ["global_batch_size=8"]),
+                     "rows": (["block_size=16"], 2, ["block_size=32"]),
+                     "model": (["model_name_or_path=gpt2"], 2, ["model_type is llama there and gpt2 here. Give"])}
+            for name, (words, ranks, parts) in cases.items():
+                with self.subTest(name):
+                    self.assert_refused_alike(work, ["max_steps=5", *words], 2, ranks)
+                    refused = work.run("max_steps=5", *words, ranks=ranks, code=2)
+                    for part in parts:
+                        self.assertIn(part, refused.stderr)
+            # What plan would have to read all data for, train finds before its ranks start.
+            work.write_text(20, seed=2)
+            self.assertIn("training data of digest", work.run("max_steps=5", ranks=2, code=2).stderr)
+
+    def test_a_finished_run_without_checkpoints_is_not_trained_again(self):
+        with Workspace(num_blocks=20, save_strategy="no", max_steps=2, output_dir="run") as work:
+            work.run(ranks=2)
+            before = (work / "run/model.safetensors").stat().st_mtime_ns
+            planned = run_skein(["plan", "c.yaml", "--nproc-per-node", "2"], work.folder)
+            self.assertIn("nothing left to do: all 2 steps are done", planned.stdout)
+            self.assertIn("nothing left to do: all 2 steps are done", work.run(ranks=2).stderr)
+            self.assertEqual((work / "run/model.safetensors").stat().st_mtime_ns, before)
+            self.assertEqual(len(work.records("run")), 2)
+            self.assertNotIn("nothing left", work.run("max_steps=3", ranks=2).stderr)
+            self.assertNotIn("nothing left", work.run("max_steps=3", "--fresh", ranks=2).stderr)
+
+    def test_tokens_of_json_lines_are_those_of_their_text(self):
+        with Workspace() as work:
+            lines = [json.dumps({"url": "https://example.org/" * 5, "text": "中文" * 4}) for _ in range(50)]
+            (work / "a.jsonl").write_text("\n".join(lines))
+            plan = run_skein(["plan", "c.yaml", "train_file=a.jsonl", "--json"], work.folder).stdout
+            data = json.loads(plan)["data"]
+            self.assertEqual((data["tokens"], data["exact"]), (50 * 25, True))
 
     def test_all_of_a_run_can_be_warm_up(self):
         with Workspace(max_steps=4, output_dir="out", warmup_ratio=1.0) as work:

@@ -367,6 +367,25 @@ class Lease::Beat {
   std::thread thread_;
 };
 
+void check_lease(const fs::path& output, const LeaseTimes& times) {
+  const File file(open((output / kName).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  if (!file) return;
+  const auto holder = read_holder(file);
+  const auto self = this_process();
+  struct flock whole{};
+  whole.l_type = F_WRLCK;
+  whole.l_whence = SEEK_SET;
+  const bool has_locks = fcntl(file.descriptor(), F_OFD_GETLK, &whole) == 0;
+  if (has_locks && whole.l_type != F_UNLCK) {
+    if (!holder) refuse_use(output, "another run, which is just starting");
+    if (!is_gone(*holder, self)) refuse_use(output, holder->text());
+    return;  // ranks of a killed launcher, which are just ending
+  }
+  if (!holder || (has_locks && holder->boot == self.boot)) return;
+  const auto age = std::chrono::seconds(std::time(nullptr) - modified(file).tv_sec);
+  if (age < times.stale) refuse_use(output, holder->text());
+}
+
 Lease::Lease(const fs::path& output, const LeaseTimes& times,
              std::function<void(const std::string& why)> on_lost) {
   make_directories(output);

@@ -70,4 +70,7 @@ class Lease {
   std::unique_ptr<Beat> beat_;
 };
 
+// Throws the same UserError where a Lease would be refused now; takes and writes nothing.
+void check_lease(const fs::path& output, const LeaseTimes& times = {});
+
 }  // namespace skein::launch

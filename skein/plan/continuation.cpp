@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/plan/continuation.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "skein/checkpoint/catalog.h"
+#include "skein/config/output_folder.h"
+#include "skein/core/error.h"
+#include "skein/core/hash.h"
+#include "skein/plan/rules.h"
+
+namespace skein::plan {
+namespace {
+
+using nlohmann::ordered_json;
+
+// Past the last byte: verify() looks at names and sizes alone.
+constexpr checkpoint::Share kNoBytes{.rank = 1, .size = 1};
+
+// Keys of config.json that may change without changing what the weights mean.
+const std::set<std::string> kNotArchitecture = {"dtype", "torch_dtype", "transformers_version",
+                                                "use_cache", "_name_or_path"};
+
+// `latest` is a link; other guides' spelling …/checkpoints/latest means the one beside the
+// checkpoints.
+fs::path named_checkpoint(const fs::path& named) {
+  fs::path path = named;
+  std::error_code ignored;
+  if (!fs::exists(path, ignored) && path.filename() == "latest" &&
+      path.parent_path().filename() == "checkpoints") {
+    path = path.parent_path().parent_path() / "latest";
+  }
+  if (!fs::exists(path, ignored)) {
+    throw UserError(fmt::format("resume_from_checkpoint: there is no {}", named.string()));
+  }
+  return fs::canonical(path);
+}
+
+bool is_whole_text(const fs::path& folder, const checkpoint::FileRecord& record) {
+  const auto text = read_file(folder / record.name);
+  return std::ranges::all_of(record.ranges, [&](const auto& range) {
+    return digest(text.substr(range.begin, range.end - range.begin)) == range.digest;
+  });
+}
+
+// What is wrong with a checkpoint, as far as its small files and all sizes tell it.
+std::vector<checkpoint::Problem> visible_problems(const fs::path& folder) {
+  checkpoint::Manifest manifest;
+  auto problems = checkpoint::verify(folder, &manifest, kNoBytes);
+  if (!problems.empty()) return problems;
+  for (const auto& record : manifest.files) {
+    if (record.name.ends_with(".safetensors") || is_whole_text(folder, record)) continue;
+    problems.push_back({record.name, "", "its bytes are not those that were written"});
+  }
+  return problems;
+}
+
+void require_whole(const fs::path& checkpoint) {
+  const auto problems = visible_problems(checkpoint);
+  if (problems.empty()) return;
+  std::string text;
+  for (const auto& problem : problems) text += "\n  " + problem.message();
+  throw UserError(fmt::format("resume_from_checkpoint: {} is not a whole checkpoint:{}",
+                              checkpoint.string(), text));
+}
+
+std::string model_type(const ordered_json& config) { return config.value("model_type", ""); }
+
+void check_architecture(const fs::path& checkpoint, const HfConfig& model) {
+  const auto path = checkpoint / "config.json";
+  const auto saved = ordered_json::parse(read_file(path), nullptr, /*allow_exceptions=*/false);
+  if (!saved.is_object()) throw IoError(path.string() + " is not a JSON object");
+  const auto now = ordered_json::parse(model.source);
+  constexpr const char* kCure =
+      "Give the old model, another output_dir, or start over with --fresh";
+  if (model_type(saved) != model_type(now)) {
+    throw UserError(
+        fmt::format("{} holds another model than model_name_or_path: model_type is {} "
+                    "there and {} here. {}",
+                    checkpoint.string(), model_type(saved), model_type(now), kCure));
+  }
+  std::vector<std::string> changed;
+  for (const auto& [key, value] : now.items()) {
+    if (kNotArchitecture.contains(key)) continue;
+    if (!saved.contains(key) || saved.at(key) != value) changed.push_back(key);
+  }
+  for (const auto& [key, value] : saved.items()) {
+    if (!now.contains(key) && !kNotArchitecture.contains(key)) changed.push_back(key);
+  }
+  if (changed.empty()) return;
+  throw UserError(
+      fmt::format("{} holds another model than model_name_or_path: {} differ in config.json. {}",
+                  checkpoint.string(), fmt::join(changed, ", "), kCure));
+}
+
+// How many ranks wrote it; none: it does not say.
+std::optional<int64_t> ranks_of(const fs::path& checkpoint) {
+  std::error_code ignored;
+  const auto path = checkpoint / checkpoint::kManifestName;
+  if (!fs::exists(path, ignored)) return std::nullopt;
+  const auto manifest = checkpoint::parse_manifest(read_file(path), path.string());
+  return static_cast<int64_t>(manifest.conditions.size);
+}
+
+[[noreturn]] void refuse_order(const fs::path& checkpoint, const std::string& difference,
+                               const std::string& cure) {
+  throw UserError(
+      fmt::format("{} was saved with {}: the order of the data would change. Give {}, or start "
+                  "over with --fresh",
+                  checkpoint.string(), difference, cure));
+}
+
+void check_batch(const fs::path& checkpoint, int64_t saved, const DataIdentity& now) {
+  if (saved == now.global_batch) return;
+  const auto ranks = ranks_of(checkpoint);
+  // A forgotten flag, when the old ranks would make the old batch of what each has.
+  const bool only_ranks = ranks && now.ranks > 0 && now.global_batch * *ranks == saved * now.ranks;
+  const auto flag =
+      only_ranks
+          ? fmt::format("the old {} ranks (--nproc-per-node {} on one machine) or ", *ranks, *ranks)
+          : "";
+  refuse_order(checkpoint,
+               fmt::format("a global batch size of {}, this start has {}", saved, now.global_batch),
+               fmt::format("{}global_batch_size={}", flag, saved));
+}
+
+void check_order(const fs::path& checkpoint, const DataIdentity& identity) {
+  const auto saved = read_trainer_state(checkpoint).identity;
+  check_batch(checkpoint, saved.global_batch, identity);
+  if (saved.seed != identity.seed) {
+    refuse_order(checkpoint,
+                 fmt::format("a data seed of {}, this start has {}", saved.seed, identity.seed),
+                 fmt::format("data_seed={}", saved.seed));
+  }
+  if (saved.block_size != 0 && saved.block_size != identity.block_size) {
+    refuse_order(
+        checkpoint,
+        fmt::format("a block_size of {}, this start has {}", saved.block_size, identity.block_size),
+        fmt::format("block_size={}", saved.block_size));
+  }
+  if (!identity.data_digest.empty() && saved.data_digest != identity.data_digest) {
+    refuse_order(checkpoint,
+                 fmt::format("training data of digest {}, this start has {}: the files, the "
+                             "tokenizer, block_size, the held-out share, max_train_samples or "
+                             "dataloader_drop_last changed",
+                             saved.data_digest, identity.data_digest),
+                 "the old data");
+  }
+}
+
+void check_optimizer(const fs::path& checkpoint) {
+  if (fs::exists(checkpoint / "optimizer.safetensors") ||
+      fs::exists(checkpoint / "optimizer.safetensors.index.json")) {
+    return;
+  }
+  throw UserError(
+      fmt::format("{} has no optimizer state (save_only_model): it cannot be continued. Use it as "
+                  "model_name_or_path of a new run, or start over with --fresh",
+                  checkpoint.string()));
+}
+
+}  // namespace
+
+DataIdentity identity_before_data(const config::RunConfig& config,
+                                  const config::BatchPlan& batches) {
+  return {.data_digest = {},
+          .global_batch = batches.global,
+          .seed = static_cast<int64_t>(data_seed(config)),
+          .block_size = config.data.block_size,
+          .ranks = batches.ranks};
+}
+
+StartPoint start_point(const config::CheckpointConfig& options, const fs::path& output) {
+  const auto& wish = options.resume_from_checkpoint;
+  if (wish == "auto") {
+    return {.from = options.fresh ? StartPoint::From::kBeginning : StartPoint::From::kNewest,
+            .checkpoint = {}};
+  }
+  if (wish == "false") {
+    if (options.fresh || checkpoint::list_checkpoints(output).empty()) return {};
+    throw UserError(fmt::format(
+        "resume_from_checkpoint=false, but {} holds checkpoints of a started run: give another "
+        "output_dir, or --fresh to remove them",
+        output.string()));
+  }
+  auto path = named_checkpoint(wish);
+  if (options.fresh && path.parent_path() == fs::weakly_canonical(output)) {
+    throw UserError(
+        fmt::format("--fresh would remove {}, from which resume_from_checkpoint would go on: give "
+                    "another output_dir, or leave one of the two out",
+                    path.string()));
+  }
+  return {.from = StartPoint::From::kNamed, .checkpoint = std::move(path)};
+}
+
+std::optional<fs::path> checkpoint_to_continue(const config::CheckpointConfig& options) {
+  const auto output = config::output_folder(options);
+  auto start = start_point(options, output);
+  if (start.from == StartPoint::From::kNamed) {
+    require_whole(start.checkpoint);
+    return std::move(start.checkpoint);
+  }
+  std::error_code ignored;
+  if (start.from == StartPoint::From::kBeginning || !fs::is_directory(output, ignored)) {
+    return std::nullopt;
+  }
+  for (const auto& listed : checkpoint::list_checkpoints(output)) {
+    if (visible_problems(listed.path).empty()) return listed.path;
+  }
+  return std::nullopt;
+}
+
+bool has_final_model(const fs::path& output, int64_t steps) {
+  std::error_code ignored;
+  if (!fs::exists(output / "config.json", ignored)) return false;
+  const auto state = find_trainer_state(output);
+  return state && state->step == steps;
+}
+
+bool is_finished(const config::CheckpointConfig& options, const HfConfig& model,
+                 const DataIdentity& identity) {
+  const auto output = config::output_folder(options);
+  const bool may_continue = options.resume_from_checkpoint == "auto" && !options.fresh;
+  if (!may_continue || !has_final_model(output, identity.total_steps)) return false;
+  try {
+    check_architecture(output, model);
+    check_order(output, identity);
+    return true;
+  } catch (const UserError&) {
+    return false;  // of another run: this one replaces it
+  } catch (const IoError&) {
+    return false;
+  }
+}
+
+void check_continuation(const fs::path& checkpoint, const HfConfig& model,
+                        const DataIdentity& identity) {
+  check_architecture(checkpoint, model);
+  check_order(checkpoint, identity);
+  check_optimizer(checkpoint);
+}
+
+}  // namespace skein::plan

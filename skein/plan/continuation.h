@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#pragma once
+
+// Where does this start begin, and may it go on where a checkpoint stopped? Small files alone are
+// read; that every byte of a checkpoint is whole the ranks find out together
+// (train/run_folder.h).
+
+#include <cstdint>
+#include <optional>
+
+#include "skein/config/batch_plan.h"
+#include "skein/config/run_config.h"
+#include "skein/core/file.h"
+#include "skein/plan/hf_config.h"
+#include "skein/plan/trainer_state.h"
+
+namespace skein::plan {
+
+// What is known of it before the data is read.
+DataIdentity identity_before_data(const config::RunConfig& config,
+                                  const config::BatchPlan& batches);
+
+// What resume_from_checkpoint and fresh mean for an output folder.
+struct StartPoint {
+  enum class From { kBeginning, kNewest, kNamed };
+
+  From from = From::kBeginning;
+  fs::path checkpoint;  // kNamed
+};
+
+// Throws UserError when the named checkpoint is not there or would be removed (fresh), or when
+// `false` meets a started run.
+StartPoint start_point(const config::CheckpointConfig& options, const fs::path& output);
+
+// The checkpoint that a start would continue. Of the newest that are there, one whose files have
+// the sizes that were written and whose texts are whole. Throws as start_point() does.
+std::optional<fs::path> checkpoint_to_continue(const config::CheckpointConfig& options);
+
+// Was the final model of a run of so many steps written here? A run can end between its last
+// checkpoint and that.
+bool has_final_model(const fs::path& output, int64_t steps);
+
+// Did this very run end here without a checkpoint to continue (save_strategy: no)? Its final model
+// and state tell.
+bool is_finished(const config::CheckpointConfig& options, const HfConfig& model,
+                 const DataIdentity& identity);
+
+// Throws UserError naming what changed the model or the order of the data since, and what to type;
+// or that the checkpoint has no optimizer state.
+void check_continuation(const fs::path& checkpoint, const HfConfig& model,
+                        const DataIdentity& identity);
+
+}  // namespace skein::plan

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/plan/trainer_state.h"
+
+#include <fmt/format.h>
+
+#include "skein/core/error.h"
+
+namespace skein::plan {
+
+using nlohmann::ordered_json;
+
+std::string trainer_state_text(const TrainerState& state) {
+  const double epoch =
+      static_cast<double>(state.step) / static_cast<double>(state.identity.steps_per_epoch);
+  ordered_json json = {{"best_global_step", nullptr},
+                       {"best_metric", nullptr},
+                       {"best_model_checkpoint", nullptr},
+                       {"epoch", epoch},
+                       {"global_step", state.step},
+                       {"max_steps", state.identity.total_steps},
+                       {"num_input_tokens_seen", state.tokens_seen},
+                       {"is_local_process_zero", true},
+                       {"is_world_process_zero", true},
+                       {"log_history", state.history}};
+  if (state.best) {
+    json["best_global_step"] = state.best->step;
+    json["best_metric"] = state.best->loss;
+    json["best_model_checkpoint"] = fmt::format("checkpoint-{}", state.best->step);
+  }
+  json["stateful_callbacks"] = {{"skein",
+                                 {{"num_updates", state.num_updates},
+                                  {"data_digest", state.identity.data_digest},
+                                  {"global_batch", state.identity.global_batch},
+                                  {"data_seed", state.identity.seed},
+                                  {"block_size", state.identity.block_size}}}};
+  return json.dump(2) + "\n";
+}
+
+TrainerState read_trainer_state(const fs::path& folder) {
+  const auto path = folder / kStateFile;
+  try {
+    const auto json = ordered_json::parse(read_file(path));
+    const auto& ours = json.at("stateful_callbacks").at("skein");
+    TrainerState state{.step = json.at("global_step").get<int64_t>(),
+                       .tokens_seen = json.at("num_input_tokens_seen").get<int64_t>(),
+                       .num_updates = ours.at("num_updates").get<int64_t>(),
+                       .identity = {.data_digest = ours.at("data_digest").get<std::string>(),
+                                    .global_batch = ours.at("global_batch").get<int64_t>(),
+                                    .seed = ours.at("data_seed").get<int64_t>(),
+                                    .block_size = ours.value("block_size", int64_t{0}),
+                                    .total_steps = json.at("max_steps").get<int64_t>()},
+                       .history = json.at("log_history")};
+    if (json.contains("best_metric") && json.at("best_metric").is_number()) {
+      state.best = {.loss = json.at("best_metric").get<double>(),
+                    .step = json.at("best_global_step").get<int64_t>()};
+    }
+    return state;
+  } catch (const nlohmann::json::exception& error) {
+    throw IoError(fmt::format("{}: not a state that skein wrote: {}", path.string(), error.what()));
+  }
+}
+
+std::optional<TrainerState> find_trainer_state(const fs::path& folder) try {
+  return read_trainer_state(folder);
+} catch (const IoError&) {
+  return std::nullopt;
+}
+
+}  // namespace skein::plan

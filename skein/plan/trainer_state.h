@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#pragma once
+
+// trainer_state.json: how far a run is, written beside every model that it saves.
+//
+// All keys are fields of Hugging Face's TrainerState, which refuses others: ours are kept where it
+// keeps the state of what is attached to a run.
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "skein/core/file.h"
+
+namespace skein::plan {
+
+inline constexpr const char* kStateFile = "trainer_state.json";
+
+// What must not change between starts of one run, because the data order depends on it; the steps
+// may.
+struct DataIdentity {
+  std::string data_digest;  // empty: the data has not been read
+  int64_t global_batch = 0;
+  int64_t seed = 0;        // data_seed
+  int64_t block_size = 0;  // 0: an older program did not note it
+  int64_t total_steps = 0;
+  int64_t steps_per_epoch = 0;  // not kept, nor is
+  int64_t ranks = 0;
+};
+
+struct TrainerState {
+  int64_t step = 0;
+  int64_t tokens_seen = 0;
+  int64_t num_updates = 0;  // of the optimizer
+  DataIdentity identity;
+
+  struct Best {
+    double loss = 0;
+    int64_t step = 0;
+  };
+  std::optional<Best> best;
+  nlohmann::ordered_json history = nlohmann::ordered_json::array();  // of the log
+};
+
+std::string trainer_state_text(const TrainerState& state);
+// Throws IoError when the folder has none, or none that this program wrote.
+TrainerState read_trainer_state(const fs::path& folder);
+// Nothing instead.
+std::optional<TrainerState> find_trainer_state(const fs::path& folder);
+
+}  // namespace skein::plan
