@@ -53,7 +53,7 @@ fi
 if [[ ! -f "$model/config.json" ]]; then
   say "tokenizer"
   vocab_size=$(sed -n 's/.*"vocab_size": *\([0-9]*\).*/\1/p' recipes/models/llama_demo/config.json)
-  "$skein" tokenizer train --input "$data/train.jsonl" --vocab-size "$vocab_size" --out "$out/tokenizer"
+  "$skein" tokenizer train --input "$data/train.jsonl" --vocab-size "$vocab_size" --out "$out/tokenizer" --overwrite
   mkdir -p "$model"
   cp "$out/tokenizer"/*.json "$model/"
   cp recipes/models/llama_demo/config.json "$model/"

@@ -29,7 +29,7 @@ using Json = nlohmann::json;
 constexpr const char* kUsage =
     "skein tokenizer train --input F… --vocab-size N --out DIR   learn one from .txt and .jsonl "
     "files\n"
-    "    [--min-frequency 2] [--special-token T…] [--threads N]\n"
+    "    [--min-frequency 2] [--special-token T…] [--threads N] [--overwrite]\n"
     "skein tokenizer encode DIR [--text T]                      text (or stdin) to token ids\n"
     "    [--json | --lines] [--no-special-tokens]\n"
     "skein tokenizer decode DIR [ID…]                           token ids (or stdin) to text\n"
@@ -59,6 +59,7 @@ int train(std::span<const std::string> arguments) {
   flags.add_list("input", inputs);
   flags.add("vocab-size", options.vocab_size);
   flags.add("out", out);
+  flags.add("overwrite", options.overwrite);
   flags.add("min-frequency", min_frequency);
   flags.add_list("special-token", options.special_tokens);
   flags.add("threads", threads);
@@ -110,6 +111,7 @@ int encode(std::span<const std::string> arguments) {
   if (words.size() > 1) {
     throw UserError(fmt::format("skein tokenizer encode: give the text as --text '{}'", words[1]));
   }
+  if (lines && text) throw UserError("skein tokenizer encode: --text or --lines, not both");
   if (lines) {
     for_each_line(
         [&](const Json& line) { return Json(tokenizer.encode(line.get<std::string>(), options)); });

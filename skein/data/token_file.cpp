@@ -54,19 +54,48 @@ TokenRegion locate_with_header(const fs::path& path, uint64_t size, const Header
   return region;
 }
 
+// The largest of the even and of the odd words of a sample.
+template <typename Word>
+struct Halves {
+  Word low = 0, high = 0;
+};
+
+constexpr uint64_t kMinPairs = 64, kPairs = 16384;
+
+template <typename Word>
+Halves<Word> halves_at(const File& file, uint64_t offset) {
+  constexpr uint64_t kPairBytes = 2 * sizeof(Word);
+  std::vector<Word> words(2 * std::min((file.size() - offset) / kPairBytes, kPairs));
+  file.read_at(offset, std::as_writable_bytes(std::span(words)));
+  Halves<Word> halves;
+  for (size_t i = 0; i < words.size(); i += 2) {
+    halves.low = std::max(halves.low, words[i]);
+    halves.high = std::max(halves.high, words[i + 1]);
+  }
+  return halves;
+}
+
 // 32-bit ids read as pairs of 16-bit ones: every second one is tiny, the others are not. In text
 // of 16-bit ids, no two tokens in a row are as regular as that.
 bool looks_32_bits_wide(const File& file, uint64_t size) {
-  constexpr uint64_t kMinPairs = 64, kPairs = 16384, kMaxHigh = 15;
+  constexpr uint16_t kMaxHigh = 15;
   if (size % 4 != 0 || size / 4 < kMinPairs) return false;
-  std::vector<uint16_t> halves(2 * std::min(size / 4, kPairs));
-  file.read_at(0, std::as_writable_bytes(std::span(halves)));
-  uint16_t low = 0, high = 0;
-  for (size_t i = 0; i < halves.size(); i += 2) {
-    low = std::max(low, halves[i]);
-    high = std::max(high, halves[i + 1]);
+  const auto [low, high] = halves_at<uint16_t>(file, 0);
+  return high <= kMaxHigh && low > (high == 0 ? 0 : 16 * (kMaxHigh + 1));
+}
+
+// The same for 64-bit integers, in which no file of ids is meant to be.
+void refuse_64_bits(const fs::path& path, const File& file, uint64_t size) {
+  if (size % 8 != 0 || size / 8 < kMinPairs) return;
+  const uint64_t last = size - std::min(size / 8, kPairs) * 8;
+  for (const uint64_t offset : {uint64_t{0}, last / 16 * 8, last}) {
+    const auto [low, high] = halves_at<uint32_t>(file, offset);
+    if (high != 0 || low == 0) return;
   }
-  return high <= kMaxHigh && low > 16 * (kMaxHigh + 1);
+  throw IoError(
+      fmt::format("{}: every second 32-bit number is 0: it holds 64-bit integers, numpy's default; "
+                  "write ids.astype(np.uint16).tofile(…), or np.uint32 for ids above 65,535",
+                  path.string()));
 }
 
 }  // namespace
@@ -88,6 +117,7 @@ TokenRegion locate_tokens(const fs::path& path) {
                     "ids, two bytes each; it was cut short or is no token file",
                     path.string(), size));
   }
+  refuse_64_bits(path, file, size);
   const auto width = looks_32_bits_wide(file, size) ? TokenWidth::k32 : TokenWidth::k16;
   return {.path = path, .count = size / static_cast<uint64_t>(width), .width = width};
 }

@@ -51,6 +51,27 @@ TEST_F(TokenFiles, RawFilesOf32BitIdsAreTold) {
   EXPECT_EQ(tokens(narrow).size(), 200u) << "small 16-bit ids are no 32-bit ones";
 }
 
+TEST_F(TokenFiles, SmallIdsOf32BitsAreToldByTheirZeros) {
+  std::string wide;
+  Ids expected;
+  for (uint32_t i = 0; i < 100; ++i) {
+    expected.push_back(i % 7);
+    wide += bytes_of_words<uint32_t>({expected.back()});
+  }
+  EXPECT_EQ(tokens(wide), expected);
+}
+
+TEST_F(TokenFiles, FilesOf64BitIntegersAreRefused) {
+  for (const uint32_t factor : {1u, 501u, 1000000u}) {
+    std::string wide;
+    for (uint32_t i = 0; i < 70'000; ++i)
+      wide += bytes_of_words<uint32_t>({1 + i % 97 * factor, 0});
+    EXPECT_NE(refused(wide).find("astype(np.uint16)"), std::string::npos) << factor;
+    wide[wide.size() / 2 / 8 * 8 + 4] = 1;
+    EXPECT_EQ(refused(wide), "") << "32-bit ids with many zeros";
+  }
+}
+
 TEST_F(TokenFiles, ShardsOfLlmCOfBothWidths) {
   EXPECT_EQ(tokens(llm_c_header(20240520, 1, 3) + bytes_of_words<uint16_t>({7, 50256, 9})),
             (Ids{7, 50256, 9}));

@@ -19,6 +19,7 @@ class Corpus : public TemporaryFolder {
     return train_tokenizer({.inputs = {input},
                             .vocab_size = vocab_size,
                             .out = folder_ / "out",
+                            .overwrite = true,
                             .special_tokens = {"<|user|>"},
                             .threads = threads});
   }
@@ -96,6 +97,32 @@ TEST_F(Corpus, JsonLinesAreTexts) {
 TEST_F(Corpus, ABrokenLineIsNamed) {
   const auto input = write("a.jsonl", "{\"text\": \"a\"}\n{\"text\": 1}\n");
   EXPECT_PRED2(contains, refusal<IoError>([&] { count_words({input}); }), "a.jsonl:2: ");
+}
+
+TEST_F(Corpus, TextThatIsNoUtf8IsRefused) {
+  const auto refused = [&](std::string_view bytes) {
+    return refusal<IoError>([&] { train(write("a.txt", bytes), 300); });
+  };
+  EXPECT_PRED2(contains, refused("ab\ncd\n\xC4\xE3\xBA\xC3\n"), "a.txt:3: invalid UTF-8 at byte 1");
+  EXPECT_PRED2(contains,
+               refused("\xFF\xFE"
+                       "a"),
+               "a.txt:1: ");
+  const auto second_chunk = std::string(5 << 20, '\n') + "a\x80";
+  EXPECT_PRED2(contains, refused(second_chunk), "a.txt:5242881: invalid UTF-8 at byte 2 ");
+  EXPECT_FALSE(fs::exists(folder_ / "out"));
+}
+
+TEST_F(Corpus, AFolderThatHoldsATokenizerOrWeightsIsKept) {
+  const auto fill = [&](const char* out) {
+    train_tokenizer({.inputs = {write("a.txt", "a b c")}, .vocab_size = 300, .out = folder_ / out});
+  };
+  fill("new");
+  EXPECT_PRED2(contains, refusal<UserError>([&] { fill("new"); }), "tokenizer.json");
+  write("model/config.json", "{}");
+  fill("model");
+  write("weights/model.safetensors", "");
+  EXPECT_PRED2(contains, refusal<UserError>([&] { fill("weights"); }), "--overwrite");
 }
 
 TEST_F(Corpus, BadInputIsRefused) {

@@ -29,7 +29,7 @@ using Counts = StringMap<uint64_t>;
 struct Chunk {
   const fs::path* file = nullptr;
   bool is_jsonl = false;
-  int64_t first_line = 1;  // of .jsonl files
+  int64_t first_line = 1;
   std::string text;
 };
 
@@ -155,7 +155,10 @@ class Counter {
   explicit Counter(const PreTokenizer& pre_tokenizer) : pre_tokenizer_(pre_tokenizer) {}
 
   void count(const Chunk& chunk) {
-    if (!chunk.is_jsonl) return count_text(chunk.text);
+    if (!chunk.is_jsonl) {
+      require_utf8(chunk.text, chunk.file->string(), chunk.first_line);
+      return count_text(chunk.text);
+    }
     std::string_view rest = chunk.text;
     for (int64_t number = chunk.first_line; !rest.empty(); ++number) {
       const auto line = rest.substr(0, rest.find('\n'));
@@ -178,9 +181,7 @@ class Counter {
   }
 
   void count_text(std::string_view text) {
-    const bool is_valid = valid_utf8_prefix(text) == text.size();
-    const std::string repaired = is_valid ? std::string() : repaired_utf8(text);
-    pre_tokenizer_.for_each(is_valid ? text : repaired, [this](std::string_view word) {
+    pre_tokenizer_.for_each(text, [this](std::string_view word) {
       for (; word.size() > kMaxWordBytes; word.remove_prefix(kMaxWordBytes)) {
         add(word.substr(0, kMaxWordBytes));
       }

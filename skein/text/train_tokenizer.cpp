@@ -43,6 +43,18 @@ class MergeLine {
   std::chrono::steady_clock::time_point next_;
 };
 
+// Weights know the ids of the tokenizer that they were trained with.
+void refuse_occupied(const fs::path& out) {
+  for (const auto* name : {"tokenizer.json", "tokenizer.model", "vocab.json", "model.safetensors",
+                           "model.safetensors.index.json", "pytorch_model.bin"}) {
+    if (std::error_code ignored; !fs::exists(out / name, ignored)) continue;
+    throw UserError(
+        fmt::format("--out {}: it holds {}, which would no longer fit; give another folder, or "
+                    "--overwrite",
+                    out.string(), name));
+  }
+}
+
 void check(const TokenizerTrainOptions& options) {
   if (options.inputs.empty()) throw UserError("skein tokenizer train needs --input F…");
   if (options.out.empty()) throw UserError("skein tokenizer train needs --out DIR");
@@ -50,6 +62,7 @@ void check(const TokenizerTrainOptions& options) {
     throw UserError(
         fmt::format("skein tokenizer train needs --vocab-size N, from 257 to {}", kMaxVocabSize));
   }
+  if (!options.overwrite) refuse_occupied(options.out);
   for (const auto& token : options.special_tokens) {
     if (token.empty() || valid_utf8_prefix(token) < token.size()) {
       throw UserError("--special-token must be text in UTF-8, not empty");

@@ -18,6 +18,7 @@ struct TokenizerTrainOptions {
   std::vector<fs::path> inputs;  // .txt, or .jsonl with "text"
   int64_t vocab_size = 0;        // with 256 bytes and the special tokens
   fs::path out;
+  bool overwrite = false;  // also where a tokenizer or weights lie
   uint64_t min_frequency = 2;
   std::vector<std::string> special_tokens;  // besides kEndOfText, which always has id 0
   int threads = 0;                          // 0: all cores; no influence on the result

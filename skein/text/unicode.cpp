@@ -2,6 +2,7 @@
 // Copyright the skein authors.
 #include "skein/text/unicode.h"
 
+#include <fmt/format.h>
 #include <utf8proc.h>
 
 #include <algorithm>
@@ -128,6 +129,15 @@ size_t valid_utf8_prefix(std::string_view text) {
     i += next.size;
   }
   return i;
+}
+
+void require_utf8(std::string_view text, const std::string& source, int64_t first_line) {
+  const size_t bad = valid_utf8_prefix(text);
+  if (bad == text.size()) return;
+  const auto before = text.substr(0, bad);
+  const auto line = first_line + std::count(before.begin(), before.end(), '\n');
+  throw IoError(fmt::format("{}:{}: invalid UTF-8 at byte {} of the line", source, line,
+                            bad - (before.rfind('\n') + 1) + 1));  // npos + 1 is 0
 }
 
 std::string repaired_utf8(std::string_view text) {

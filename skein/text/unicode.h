@@ -7,6 +7,7 @@
 // UTF-8 without errors, white space, word characters and NFC. The tables are those of Unicode 14.
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -14,6 +15,9 @@ namespace skein::text {
 
 // Bytes of the longest valid prefix of `text`.
 size_t valid_utf8_prefix(std::string_view text);
+// Throws IoError "SOURCE:LINE: invalid UTF-8 at byte N of the line" for the first place. The text
+// begins with line `first_line` of its source.
+void require_utf8(std::string_view text, const std::string& source, int64_t first_line = 1);
 // `text` with every maximal invalid sequence replaced by U+FFFD, as Python does when it decodes
 // with errors="replace".
 std::string repaired_utf8(std::string_view text);
