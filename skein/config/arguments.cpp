@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 
 #include "skein/config/compat/known_keys.h"
 #include "skein/config/compat/translated_keys.h"
@@ -38,6 +40,31 @@ bool is_value_of(const std::string& key, const std::string& word) {
   if (word.starts_with("--")) return false;
   if (takes_only_booleans(key)) return parse_bool(word).has_value();
   return true;
+}
+
+// A word that stands alone and is no file: what was meant?
+void refuse_stray(const std::vector<std::string>& before, const std::string& word,
+                  const std::string& next) {
+  std::error_code ignored;
+  for (const auto* data : {".jsonl", ".txt", ".bin"}) {
+    if (word.ends_with(data)) {
+      throw UserError(fmt::format("command line: '{0}' is data: give train_file={0}", word));
+    }
+  }
+  if (std::filesystem::exists(word, ignored)) return;
+  if (word == "=" || next.starts_with('=')) {
+    const auto key = word == "=" && !before.empty() ? before.back() : word;
+    throw UserError(fmt::format("command line: write {}=value without spaces around the '='", key));
+  }
+  const bool after_value = before.size() > 1 && before[before.size() - 2].starts_with("--") &&
+                           !before.back().starts_with("--");
+  const bool is_named_so =
+      word.ends_with(".yaml") || word.ends_with(".yml") || word.ends_with(".json");
+  if (after_value && !is_named_so) {
+    throw UserError(
+        fmt::format("command line: '{2}' after '{0} {1}': a list has commas, {0} {1},{2}",
+                    before[before.size() - 2], before.back(), word));
+  }
 }
 
 void set_config(Arguments& arguments, const std::string& file) {
@@ -76,6 +103,8 @@ Arguments parse_arguments(std::span<const std::string> words) {
     if (equals != std::string::npos && !is_path) {
       add(arguments, key_of(body.substr(0, equals)), body.substr(equals + 1));
     } else if (!dashed) {
+      refuse_stray({words.begin(), words.begin() + static_cast<std::ptrdiff_t>(i)}, word,
+                   i + 1 < words.size() ? words[i + 1] : "");
       set_config(arguments, word);
     } else {
       const auto key = key_of(body);

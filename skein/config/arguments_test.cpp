@@ -19,6 +19,26 @@ std::string parsed(const std::vector<std::string>& words) {
   return text;
 }
 
+TEST(Arguments, StrayWordsAreToldWhatTheyMayBe) {
+  const auto refused = [](const std::vector<std::string>& words) {
+    try {
+      parse_arguments(words);
+    } catch (const UserError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  const auto expect = [&](const std::vector<std::string>& words, const char* part) {
+    EXPECT_NE(refused(words).find(part), std::string::npos) << part << ": " << refused(words);
+  };
+  expect({"data.jsonl"}, "'data.jsonl' is data: give train_file=data.jsonl");
+  expect({"a.yaml", "learning_rate", "=", "1e-3"}, "write learning_rate=value without spaces");
+  expect({"learning_rate", "=1e-3"}, "write learning_rate=value without spaces");
+  expect({"--report_to", "tensorboard", "wandb", "a.yaml"},
+         "commas, --report_to tensorboard,wandb");
+  EXPECT_EQ(refused({"--seed", "1", "a.yaml"}), "");
+}
+
 TEST(Arguments, EverySpelling) {
   struct Case {
     std::vector<std::string> words;

@@ -75,6 +75,12 @@ TEST_F(DeepSpeedTest, EveryKeyIsReported) {
   }
 }
 
+TEST_F(DeepSpeedTest, WhatIsSwitchedOffInVainIsNotEmulated) {
+  const auto notes =
+      notes_of(with_json(R"({"zero_optimization": {"stage": 2, "overlap_comm": false}})"));
+  EXPECT_PRED2(contains, notes, "overlap_comm = false: no effect (");
+}
+
 TEST_F(DeepSpeedTest, AutoTakesTheYamlOrTheDefault) {
   const auto resolved = with_json(
       R"({"train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto",

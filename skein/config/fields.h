@@ -24,7 +24,7 @@ void fields(ModelConfig& config, auto&& field) {
   field("gradient_checkpointing", config.gradient_checkpointing,
         About{.help = "recompute each block in backward: less memory, a third more compute"});
   field("tokenizer_name_or_path", config.tokenizer_name_or_path,
-        About{.help = "folder or tokenizer.json; empty: the model folder's, else bytes",
+        About{.help = "folder or tokenizer.json, or bytes; empty: the model folder's, else bytes",
               .aliases = {"tokenizer_name", "tokenizer_path", "tokenizer_config"},
               .is_path = true});
 }
@@ -32,11 +32,15 @@ void fields(ModelConfig& config, auto&& field) {
 void fields(DataConfig& config, auto&& field) {
   field("train_file", config.train_file,
         About{.help = ".txt, .jsonl with \"text\", or .bin of token ids (nanoGPT, llm.c)",
-              .is_path = true});
+              .is_path = true,
+              .takes_list = true});
   field("train_file_dir", config.train_file_dir,
         About{.help = "folder whose .txt, .jsonl and .bin files are trained on", .is_path = true});
   field("eval_file", config.eval_file,
-        About{.help = "the same for evaluation", .aliases = {"validation_file"}, .is_path = true});
+        About{.help = "the same for evaluation",
+              .aliases = {"validation_file"},
+              .is_path = true,
+              .takes_list = true});
   field(
       "validation_file_dir", config.validation_file_dir,
       About{
@@ -46,9 +50,7 @@ void fields(DataConfig& config, auto&& field) {
               .aliases = {"cutoff_len", "max_length", "max_seq_length", "sequence_len"},
               .min = 2});
   field("max_train_samples", config.max_train_samples,
-        About{.help = "use at most this many blocks; absent: all",
-              .aliases = {"max_samples"},
-              .min = 1});
+        About{.help = "use at most this many blocks; absent: all", .min = 1});
   field("max_eval_samples", config.max_eval_samples,
         About{.help = "evaluate at most this many blocks; absent: all", .min = 1});
   field("validation_split_percentage", config.validation_split_percentage,

@@ -27,6 +27,15 @@ TEST_F(LoadTest, ValuesAreReadByTheTypeOfTheirField) {
   EXPECT_EQ(config.seed, 7);
 }
 
+TEST_F(LoadTest, ListsOfFilesAndOtherGuidesSamples) {
+  const auto resolved =
+      load_yaml("train_file: [a.txt, b c.txt]\neval_file: e.txt\nmax_samples: 9\n");
+  EXPECT_EQ(resolved.config.data.train_file, "a.txt,b c.txt");
+  EXPECT_EQ(resolved.config.data.eval_file, "e.txt");
+  EXPECT_EQ(resolved.config.data.max_train_samples, 9);
+  EXPECT_PRED2(contains, notes_of(resolved), "blocks of block_size tokens, not documents");
+}
+
 TEST_F(LoadTest, RefusalsSayWhereAndWhy) {
   struct Case {
     const char* yaml;

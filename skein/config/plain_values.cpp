@@ -15,9 +15,6 @@ PlainValue value_of(bool value) { return value; }
 PlainValue value_of(int64_t value) { return static_cast<double>(value); }
 PlainValue value_of(double value) { return value; }
 PlainValue value_of(const std::string& value) { return value; }
-PlainValue value_of(const std::optional<int64_t>& value) {
-  return value ? value_of(*value) : value_of(std::string("none"));
-}
 PlainValue value_of(const std::vector<std::string>& value) { return to_text(value); }
 template <IsChoice Choice>
 PlainValue value_of(const Choice& value) {
@@ -30,7 +27,13 @@ std::vector<std::pair<std::string, PlainValue>> plain_values(const RunConfig& co
   std::vector<std::pair<std::string, PlainValue>> values;
   auto copy = config;  // fields() wants one that it may change
   fields(copy, [&](const std::string& name, const auto& member, const About& about) {
-    if (about.saved) values.emplace_back(name, value_of(member));
+    if (!about.saved) return;
+    // Numbers beside words under one name are more than TensorBoard can sort: absent is left out.
+    if constexpr (std::is_same_v<std::decay_t<decltype(member)>, std::optional<int64_t>>) {
+      if (member) values.emplace_back(name, value_of(*member));
+    } else {
+      values.emplace_back(name, value_of(member));
+    }
   });
   return values;
 }

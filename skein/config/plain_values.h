@@ -15,7 +15,8 @@ namespace skein::config {
 
 using PlainValue = std::variant<bool, double, std::string>;
 
-// Every key of a run's configuration, but those that belong to one start.
+// Every key of a run's configuration, but those that belong to one start and numbers that are
+// absent.
 std::vector<std::pair<std::string, PlainValue>> plain_values(const RunConfig& config);
 
 }  // namespace skein::config

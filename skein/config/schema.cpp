@@ -39,7 +39,9 @@ Json number_schema(const About& about, const char* type, const char* pattern) {
 
 Json value_schema(const std::string&, const About& about) {
   if (!about.choices.empty()) return {{"enum", about.choices}};
-  return {{"type", {"string", "number", "boolean", "null"}}};
+  Json types = {"string", "number", "boolean", "null"};
+  if (about.takes_list) types.push_back("array");
+  return {{"type", types}};
 }
 Json value_schema(bool, const About&) {
   return {{"enum", {true, false, "true", "false", "yes", "no", "on", "off", 1, 0}}};

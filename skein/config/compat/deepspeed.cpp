@@ -70,9 +70,11 @@ class Reader {
       case KeyRule::Status::kHonoured:
         return honour(leaf, *rule);
       case KeyRule::Status::kEmulated:
-        return report(leaf, "emulated", std::string(rule->detail));
+        return report(leaf, parse_bool(leaf.value.text) == false ? "no effect" : "emulated",
+                      std::string(rule->detail));
       case KeyRule::Status::kNoEffect:
         return report(leaf, "no effect", std::string(rule->detail));
+      case KeyRule::Status::kLaunchFlag:
       case KeyRule::Status::kRefused:
         return refuse_unless_off(leaf, *rule);
     }

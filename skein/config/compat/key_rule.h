@@ -16,7 +16,8 @@ struct KeyRule {
     kHonoured,  // it sets one of our keys
     kEmulated,  // what it asks for happens in another way
     kNoEffect,
-    kRefused,  // a feature that this version does not have
+    kLaunchFlag,  // it says how to start ranks
+    kRefused,     // a feature that this version does not have
   };
 
   std::string_view key;  // a trailing '*' stands for any ending

@@ -65,6 +65,17 @@ std::vector<KeyRule> no_effect_keys() {
   };
 }
 
+// Under their long names (launch/plan/launch_flags.h); the command line's are taken out before.
+std::vector<KeyRule> launch_keys() {
+  std::vector<KeyRule> keys;
+  for (const auto* key : {"nproc_per_node", "num_gpus", "nnodes", "num_nodes", "node_rank",
+                          "master_addr", "master_port", "rdzv_endpoint", "max_restarts", "log_dir",
+                          "hostfile", "include", "exclude", "ssh_port", "secret_file"}) {
+    keys.push_back({key, Status::kLaunchFlag, "a launch flag"});
+  }
+  return keys;
+}
+
 std::vector<KeyRule> precision_keys() {
   constexpr auto kNot = Status::kRefused;
   return {
@@ -174,7 +185,8 @@ std::vector<KeyRule> run_keys() {
 const std::vector<KeyRule>& known_keys() {
   static const auto kTable = [] {
     std::vector<KeyRule> all;
-    for (auto* part : {&no_effect_keys, &precision_keys, &algorithm_keys, &data_keys, &run_keys}) {
+    for (auto* part :
+         {&no_effect_keys, &launch_keys, &precision_keys, &algorithm_keys, &data_keys, &run_keys}) {
       for (auto& key : part()) all.push_back(std::move(key));
     }
     return all;
@@ -197,6 +209,12 @@ std::string check_known_key(const KeyRule& rule, const Setting& setting) {
   if (rule.status == Status::kNoEffect) {
     return fmt::format("{}: '{}' has no effect: {}", setting.origin.place(), setting.key,
                        rule.detail);
+  }
+  if (rule.status == Status::kLaunchFlag) {
+    auto flag = setting.key;
+    std::ranges::replace(flag, '_', '-');
+    refuse(setting.origin, fmt::format("'{}' is a launch flag: give --{} {} on the command line",
+                                       setting.key, flag, setting.value.shown()));
   }
   if (rule.is_off(setting.value)) return "";
   if (is_null(setting.value)) return "";

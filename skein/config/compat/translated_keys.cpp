@@ -81,6 +81,14 @@ Result val_size(const Setting& setting, Notes&) {
   return stands_for(setting, "validation_split_percentage", fmt::format("{:.12g}", *share * 100));
 }
 
+// LLaMA-Factory counts documents.
+Result max_samples(const Setting& setting, Notes& notes) {
+  notes.push_back(fmt::format(
+      "{}: 'max_samples' is read as max_train_samples: blocks of block_size tokens, not documents",
+      setting.origin.place()));
+  return Setting{"max_train_samples", setting.value, setting.origin};
+}
+
 Result use_cpu(const Setting& setting, Notes&) {
   const auto on = parse_bool(setting.value.text);
   if (!on) refuse_choice(setting, "true or false");
@@ -174,6 +182,7 @@ const std::map<std::string_view, Result (*)(const Setting&, Notes&)> kTranslatio
     {"no_cuda", use_cpu},
     {"val_size", val_size},
     {"val_set_size", val_size},
+    {"max_samples", max_samples},
     {"auto_resume_from_checkpoints", auto_resume},
     {kDoEvalKey, do_eval},
 };

@@ -96,6 +96,15 @@ std::vector<std::string> list_items(const Setting& setting) {
   return items;
 }
 
+std::string joined(const Setting& setting) {
+  std::string text;
+  for (const auto& item : setting.value.items) {
+    if (item.kind != Node::Kind::kScalar) refuse_value(setting, "a list of words");
+    text += (text.empty() ? "" : ",") + item.text;
+  }
+  return text;
+}
+
 [[noreturn]] void refuse_item(const Setting& setting, const About& about,
                               const std::vector<std::string>& known, const std::string& word) {
   if (std::ranges::count(about.not_built, word) > 0) {
@@ -174,12 +183,16 @@ void assign(const Setting& setting, const About& about, std::string& member) {
     member.clear();
     return;
   }
-  if (setting.value.kind != Node::Kind::kScalar) refuse_value(setting, "text");
-  const auto& text = setting.value.text;
+  auto text = setting.value.text;
+  if (about.takes_list && setting.value.kind == Node::Kind::kList) {
+    text = joined(setting);
+  } else if (setting.value.kind != Node::Kind::kScalar) {
+    refuse_value(setting, about.takes_list ? "text or a list" : "text");
+  }
   if (!about.choices.empty() && std::ranges::count(about.choices, text) == 0) {
     refuse_value(setting, fmt::format("one of {}", fmt::join(about.choices, ", ")));
   }
-  member = about.is_path ? expanded_path(text, setting.value.origin) : text;
+  member = about.is_path ? expanded_path(text, setting.value.origin) : std::move(text);
 }
 
 void assign(const Setting& setting, const About&, bool& member) {
