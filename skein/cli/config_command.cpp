@@ -14,6 +14,7 @@
 #include "skein/config/schema.h"
 #include "skein/config/syntax/suggest.h"
 #include "skein/core/error.h"
+#include "skein/launch/plan/launch_flags.h"
 
 namespace skein::cli {
 namespace {
@@ -31,7 +32,8 @@ int show(const std::vector<std::string>& arguments) {
   bool with_origins = false;
   FlagSet flags("skein config show");
   flags.add("origin", with_origins);
-  const auto words = flags.read(arguments, FlagSet::Unknown::kKeep);
+  const auto words =
+      launch::split_launch_flags(flags.read(arguments, FlagSet::Unknown::kKeep)).rest;
   check_flags(words, {"origin"});
   const auto resolved = config::load(words);
   print_notes(resolved);
@@ -50,7 +52,8 @@ void note_missing(const config::Resolved& resolved) {
     note("output_dir");
 }
 
-int check(const std::vector<std::string>& words) {
+int check(const std::vector<std::string>& arguments) {
+  const auto words = launch::split_launch_flags(arguments).rest;
   const auto resolved = config::load(words);
   print_notes(resolved);
   note_missing(resolved);

@@ -9,8 +9,12 @@
 
 #include "skein/cli/flag_set.h"
 #include "skein/config/load.h"
+#include "skein/config/syntax/suggest.h"
 #include "skein/core/error.h"
 #include "skein/data/inspect.h"
+#include "skein/data/source_files.h"
+#include "skein/launch/plan/launch_flags.h"
+#include "skein/text/text_codec.h"
 
 namespace skein::cli {
 namespace {
@@ -22,8 +26,19 @@ constexpr const char* kUsage =
     "    --rows N             how many (3)\n";
 
 config::RunConfig load(const std::vector<std::string>& words) {
-  const auto resolved = config::load(words);
+  // How ranks are started does not matter here: the words may be those of `skein train`.
+  const auto resolved = config::load(launch::split_launch_flags(words).rest);
   for (const auto& note : resolved.notes) fmt::print(stderr, "note: {}\n", note);
+  const auto& config = resolved.config;
+  for (const auto split : {data::Split::kTrain, data::Split::kEval}) {
+    const auto sources = data::find_sources(config.data, split);
+    if (sources.files.empty()) continue;
+    auto notes = sources.notes;
+    if (sources.holds_text()) notes.push_back(text::bytes_note(config.model));
+    for (const auto& note : notes) {
+      if (!note.empty()) fmt::print(stderr, "note: {} data: {}\n", data::split_name(split), note);
+    }
+  }
   return resolved.config;
 }
 
@@ -61,7 +76,8 @@ int run_data_command(std::span<const std::string> arguments) {
   }
   if (verb == "prepare") return prepare(words);
   if (verb == "inspect") return inspect(words);
-  throw UserError(fmt::format("skein data has no '{}':\n{}", verb, kUsage));
+  throw UserError(fmt::format("skein data has no '{}'{}\n{}", verb,
+                              config::did_you_mean(verb, {"prepare", "inspect"}), kUsage));
 }
 
 }  // namespace skein::cli

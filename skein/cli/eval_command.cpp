@@ -7,12 +7,15 @@
 #include "skein/cli/eval_flags.h"
 #include "skein/cli/flag_set.h"
 #include "skein/cli/launch_ranks.h"
+#include "skein/core/log.h"
+#include "skein/data/prepare.h"
 
 namespace skein::cli {
 namespace {
 
 constexpr const char* kUsage =
     "skein eval MODEL --dataset F [--block-size N] [--batch-size 8] [--max-samples N]\n"
+    "                 [--tokenizer FOLDER|bytes] [--bad-lines stop|skip] [--data-cache-dir DIR]\n"
     "                 [--dtype auto|float32|bfloat16|float64] [--device auto|cpu|cuda] [--json]\n"
     "                 [launch flags]\n"
     "\n"
@@ -35,7 +38,15 @@ int run_eval_command(std::span<const std::string> arguments) {
               .arguments = split.rest,
               .flags = split.flags,
               .resolved = {}};
-  job.resolved.config.parallel.device = parse_eval_flags(split.rest).device;
+  const auto flags = parse_eval_flags(split.rest);
+  job.resolved.config.parallel.device = flags.device;
+  job.check = [&] { check_eval(flags); };
+  job.prepare = [&] {
+    for (const auto& note : data::find_files("--dataset", flags.data.eval_file).notes) {
+      log_info("note: {}", note);
+    }
+    return data::prepare(flags.data, *text::open_codec(flags.model), data::Split::kEval).digest;
+  };
   return launch_ranks(job);
 }
 

@@ -7,15 +7,26 @@
 #include "skein/cli/flag_set.h"
 #include "skein/cli/model_folder.h"
 #include "skein/core/error.h"
+#include "skein/data/source_files.h"
+#include "skein/plan/byte_text.h"
 
 namespace skein::cli {
+
 EvalFlags parse_eval_flags(std::span<const std::string> arguments) {
   EvalFlags result;
+  std::string dataset;
+  int64_t max_samples = 0;
+  auto& data = result.data;
+  data.block_size = 0;
+  data.dataloader_num_workers = 0;
   FlagSet flags("skein eval");
-  flags.add("dataset", result.dataset);
-  flags.add("block-size", result.block_size);
+  flags.add("dataset", dataset);
+  flags.add("block-size", data.block_size);
   flags.add("batch-size", result.batch_size, /*least=*/1);
-  flags.add("max-samples", result.max_samples);
+  flags.add("max-samples", max_samples);
+  flags.add("bad-lines", data.bad_lines);
+  flags.add("data-cache-dir", data.data_cache_dir);
+  flags.add("tokenizer", result.model.tokenizer_name_or_path);
   flags.add("dtype", result.dtype);
   flags.add("device", result.device);
   flags.add("json", result.json);
@@ -24,9 +35,21 @@ EvalFlags parse_eval_flags(std::span<const std::string> arguments) {
     throw UserError(fmt::format("skein eval takes one MODEL folder, not {} (`skein eval --help`)",
                                 words.size()));
   }
-  if (result.dataset.empty()) throw UserError("skein eval needs --dataset FILE");
-  result.model = check_model_folder(words.front());
+  if (dataset.empty()) throw UserError("skein eval needs --dataset FILE");
+  data.train_file = data.eval_file = dataset;
+  if (max_samples > 0) data.max_eval_samples = max_samples;
+  result.model.model_name_or_path = check_model_folder(words.front());
   return result;
+}
+
+void check_eval(const EvalFlags& flags) {
+  const auto sources = data::find_files("--dataset", flags.data.eval_file);
+  if (!sources.holds_text()) return;
+  try {
+    plan::check_byte_text(flags.model);
+  } catch (const UserError& error) {
+    throw UserError(fmt::format("{} (here: --tokenizer FOLDER|bytes)", error.what()));
+  }
 }
 
 }  // namespace skein::cli

@@ -9,18 +9,16 @@
 #include <span>
 #include <string>
 
-#include "skein/config/syntax/choices.h"
+#include "skein/config/run_config.h"
 #include "skein/core/dtype.h"
-#include "skein/core/file.h"
 
 namespace skein::cli {
 
 struct EvalFlags {
-  fs::path model;
-  std::string dataset;
-  int64_t block_size = 0;
+  config::ModelConfig model;
+  // The data set is the "evaluation file" of a run whose training data are never looked at.
+  config::DataConfig data;
   int64_t batch_size = 8;
-  int64_t max_samples = 0;
   std::optional<DType> dtype;  // absent: auto
   config::Device device = config::Device::kAuto;
   bool json = false;
@@ -28,5 +26,9 @@ struct EvalFlags {
 
 // Without launch flags. Throws UserError.
 EvalFlags parse_eval_flags(std::span<const std::string> arguments);
+
+// Refuses what no rank could evaluate: a data set that is not there, text without the model's
+// tokenizer. Throws UserError.
+void check_eval(const EvalFlags& flags);
 
 }  // namespace skein::cli

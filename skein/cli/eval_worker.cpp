@@ -30,13 +30,10 @@ void print(const train::Evaluation& result, bool json) {
 
 int run_eval_rank(std::span<const std::string> arguments) {
   const auto flags = parse_eval_flags(arguments);
-  const train::EvalOptions options{.model = flags.model,
-                                   .dataset = flags.dataset,
-                                   .block_size = flags.block_size,
-                                   .batch = flags.batch_size,
-                                   .max_samples = flags.max_samples,
-                                   .dtype = flags.dtype};
+  const train::EvalOptions options{
+      .model = flags.model, .data = flags.data, .batch = flags.batch_size, .dtype = flags.dtype};
   return run_rank({.body = [&](const config::Resolved&, train::World& world) {
+    check_eval(flags);
     const auto result = train::evaluate_model(options, world);
     if (world.is_first()) print(result, flags.json);
     return 0;

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <charconv>
 #include <limits>
+#include <set>
 #include <utility>
 
 #include "skein/config/syntax/suggest.h"
@@ -35,7 +36,8 @@ int64_t parse_integer(const std::string& name, const std::string& text, int64_t 
 
 // Without the dashes in front and without a value; those inside as they are declared.
 std::string name_of(const std::string& word) {
-  auto name = word.substr(2, word.find('=') - 2);
+  auto name = word.substr(0, word.find('='));
+  if (name.starts_with("--")) name.erase(0, 2);
   std::ranges::replace(name, '_', '-');
   return name;
 }
@@ -47,24 +49,25 @@ void FlagSet::add(const std::string& name, bool& given) {
 }
 
 void FlagSet::add(const std::string& name, std::string& value) {
-  add(name, [&value](const std::string& text) { value = text; });
+  add_one(name, [&value](const std::string& text) { value = text; });
 }
 
 void FlagSet::add(const std::string& name, int64_t& value, int64_t least) {
-  add(name, [=, &value](const std::string& text) { value = parse_integer(name, text, least); });
+  add_one(name, [=, &value](const std::string& text) { value = parse_integer(name, text, least); });
 }
 
 void FlagSet::add(const std::string& name, std::optional<std::string>& value) {
-  add(name, [&value](const std::string& text) { value = text; });
+  add_one(name, [&value](const std::string& text) { value = text; });
 }
 
 void FlagSet::add(const std::string& name, std::optional<int64_t>& value) {
   constexpr auto kLeast = std::numeric_limits<int64_t>::min();
-  add(name, [=, &value](const std::string& text) { value = parse_integer(name, text, kLeast); });
+  add_one(name,
+          [=, &value](const std::string& text) { value = parse_integer(name, text, kLeast); });
 }
 
 void FlagSet::add(const std::string& name, std::optional<double>& value) {
-  add(name, [=, &value](const std::string& text) {
+  add_one(name, [=, &value](const std::string& text) {
     value = parse_number<double>(name, text, "a number");
   });
 }
@@ -79,12 +82,23 @@ void FlagSet::add_list(const std::string& name, std::vector<std::string>& values
 }
 
 void FlagSet::add(const std::string& name, std::function<void(const std::string&)> use) {
+  flags_.push_back({name, Takes::kMany, std::move(use)});
+}
+
+void FlagSet::add_one(const std::string& name, std::function<void(const std::string&)> use) {
   flags_.push_back({name, Takes::kOne, std::move(use)});
+}
+
+void FlagSet::add_foreign(const std::string& name, const std::string& instead) {
+  flags_.push_back({name, Takes::kForeign, [=, command = command_](const std::string&) {
+                      throw UserError(fmt::format("{} has no --{}: {}", command, name, instead));
+                    }});
 }
 
 std::vector<std::string> FlagSet::read(std::span<const std::string> arguments,
                                        Unknown unknown) const {
   std::vector<std::string> words;
+  std::set<const Flag*> given;
   for (size_t i = 0; i < arguments.size(); ++i) {
     const auto& word = arguments[i];
     const auto* flag = find(word);
@@ -94,6 +108,10 @@ std::vector<std::string> FlagSet::read(std::span<const std::string> arguments,
       continue;
     }
     const auto equals = word.find('=');
+    if (flag->takes == Takes::kForeign) flag->use("");
+    if (flag->takes == Takes::kOne && !given.insert(flag).second) {
+      throw UserError(fmt::format("--{} is given twice", flag->name));
+    }
     if (flag->takes == Takes::kNothing) {
       if (equals != std::string::npos) {
         throw UserError(fmt::format("--{} takes no value", flag->name));
@@ -116,7 +134,7 @@ std::vector<std::string> FlagSet::read(std::span<const std::string> arguments,
 }
 
 const FlagSet::Flag* FlagSet::find(const std::string& word) const {
-  if (!word.starts_with("--")) return nullptr;
+  if (!word.starts_with("--") && word.find('=') == std::string::npos) return nullptr;
   const auto found = std::ranges::find(flags_, name_of(word), &Flag::name);
   return found == flags_.end() ? nullptr : &*found;
 }

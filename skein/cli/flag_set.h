@@ -8,8 +8,9 @@
 //   flags.add("batch-size", options.batch, /*least=*/1);
 //   const auto words = flags.read(arguments);  // what belongs to no flag
 //
-// A word is `--flag value` or `--flag=value`, with dashes or underscores. Throws UserError naming
-// the flag, with suggestions for one that the command does not have.
+// A word is `--flag value` or `--flag=value`, with dashes or underscores, or, as messages spell the
+// keys of a configuration, `flag=value`. Throws UserError naming the flag, with suggestions for one
+// that the command does not have.
 
 #include <cstdint>
 #include <functional>
@@ -38,7 +39,7 @@ class FlagSet {
   // A choice as configurations spell it.
   template <config::IsChoice Choice>
   void add(const std::string& name, Choice& choice) {
-    add(name, [=, this, &choice](const std::string& text) {
+    add_one(name, [=, this, &choice](const std::string& text) {
       for (const auto& spelling : config::spellings_of(choice).known) {
         if (text == spelling.text) {
           choice = spelling.value;
@@ -52,11 +53,13 @@ class FlagSet {
       refuse_value(name, text, expected);
     });
   }
-  // May be given several times.
+  // May be given several times, unlike the ones above.
   void add(const std::string& name, std::vector<std::string>& values);
+  void add(const std::string& name, std::function<void(const std::string& value)> use);
   // The same, and takes all words up to the next flag.
   void add_list(const std::string& name, std::vector<std::string>& values);
-  void add(const std::string& name, std::function<void(const std::string& value)> use);
+  // Another program's flag, refused with what to type instead.
+  void add_foreign(const std::string& name, const std::string& instead);
 
   enum class Unknown {
     kRefuse,
@@ -66,12 +69,13 @@ class FlagSet {
                                 Unknown unknown = Unknown::kRefuse) const;
 
  private:
-  enum class Takes { kNothing, kOne, kList };
+  enum class Takes { kNothing, kOne, kMany, kList, kForeign };
   struct Flag {
     std::string name;
     Takes takes;
     std::function<void(const std::string& value)> use;
   };
+  void add_one(const std::string& name, std::function<void(const std::string& value)> use);
   const Flag* find(const std::string& word) const;
   [[noreturn]] void refuse(const std::string& word) const;
   [[noreturn]] static void refuse_value(const std::string& name, const std::string& text,

@@ -84,6 +84,28 @@ TEST(FlagSet, RefusalsNameTheFlag) {
   EXPECT_EQ(refusal({"--json=yes"}), "--json takes no value");
 }
 
+TEST(FlagSet, OneValueIsGivenOnce) {
+  EXPECT_EQ(refusal({"--batch-size", "2", "--batch_size=3"}), "--batch-size is given twice");
+  EXPECT_EQ(refusal({"--dtype", "fp32", "--dtype", "fp32"}), "--dtype is given twice");
+}
+
+TEST(FlagSet, KeysOfMessagesMayBeTyped) {
+  Everything all;
+  EXPECT_EQ(all.read({"batch_size=3", "runs/lr=3", "=x"}), (Words{"runs/lr=3", "=x"}));
+  EXPECT_EQ(all.batch, 3);
+}
+
+TEST(FlagSet, ForeignFlagsSayWhatToTypeInstead) {
+  FlagSet flags("skein try");
+  flags.add_foreign("max-length", "--max-new-tokens N");
+  try {
+    flags.read(Words{"--max_length", "3"});
+    FAIL();
+  } catch (const UserError& error) {
+    EXPECT_STREQ(error.what(), "skein try has no --max-length: --max-new-tokens N");
+  }
+}
+
 TEST(FlagSet, UnknownFlagsAreRefusedWithSuggestionsOrKept) {
   const auto message = refusal({"--promt", "x"});
   EXPECT_NE(message.find("skein try has no flag '--promt'"), std::string::npos) << message;

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <vector>
@@ -18,10 +19,12 @@
 #include "skein/cli/model_folder.h"
 #include "skein/core/error.h"
 #include "skein/core/log.h"
+#include "skein/core/progress.h"
 #include "skein/rollout/generate.h"
 #include "skein/tensor/dtype.h"
 #include "skein/text/text_codec.h"
 #include "skein/text/text_stream.h"
+#include "skein/text/unicode.h"
 
 namespace skein::cli {
 namespace {
@@ -42,6 +45,8 @@ std::vector<rollout::Request> requests_of(const GenerateFlags& flags,
                                           const text::TextCodec& codec) {
   std::vector<rollout::Request> requests;
   for (size_t prompt = 0; prompt < flags.prompts.size(); ++prompt) {
+    if (!codec.is_bytes())
+      text::require_utf8(flags.prompts[prompt], fmt::format("prompt {}", prompt + 1));
     const auto ids = codec.encode_prompt(flags.prompts[prompt]);
     const std::vector<int64_t> tokens(ids.begin(), ids.end());
     for (int64_t text = 0; text < flags.num_return; ++text) {
@@ -167,13 +172,18 @@ int run_generate_command(std::span<const std::string> arguments) {
   if (codec->is_bytes()) log_info("{} has no tokenizer.json: tokens are bytes", folder.string());
 
   Texts texts(requests.size(), *codec, flags);
+  const auto most = requests.size() * static_cast<size_t>(options.max_new_tokens);
+  auto progress = std::make_unique<Progress>(fmt::format("generating {} texts", requests.size()),
+                                             most, "tokens at most");
   options.on_token = [&](size_t request, int64_t token) {
+    if (!texts.is_shown()) progress->add(1);
     const bool is_end = std::ranges::count(options.stop_tokens, token) > 0;
     return is_end || texts.add(request, token);
   };
   tensor::PlainUnits units;
   const auto begin = Clock::now();
   const auto results = rollout::generate(*model, units, device, requests, options);
+  progress.reset();  // its line makes room for the texts
   texts.finish();
   if (!texts.is_shown()) print_results(flags, requests, results, texts);
   std::fflush(stdout);

@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <fstream>
+#include <iterator>
 
 #include "skein/cli/flag_set.h"
 #include "skein/core/error.h"
@@ -21,7 +23,8 @@ const char* const kGenerateUsage =
     "tokenizer.json (without: bytes). New text goes to stdout, notes to stderr.\n"
     "\n"
     "  --prompt TEXT             may be given several times\n"
-    "  --prompt-file FILE        one prompt: the whole file; of FILE.jsonl, each line's \"text\"\n"
+    "  --prompt-file FILE        one prompt: the whole file; of FILE.jsonl, each line's \"text\";\n"
+    "                            -: stdin\n"
     "  --max-new-tokens N        (128)\n"
     "  --temperature X           0: always the likeliest token (1)\n"
     "  --top-k K  --top-p P  --min-p P  --repetition-penalty X\n"
@@ -41,11 +44,17 @@ namespace {
 // 256 MiB: more than any context holds.
 constexpr uint64_t kMaxPromptBytes = uint64_t{256} << 20;
 
-void add_prompt_file(const std::string& path, std::vector<std::string>& prompts) {
-  if (!fs::is_regular_file(path)) {
+std::string read_stream(const std::string& path) {
+  std::ifstream stream(path);
+  return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
+}
+
+void add_prompt_file(const std::string& named, std::vector<std::string>& prompts) {
+  const std::string path = named == "-" ? "/dev/stdin" : named;
+  if (!fs::exists(path) || fs::is_directory(path)) {
     throw UserError(fmt::format("--prompt-file: '{}' is not a file", path));
   }
-  auto text = read_file(path, kMaxPromptBytes);
+  auto text = fs::is_regular_file(path) ? read_file(path, kMaxPromptBytes) : read_stream(path);
   if (!path.ends_with(".jsonl")) {
     if (text.ends_with('\n')) text.pop_back();
     prompts.push_back(std::move(text));
@@ -84,6 +93,10 @@ FlagSet declare(GenerateFlags& flags, int64_t& seed, bool& no_stream) {
   set.add("device", flags.device);
   set.add("json", flags.json);
   set.add("no-stream", no_stream);
+  // transformers' names.
+  set.add("num-return-sequences", flags.num_return, /*least=*/1);
+  set.add_foreign("max-length", "it counts the prompt too; --max-new-tokens N counts new tokens");
+  set.add_foreign("do-sample", "it samples unless told otherwise; --temperature 0 does not");
   return set;
 }
 

@@ -15,20 +15,22 @@ namespace skein {
 
 class Progress {
  public:
-  // `what` as in "encoding 12 files"; `total` in bytes.
-  Progress(std::string what, uint64_t total);
+  // `what` as in "encoding 12 files"; `total` in bytes, or in what `unit` names.
+  Progress(std::string what, uint64_t total, std::string unit = "");
   ~Progress();  // clears the live line
 
-  void add(uint64_t bytes);
+  void add(uint64_t count);
   double seconds() const;
 
  private:
   using Clock = std::chrono::steady_clock;
 
   void show(Clock::time_point now);
+  std::string amounts(double rate) const;
 
   std::string what_;
   uint64_t total_;
+  std::string unit_;
   bool is_terminal_;
   Clock::time_point start_ = Clock::now();
   std::mutex mutex_;

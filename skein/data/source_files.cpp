@@ -12,6 +12,7 @@
 #include <string_view>
 #include <utility>
 
+#include "skein/core/amounts.h"
 #include "skein/core/error.h"
 #include "skein/data/token_file.h"
 
@@ -27,7 +28,7 @@ bool is_known_kind(const fs::path& path) {
 // All data files below a folder.
 class FolderWalk {
  public:
-  explicit FolderWalk(const char* key) : key_(key) {}
+  FolderWalk(const char* key, std::vector<std::string>& notes) : key_(key), notes_(notes) {}
 
   std::vector<fs::path> files(const fs::path& root) {
     enter(root);
@@ -43,10 +44,24 @@ class FolderWalk {
     }
     std::sort(files_.begin(), files_.end(),
               [](const fs::path& a, const fs::path& b) { return a.native() < b.native(); });
+    note_others(root);
     return std::move(files_);
   }
 
  private:
+  void note_others(const fs::path& root) {
+    if (others_.empty()) return;
+    constexpr size_t kShown = 3;
+    std::sort(others_.begin(), others_.end());
+    std::string names;
+    for (size_t i = 0; i < std::min(others_.size(), kShown); ++i) {
+      names += (i == 0 ? "" : ", ") + others_[i].lexically_relative(root).string();
+    }
+    notes_.push_back(fmt::format("{}: {} of {} left out, which are not .txt, .jsonl or .bin: {}{}",
+                                 key_, counted(others_.size(), "file"), root.string(), names,
+                                 others_.size() > kShown ? ", …" : ""));
+  }
+
   void enter(const fs::path& folder) {
     struct stat info{};
     if (::stat(folder.c_str(), &info) != 0) {
@@ -81,12 +96,15 @@ class FolderWalk {
             fmt::format("{}: {} is not a regular file, or a link to nothing", key_, path.string()));
       }
       files_.push_back(path);
+    } else {
+      others_.push_back(path);
     }
   }
 
   const char* key_;
+  std::vector<std::string>& notes_;
   std::set<std::pair<dev_t, ino_t>> seen_;
-  std::vector<fs::path> links_, files_;
+  std::vector<fs::path> links_, files_, others_;
 };
 
 // "fineweb_train_000001.bin" has the words fineweb, train and 000001.
@@ -170,8 +188,8 @@ struct Keys {
   const char* folder_key;
   const std::string& folder;
 
-  std::vector<fs::path> files(Purpose purpose) const {
-    std::vector<fs::path> all;
+  Sources files(Purpose purpose) const {
+    Sources all;
     for (const auto& part : comma_separated(file)) {
       for (const auto& path : expand(file_key, part)) add(file_key, path, purpose, all);
     }
@@ -180,27 +198,42 @@ struct Keys {
         throw UserError(fmt::format("{}: {} is not a folder{}", folder_key, folder,
                                     fs::exists(folder, ignored) ? "" : " (it does not exist)"));
       }
-      add(folder_key, folder, purpose, all);
+      Sources below;
+      add(folder_key, folder, purpose, below);
+      append_others(std::move(below), all);
     }
     return all;
   }
 
  private:
-  static void add(const char* key, const fs::path& path, Purpose purpose,
-                  std::vector<fs::path>& all) {
+  static void add(const char* key, const fs::path& path, Purpose purpose, Sources& all) {
     std::error_code ignored;
     if (fs::is_directory(path, ignored)) {
-      std::ranges::move(split_folder(FolderWalk(key).files(path), purpose),
-                        std::back_inserter(all));
+      std::ranges::move(split_folder(FolderWalk(key, all.notes).files(path), purpose),
+                        std::back_inserter(all.files));
     } else {
       require_data_file(key, path);
-      if (purpose != Purpose::kBeside) all.push_back(path);
+      if (purpose != Purpose::kBeside) all.files.push_back(path);
+    }
+  }
+
+  // A file of the folder key that the file key names too is meant once.
+  void append_others(Sources below, Sources& all) const {
+    std::set<fs::path> named;
+    for (const auto& path : all.files) named.insert(fs::canonical(path));
+    std::ranges::move(below.notes, std::back_inserter(all.notes));
+    for (auto& path : below.files) {
+      if (named.contains(fs::canonical(path))) {
+        all.notes.push_back(fmt::format("{} is named by {} and lies in {}: it is read once",
+                                        path.string(), file_key, folder_key));
+      } else {
+        all.files.push_back(std::move(path));
+      }
     }
   }
 };
 
-Sources of_one_kind(std::vector<fs::path> files, Split split) {
-  Sources sources{.files = std::move(files)};
+Sources of_one_kind(Sources sources, Split split) {
   const auto tokens = std::ranges::find_if(sources.files, is_token_file);
   if (tokens == sources.files.end()) return sources;
   sources.kind = SourceKind::kTokens;
@@ -224,6 +257,10 @@ Sources find_sources(const config::DataConfig& data, Split split) {
   }
   const Keys eval{"eval_file", data.eval_file, "validation_file_dir", data.validation_file_dir};
   return of_one_kind(eval.files(Purpose::kEvaluation), split);
+}
+
+Sources find_files(const char* flag, const std::string& named) {
+  return of_one_kind(Keys{flag, named, flag, ""}.files(Purpose::kEvaluation), Split::kEval);
 }
 
 }  // namespace skein::data

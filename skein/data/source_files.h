@@ -10,7 +10,8 @@
 //
 // A file key takes one path, several with commas between them, patterns (`*`, `?`, `[…]`) and
 // folders. A folder means all .txt, .jsonl and .bin files below it, sorted by path; hidden ones
-// are left out, links are followed, and no folder is read twice.
+// are left out, links are followed, and no folder is read twice. A file that the file key names is
+// not read again as one of the folder key's. Files of other kinds are left out, with a note.
 
 #include <string>
 #include <vector>
@@ -26,10 +27,16 @@ enum class SourceKind { kText, kTokens };  // text is encoded; tokens are used a
 struct Sources {
   SourceKind kind = SourceKind::kText;
   std::vector<fs::path> files;  // in the order in which they are read; empty: none were asked for
+  std::vector<std::string> notes;  // what was left out, for the user to know
+
+  bool holds_text() const { return kind == SourceKind::kText && !files.empty(); }
 };
 
 // Throws UserError for what does not exist, has no known kind, or mixes text with tokens.
 Sources find_sources(const config::DataConfig& data, Split split);
+
+// The same for what one flag names, as a file key does. `flag` begins messages.
+Sources find_files(const char* flag, const std::string& named);
 
 // "train", "eval".
 const char* split_name(Split split);

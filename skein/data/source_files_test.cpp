@@ -43,6 +43,31 @@ TEST_F(SourceFiles, FoldersAreReadInOrderAndToTheBottom) {
   EXPECT_EQ(found(), "d/a.txt\nd/a/x.jsonl\nd/b.txt\nd/b/z.txt\n");
 }
 
+TEST_F(SourceFiles, FilesOfOtherKindsAreNoted) {
+  for (const auto* name : {"d/a.txt", "d/b.csv", "d/s/c.json", "d/A.TXT", "d/z.gz"})
+    write(name, "x");
+  data_.train_file_dir = path("d");
+  EXPECT_EQ(found(), "d/a.txt\n");
+  const auto notes = find_sources(data_, Split::kTrain).notes;
+  ASSERT_EQ(notes.size(), 1);
+  EXPECT_NE(notes[0].find("4 files of"), std::string::npos) << notes[0];
+  EXPECT_NE(notes[0].find("A.TXT, b.csv, s/c.json, …"), std::string::npos) << notes[0];
+}
+
+TEST_F(SourceFiles, AFileOfTheFolderThatIsNamedTooIsReadOnce) {
+  for (const auto* name : {"d/a.txt", "d/b.txt"}) write(name, "x");
+  data_.train_file_dir = path("d");
+  data_.train_file = path("d/../d/b.txt");
+  const auto sources = find_sources(data_, Split::kTrain);
+  ASSERT_EQ(sources.files.size(), 2);
+  EXPECT_EQ(sources.files[1], path("d/a.txt"));
+  ASSERT_EQ(sources.notes.size(), 1);
+  EXPECT_NE(sources.notes[0].find("it is read once"), std::string::npos);
+  data_.train_file_dir = "";
+  data_.train_file = path("d/b.txt") + "," + path("d/b.txt");
+  EXPECT_EQ(found(), "d/b.txt\nd/b.txt\n") << "who names a file twice means it";
+}
+
 TEST_F(SourceFiles, LinksAreFollowedOnceAndLoopsEnd) {
   write("d/real/a.txt", "x");
   write("outside/b.txt", "x");

@@ -12,9 +12,11 @@
 #include "skein/config/batch_plan.h"
 #include "skein/config/output_folder.h"
 #include "skein/core/error.h"
+#include "skein/core/file.h"
 #include "skein/data/prepare.h"
 #include "skein/data/run_samples.h"
 #include "skein/data/sample_plan.h"
+#include "skein/plan/byte_text.h"
 #include "skein/plan/continuation.h"
 #include "skein/plan/hf_config.h"
 #include "skein/plan/run_plan.h"
@@ -61,7 +63,8 @@ void check_weights(const fs::path& folder, const HfConfig& model) {
 
 void check_sources(const config::RunConfig& config, std::optional<int64_t> vocabulary) {
   const auto train = data::find_sources(config.data, data::Split::kTrain);
-  data::find_sources(config.data, data::Split::kEval);
+  const auto eval = data::find_sources(config.data, data::Split::kEval);
+  if (train.holds_text() || eval.holds_text()) check_byte_text(config.model);
   if (!vocabulary || train.files.empty() || train.kind != data::SourceKind::kText) return;
   data::require_vocabulary(*text::open_codec(config.model), *vocabulary);
 }
@@ -166,7 +169,18 @@ std::vector<std::string> run_warnings(const config::RunConfig& config, const Pla
     if (auto advice = model.architecture->training_advice(); !advice.empty()) {
       warnings.push_back(std::move(advice));
     }
+    const auto dimensions = model.dimensions();
+    if (!dimensions.positions_are_learned && config.data.block_size > dimensions.positions) {
+      warnings.push_back(fmt::format(
+          "block_size is {}, but the model's max_position_embeddings is {}: it learns positions "
+          "that other programs will not give it",
+          config.data.block_size, dimensions.positions));
+    }
   }
+  const auto sources = data::find_sources(config.data, data::Split::kTrain);
+  warnings.insert(warnings.end(), sources.notes.begin(), sources.notes.end());
+  auto byte_text = sources.holds_text() ? byte_text_warning(config.model) : "";
+  if (!byte_text.empty()) warnings.push_back(std::move(byte_text));
   return warnings;
 }
 

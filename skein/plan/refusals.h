@@ -24,6 +24,7 @@ void check_given(const config::RunConfig& config);
 //   a backend that this build or place does not have,
 //   a model folder without a config.json that we can compute, or without the weights to start from,
 //   data files that are not there, or a tokenizer that has more ids than the model,
+//   text without a tokenizer for weights that were made with one (byte_text.h),
 //   a block_size beyond the positions that the model has learned,
 //   a checkpoint that is not there, must not be continued, or is not of this run.
 // Returns the checkpoint that the run will continue, unless its ranks find a byte changed.

@@ -114,9 +114,18 @@ std::unique_ptr<TextCodec> open_codec(const fs::path& model_folder) {
 }
 
 std::unique_ptr<TextCodec> open_codec(const config::ModelConfig& model) {
-  if (!model.tokenizer_name_or_path.empty()) return open_tokenizer(model.tokenizer_name_or_path);
+  const auto& asked = model.tokenizer_name_or_path;
+  if (asked == "bytes") return std::make_unique<ByteCodec>();
+  if (!asked.empty()) return open_tokenizer(asked);
   if (model.model_name_or_path.empty()) return std::make_unique<ByteCodec>();
   return open_codec(fs::path(model.model_name_or_path));
+}
+
+std::string bytes_note(const config::ModelConfig& model) {
+  const bool was_left_open =
+      model.tokenizer_name_or_path.empty() && !model.model_name_or_path.empty();
+  if (!was_left_open || open_codec(model)->identity() != ByteCodec().identity()) return "";
+  return fmt::format("{} has no tokenizer.json: tokens are bytes", model.model_name_or_path);
 }
 
 }  // namespace skein::text

@@ -72,7 +72,10 @@ class ByteCodec final : public TextCodec {
 std::unique_ptr<TextCodec> open_tokenizer(const fs::path& path);
 // Of a model's folder; bytes without a tokenizer. Throws UserError when it has one in another form.
 std::unique_ptr<TextCodec> open_codec(const fs::path& model_folder);
-// tokenizer_name_or_path, else the tokenizer of the model's folder, else bytes.
+// tokenizer_name_or_path ("bytes": bytes), else the tokenizer of the model's folder, else bytes.
 std::unique_ptr<TextCodec> open_codec(const config::ModelConfig& model);
+// "FOLDER has no tokenizer.json: tokens are bytes" where they are so without having been asked to
+// be, else "".
+std::string bytes_note(const config::ModelConfig& model);
 
 }  // namespace skein::text

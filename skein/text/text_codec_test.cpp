@@ -43,6 +43,18 @@ TEST_F(TextCodecTest, BytesAreIdsAndTheirEndIs256) {
   EXPECT_TRUE(codec.is_bytes());
 }
 
+TEST_F(TextCodecTest, BytesThatNobodyAskedForAreNoted) {
+  config::ModelConfig model{.model_name_or_path = folder_ / "m"};
+  write("m/config.json", "{}");
+  EXPECT_PRED2(contains, bytes_note(model), "m has no tokenizer.json: tokens are bytes");
+  model.tokenizer_name_or_path = "bytes";
+  EXPECT_EQ(bytes_note(model), "");
+  EXPECT_TRUE(open_codec(model)->is_bytes());
+  model.tokenizer_name_or_path = "";
+  write("m/tokenizer.json", codec_tokenizer().dump());
+  EXPECT_EQ(bytes_note(model), "");
+}
+
 TEST_F(TextCodecTest, OnlyPromptsGetWhatTheTokenizerPutsAround) {
   auto json = codec_tokenizer();
   json["post_processor"] = CodecJson::parse(R"({"type": "TemplateProcessing", "single": [

@@ -13,6 +13,7 @@
 #include "skein/core/log.h"
 #include "skein/report/banner.h"
 #include "skein/report/hardware.h"
+#include "skein/report/hparams.h"
 #include "skein/train/place.h"
 
 namespace skein::train {
@@ -64,6 +65,18 @@ std::string banner_of(Session& run) {
       report::user_language());
 }
 
+// The configuration with what `auto` and absent keys became.
+report::Hparams hparams_of(const Session& run) {
+  auto config = run.config;
+  config.model.dtype = run.dtype;
+  config.batch.per_device_train_batch_size = run.batches.per_device;
+  config.batch.gradient_accumulation_steps = run.batches.accumulation;
+  config.batch.global_batch_size = run.batches.global;
+  auto values = config::plain_values(config);
+  values.emplace_back("ranks", static_cast<double>(run.batches.ranks));
+  return values;
+}
+
 }  // namespace
 
 void announce(Session& run, int64_t step) {
@@ -82,7 +95,7 @@ void announce(Session& run, int64_t step) {
                     .run_name = config.log.run_name.empty() ? run.output.filename().string()
                                                             : config.log.run_name,
                     .config_text = config::to_yaml(run.resolved),
-                    .hparams = config::plain_values(config),
+                    .hparams = hparams_of(run),
                     .resume_step = run.beginning.checkpoint ? std::optional(step) : std::nullopt});
 }
 

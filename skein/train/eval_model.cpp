@@ -5,28 +5,18 @@
 #include <algorithm>
 
 #include "skein/checkpoint/reader.h"
+#include "skein/core/progress.h"
 #include "skein/train/place.h"
 
 namespace skein::train {
 namespace {
 
-// The data set is the "evaluation file" of a run whose training data are never looked at.
 data::LoaderOptions loader_options(const EvalOptions& options, const plan::HfConfig& architecture) {
-  config::DataConfig data;
+  auto data = options.data;
   const auto dimensions = architecture.dimensions();
-  data.block_size =
-      options.block_size > 0 ? options.block_size : std::min<int64_t>(dimensions.positions, 1024);
-  data.dataloader_num_workers = 0;
-  if (fs::is_directory(options.dataset)) {
-    data.train_file_dir = data.validation_file_dir = options.dataset;
-  } else {
-    data.train_file = data.eval_file = options.dataset;
-  }
-  if (options.max_samples > 0) data.max_eval_samples = options.max_samples;
-  config::ModelConfig model;
-  model.model_name_or_path = options.model;
+  if (data.block_size == 0) data.block_size = std::min<int64_t>(dimensions.positions, 1024);
   return {.data = data,
-          .model = model,
+          .model = options.model,
           .eval_batch = options.batch,
           .vocab_size = dimensions.vocabulary};
 }
@@ -34,7 +24,7 @@ data::LoaderOptions loader_options(const EvalOptions& options, const plan::HfCon
 }  // namespace
 
 Evaluation evaluate_model(const EvalOptions& options, World& world) {
-  const auto architecture = plan::read_hf_config(options.model);
+  const auto architecture = plan::read_hf_config(options.model.model_name_or_path);
   const data::Loader loader(loader_options(options, architecture), world.group.rank(),
                             world.group.size());
   const auto model =
@@ -43,10 +33,12 @@ Evaluation evaluate_model(const EvalOptions& options, World& world) {
   parallel::Sharded sharded(model->table(), {.inference = true, .device = world.device},
                             comm::Group());
   auto slices = sharded.kept_slices();
-  checkpoint::Reader(options.model)
+  checkpoint::Reader(options.model.model_name_or_path)
       .load(slices, {.tied_head = architecture.dimensions().tied_head});
   const auto algorithm = algorithms::build(config::TrainingStage::kPretrain, *model);
-  return evaluate(loader, *algorithm, sharded, world);
+  if (!world.is_first()) return evaluate(loader, *algorithm, sharded, world);
+  Progress progress("evaluating", static_cast<uint64_t>(loader.num_eval_batches()), "batches");
+  return evaluate(loader, *algorithm, sharded, world, [&] { progress.add(1); });
 }
 
 }  // namespace skein::train

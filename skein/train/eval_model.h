@@ -6,20 +6,17 @@
 
 #include <cstdint>
 #include <optional>
-#include <string>
 
+#include "skein/config/run_config.h"
 #include "skein/core/dtype.h"
-#include "skein/core/file.h"
 #include "skein/train/evaluate.h"
 
 namespace skein::train {
 
 struct EvalOptions {
-  fs::path model;              // folder with config.json, weights, and a tokenizer (else bytes)
-  std::string dataset;         // file, comma-separated files, or a folder
-  int64_t block_size = 0;      // 0: what the model knows positions for, at most 1,024
+  config::ModelConfig model;   // a folder with config.json and weights, and where the tokenizer is
+  config::DataConfig data;     // block_size 0: what the model knows positions for, at most 1,024
   int64_t batch = 8;           // rows of each rank
-  int64_t max_samples = 0;     // 0: all
   std::optional<DType> dtype;  // absent: bfloat16 on GPUs that have it, else float32
 };
 

@@ -51,8 +51,12 @@ std::optional<Evaluation> evaluate(const data::Loader& loader,
 }
 
 Evaluation evaluate(const data::Loader& loader, const algorithms::Algorithm& algorithm,
-                    parallel::Sharded& sharded, World& world) {
-  return *evaluate_while(loader, algorithm, sharded, world, [] { return true; });
+                    parallel::Sharded& sharded, World& world,
+                    const std::function<void()>& on_batch) {
+  return *evaluate_while(loader, algorithm, sharded, world, [&] {
+    if (on_batch) on_batch();
+    return true;
+  });
 }
 
 }  // namespace skein::train

@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <optional>
 
 #include "skein/algorithms/algorithm.h"
@@ -29,8 +30,9 @@ struct Evaluation {
 std::optional<Evaluation> evaluate(const data::Loader& loader,
                                    const algorithms::Algorithm& algorithm,
                                    parallel::Sharded& sharded, World& world, StopAgreement& stop);
-// The same to its end.
+// The same to its end. Calls on_batch, where given, after each of loader.num_eval_batches().
 Evaluation evaluate(const data::Loader& loader, const algorithms::Algorithm& algorithm,
-                    parallel::Sharded& sharded, World& world);
+                    parallel::Sharded& sharded, World& world,
+                    const std::function<void()>& on_batch = {});
 
 }  // namespace skein::train
