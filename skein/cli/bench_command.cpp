@@ -11,7 +11,10 @@
 
 #include "skein/cli/flag_set.h"
 #include "skein/cli/load_model.h"
+#include "skein/config/syntax/suggest.h"
 #include "skein/core/error.h"
+#include "skein/core/file.h"
+#include "skein/plan/hf_config.h"
 #include "skein/tensor/dtype.h"
 #include "skein/train/bench.h"
 
@@ -47,6 +50,16 @@ train::BenchOptions parse(std::span<const std::string> arguments) {
   flags.add("recompute", options.recompute);
   const auto words = flags.read(arguments);
   if (words.size() != 1) throw UserError(std::string("which model?\n") + kUsage);
+  if (stage > 3) throw UserError(fmt::format("--zero is {}, expected 0, 1, 2 or 3", stage));
+  if (!fs::exists(fs::path(words.front()) / "config.json")) {
+    throw UserError(fmt::format("'{}' has no config.json: name a model's folder", words.front()));
+  }
+  const auto dimensions = plan::read_hf_config(words.front()).dimensions();
+  if (dimensions.positions_are_learned && options.tokens > dimensions.positions) {
+    throw UserError(fmt::format("--tokens is {}, but the model knows {} positions", options.tokens,
+                                dimensions.positions));
+  }
+  if (!trace.empty()) File::create(trace);  // now, rather than after minutes
   options.device = device_of(device);
   const bool cuda = options.device.is_cuda();
   options.model = words.front();
@@ -59,9 +72,13 @@ train::BenchOptions parse(std::span<const std::string> arguments) {
 }  // namespace
 
 int run_bench_command(std::span<const std::string> arguments) {
-  if (arguments.empty() || arguments[0] != "train") {
+  if (arguments.empty() || asks_for_help(arguments)) {
     fmt::print("{}", kUsage);
-    return arguments.empty() || arguments[0] == "--help" ? 0 : 2;
+    return 0;
+  }
+  if (arguments[0] != "train") {
+    throw UserError(fmt::format("skein bench has no '{}'{}\n{}", arguments[0],
+                                config::did_you_mean(arguments[0], {"train"}), kUsage));
   }
   const auto options = parse(arguments.subspan(1));
   const c10::DeviceGuard guard(options.device);
@@ -73,7 +90,7 @@ int run_bench_command(std::span<const std::string> arguments) {
                                       {"batch", options.rows},
                                       {"tokens", options.tokens},
                                       {"stage", options.stage},
-                                      {"dtype", c10::toString(options.dtype)},
+                                      {"dtype", dtype_word(tensor::dtype_of(options.dtype))},
                                       {"device", options.device.str()},
                                       {"tokens_per_second", tokens / seconds},
                                       {"milliseconds", seconds * 1e3},
