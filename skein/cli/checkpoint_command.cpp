@@ -120,6 +120,17 @@ void print_row(const Examined& seen, bool full, bool latest) {
              latest ? ", the latest" : "");
 }
 
+std::vector<fs::path> checkpoints_of(const fs::path& folder) {
+  if (fs::exists(folder / checkpoint::kManifestName) ||
+      folder.filename().string().starts_with("checkpoint-")) {
+    return {folder};
+  }
+  std::vector<fs::path> paths;
+  for (const auto& listed : checkpoint::list_checkpoints(folder)) paths.push_back(listed.path);
+  if (paths.empty()) throw UserError(fmt::format("'{}' holds no checkpoint", folder.string()));
+  return paths;
+}
+
 int list(std::span<const std::string> arguments) {
   bool json = false, full = false;
   FlagSet flags("skein checkpoint list");
@@ -127,9 +138,9 @@ int list(std::span<const std::string> arguments) {
   flags.add("full", full);
   const auto folder = the_folder(flags.read(arguments), "list");
   std::vector<Examined> all;
-  for (const auto& listed : checkpoint::list_checkpoints(folder)) {
-    if (full) fmt::print(stderr, "reading {}\n", listed.path.string());
-    all.push_back(full ? read_all(listed.path) : look_at(listed.path));
+  for (const auto& path : checkpoints_of(folder)) {
+    if (full) fmt::print(stderr, "reading {}\n", path.string());
+    all.push_back(full ? read_all(path) : look_at(path));
   }
   const Examined* latest = nullptr;
   for (const auto& seen : all) {
@@ -144,24 +155,10 @@ int list(std::span<const std::string> arguments) {
     fmt::print("{}\n", result.dump(2));
     return 0;
   }
-  if (all.empty()) fmt::print(stderr, "{} holds no checkpoint\n", folder.string());
-  if (!all.empty()) {
-    fmt::print("{:<20} {:>10}  {:<20} {:>5} {:>5} {:>5}  {}\n", "checkpoint", "size", "saved at",
-               "ranks", "stage", "tier", "state");
-  }
+  fmt::print("{:<20} {:>10}  {:<20} {:>5} {:>5} {:>5}  {}\n", "checkpoint", "size", "saved at",
+             "ranks", "stage", "tier", "state");
   for (const auto& seen : all) print_row(seen, full, &seen == latest);
   return 0;
-}
-
-std::vector<fs::path> checkpoints_of(const fs::path& folder) {
-  if (fs::exists(folder / checkpoint::kManifestName) ||
-      folder.filename().string().starts_with("checkpoint-")) {
-    return {folder};
-  }
-  std::vector<fs::path> paths;
-  for (const auto& listed : checkpoint::list_checkpoints(folder)) paths.push_back(listed.path);
-  if (paths.empty()) throw UserError(fmt::format("'{}' holds no checkpoint", folder.string()));
-  return paths;
 }
 
 int verify(std::span<const std::string> arguments) {
