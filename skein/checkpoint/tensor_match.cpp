@@ -6,7 +6,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <functional>
 #include <string_view>
 #include <unordered_set>
@@ -15,8 +14,6 @@
 
 namespace skein::checkpoint {
 namespace {
-
-constexpr std::array<std::string_view, 2> kBasePrefixes = {"transformer.", "model."};
 
 bool may_be_passed_over(const std::string& name, const LoadOptions& options) {
   if (options.tied_head && name == "lm_head.weight") return true;
@@ -75,12 +72,13 @@ const StoredTensor* find_tensor(const ModelFiles& files, const std::string& name
     return found == files.tensors.end() ? nullptr : &found->second;
   };
   if (const auto* exact = get(name); exact != nullptr || !foreign) return exact;
-  for (const auto prefix : kBasePrefixes) {
-    if (const auto* longer = get(std::string(prefix) + name)) return longer;
-    if (!name.starts_with(prefix)) continue;
-    if (const auto* shorter = get(name.substr(prefix.size()))) return shorter;
-  }
-  return nullptr;
+  // Files of a base model alone leave out the first word of every name ("transformer.", "model.").
+  const auto first_word = name.find('.') + 1;  // 0: it has but one
+  if (const auto* shorter = first_word > 0 ? get(name.substr(first_word)) : nullptr) return shorter;
+  const auto longer = std::ranges::find_if(files.tensors, [&](const auto& entry) {
+    return entry.first.substr(entry.first.find('.') + 1) == name;
+  });
+  return longer == files.tensors.end() ? nullptr : &longer->second;
 }
 
 void require_match(const ModelFiles& files, const LoadOptions& options) {
