@@ -99,6 +99,21 @@ class Tokenizer(BadInput):
     def test_missing(self):
         self.refuse("tokenizer_name_or_path=nowhere", says=["nowhere", "skein tokenizer train"])
 
+    def test_none_beside_weights_that_were_made_with_one(self):
+        self.work.write_model(llama(vocab_size=600), name="wide")
+        ended = self.work.run("model_name_or_path=wide", "output_dir=wide_run")
+        note = "has no tokenizer.json: tokens are bytes, 257 of the model's 600 ids"
+        self.assertIn(f"wide {note}", ended.stderr)
+        words = self.work.command("model_name_or_path=wide_run", "train_from_scratch=false",
+                                  "output_dir=wide_on")[1:]
+        for command in ("train", "plan"):
+            ended = run_skein([command, *words], self.work.folder, code=2)
+            self.assertIn(f"wide_run {note}; give tokenizer_name_or_path=FOLDER", ended.stderr)
+        run_skein(["train", *words, "tokenizer_name_or_path=bytes"], self.work.folder)
+        command = ["eval", "wide_run", "--dataset", "text.txt"]
+        self.assertIn("--tokenizer", run_skein(command, self.work.folder, code=2).stderr)
+        run_skein([*command, "--tokenizer", "bytes"], self.work.folder)
+
     def test_vocabulary_larger_than_the_models(self):
         run_skein(["tokenizer", "train", "--input", "text.txt", "--vocab-size", "300", "--out", "large"],
                   self.work.folder)
@@ -144,15 +159,64 @@ class OtherCommands(BadInput):
         self.refuse_command("eval", "out", "--dataset", "nowhere.txt", says=["nowhere.txt does not exist"])
         self.refuse_command("eval", "out", "--datset", "text.txt", says=["did you mean '--dataset'"])
 
+    def test_eval_data(self):
+        (self.work / "bad_eval.jsonl").write_bytes(GOOD_LINE + b"{\n" + GOOD_LINE * 9)
+        command = ("eval", "out", "--dataset", "bad_eval.jsonl", "--data-cache-dir", "eval_cache")
+        self.refuse_command(*command, says=["bad_eval.jsonl:2: ", "bad_lines=skip"], code=4)
+        for words in (["--bad-lines", "skip"], ["bad_lines=skip"]):
+            run_skein([*command, *words], self.work.folder)
+        (self.work / "some").mkdir(exist_ok=True)
+        self.work.write_text(3, name="some/a.txt")
+        (self.work / "some/b.csv").write_text("x")
+        ended = run_skein(["eval", "out", "--dataset", "some"], self.work.folder)
+        self.assertIn("--dataset: 1 file of some left out", ended.stderr)
+        self.refuse_command("eval", "out", "--dataset", "some/b.csv", says=["--dataset: ", "b.csv"])
+
+    def test_flags_given_twice(self):
+        self.refuse_command("eval", "out", "--dataset", "text.txt", "--dataset", "text.txt",
+                            says=["--dataset is given twice"])
+
+    def test_bench(self):
+        self.refuse_command("bench", "trai", says=["did you mean 'train'"])
+        self.refuse_command("bench", "train", "model", "--zero", "4", says=["--zero is 4"])
+        self.refuse_command("bench", "train", "cache", says=["'cache' has no config.json"])
+        self.refuse_command("bench", "train", "model", "--trace", "nowhere/t.json", says=["nowhere/t.json"],
+                            code=4)
+        self.work.write_model(gpt2(), name="gpt2")
+        self.refuse_command("bench", "train", "gpt2", "--tokens", "65",
+                            says=["--tokens is 65, but the model knows 64 positions"])
+
+    def test_launch_flags_in_a_file(self):
+        (self.work / "launch.yaml").write_text("nproc_per_node: 2\n")
+        self.refuse_command("train", "launch.yaml",
+                            says=["launch.yaml:1", "a launch flag: give --nproc-per-node 2"])
+
+    def test_data(self):
+        self.refuse_command("data", "inspec", "c.yaml", says=["did you mean 'inspect'"])
+
     def test_generate(self):
         self.refuse_command("generate", "nowhere", "--prompt", "a", says=["'nowhere' does not exist"])
         self.refuse_command("generate", "out", "--promt", "a", says=["did you mean '--prompt'"])
+        self.refuse_command("generate", "out", "--prompt", "a", "--max-length", "9",
+                            says=["--max-new-tokens"])
+        self.refuse_command("generate", "out", "--prompt", "a", "--do-sample", says=["--temperature 0"])
+        run_skein(["tokenizer", "train", "--input", "text.txt", "--vocab-size", "257", "--out", "tok"],
+                  self.work.folder)
+        shutil.copytree(self.work / "out/checkpoint-2", self.work / "with_tokenizer", symlinks=True)
+        shutil.copy(self.work / "tok/tokenizer.json", self.work / "with_tokenizer/tokenizer.json")
+        (self.work / "gbk.txt").write_bytes(b"ab\n\xc4\xe3\n")
+        self.refuse_command("generate", "with_tokenizer", "--prompt-file", "gbk.txt",
+                            says=["prompt 1:2: invalid UTF-8 at byte 1"], code=4)
 
     def test_tokenizer(self):
         self.refuse_command("tokenizer", "trian", says=["did you mean 'train'"])
         self.refuse_command("tokenizer", "train", "--input", "nowhere.txt", "--vocab-size", "300",
                             "--out", "made", says=["nowhere.txt"])
         self.assertFalse((self.work / "made").exists())
+        for _ in range(2):
+            run_skein(["tokenizer", "train", "--input", "text.txt", "--vocab-size", "300", "--out", "mine",
+                       "--overwrite"], self.work.folder)
+        self.refuse_command("tokenizer", "encode", "mine", "--text", "a", "--lines", says=["not both"])
 
 
 class OutputFolder(BadInput):

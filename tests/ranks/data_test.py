@@ -52,6 +52,31 @@ class Data(unittest.TestCase):
         self.assertEqual(len(self.prepared()), 1)
         self.assertEqual(list((self.work / "cache").glob("*.tmp")), [])
 
+    def test_says_what_it_reads(self):
+        (self.work / "texts").mkdir()
+        self.work.write_text(20, name="texts/a.txt")
+        (self.work / "texts/b.csv").write_text("x")
+        shown = self.data("prepare", "train_file=", "train_file_dir=texts").stderr
+        self.assertIn("note: train data: train_file_dir: 1 file of texts left out", shown)
+        self.assertIn("b.csv", shown)
+        self.assertIn("note: train data: model has no tokenizer.json: tokens are bytes", shown)
+        self.assertNotIn("note", self.data("prepare", "tokenizer_name_or_path=bytes").stderr)
+
+    def test_takes_the_words_of_train(self):
+        self.data("prepare", "--nproc-per-node", "2")
+        for verb in ("check", "show"):
+            run_skein(["config", verb, "c.yaml", "--nproc-per-node", "2"], self.work.folder)
+
+    def test_a_list_of_files(self):
+        self.work.write_text(20, name="other.txt", seed=2)
+        (self.work / "list.yaml").write_text("extends: c.yaml\ntrain_file: [text.txt, other.txt]\n")
+        shown = run_skein(["data", "prepare", "list.yaml"], self.work.folder).stdout
+        self.assertIn("of 2 files", shown)
+
+    def test_64_bit_integers(self):
+        (self.work / "wide.bin").write_bytes(struct.pack("<200q", *range(1, 201)))
+        self.assertIn("astype(np.uint16)", self.data("prepare", "train_file=wide.bin", code=4).stderr)
+
     def test_inspects_rows(self):
         rows = self.data("inspect", "--rows", "2").stdout
         self.assertEqual(rows.count("sample "), 2)

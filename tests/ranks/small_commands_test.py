@@ -65,11 +65,13 @@ class Checkpoints(unittest.TestCase):
         self.assertEqual(listed["latest"], "checkpoint-4")
         self.assertEqual(listed["checkpoints"][0]["ranks"], 2)
         self.assertIn("checkpoint-4", self.ask("list", "out", "--full").stdout)
+        one = json.loads(self.ask("list", "out/checkpoint-2", "--json").stdout)
+        self.assertEqual([entry["step"] for entry in one["checkpoints"]], [2])
         self.assertEqual(self.ask("verify", "out").stdout.count(": whole"), 2)
         self.assertEqual(self.ask("verify", "out/latest").stdout.count(": whole"), 1)
 
     def test_mistakes(self):
-        for words in (["list"], ["list", "nowhere"], ["verify", "model"], ["lsit", "out"],
+        for words in (["list"], ["list", "nowhere"], ["list", "model"], ["verify", "model"], ["lsit", "out"],
                       ["list", "out", "--jsno"]):
             self.assertEqual(self.ask(*words, code=2).stdout, "")
 
