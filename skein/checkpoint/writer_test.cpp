@@ -210,10 +210,10 @@ class PageRecorder final : public FileSystem {
 };
 
 TEST_F(WriterTest, NoPageIsWrittenByTwoNodes) {
-  model_ = {{"a.weight", Dtype::kU8, {50'001}},
-            {"b.weight", Dtype::kU8, {777}},
-            {"c.weight", Dtype::kU8, {3}},
-            {"d.weight", Dtype::kU8, {12'345}}};
+  model_ = {{"a.weight", DType::kU8, {50'001}},
+            {"b.weight", DType::kU8, {777}},
+            {"c.weight", DType::kU8, {3}},
+            {"d.weight", DType::kU8, {12'345}}};
   save(1, 1);
   fs::rename(folder_ / "checkpoint-1", folder_ / "one");
   nodes_ = {"x", "y", "x", "y", "z"};  // not in order, as some launchers place them

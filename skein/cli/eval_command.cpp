@@ -40,8 +40,8 @@ int run_eval_command(std::span<const std::string> arguments) {
               .resolved = {}};
   const auto flags = parse_eval_flags(split.rest);
   job.resolved.config.parallel.device = flags.device;
-  job.check = [&] { check_eval(flags); };
-  job.prepare = [&] {
+  job.check = [&](int, const plan::Place&) { check_eval(flags); };
+  job.prepare = [&](int) {
     for (const auto& note : data::find_files("--dataset", flags.data.eval_file).notes) {
       log_info("note: {}", note);
     }

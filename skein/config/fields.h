@@ -32,15 +32,15 @@ void fields(ModelConfig& config, auto&& field) {
 void fields(DataConfig& config, auto&& field) {
   field("train_file", config.train_file,
         About{.help = ".txt, .jsonl with \"text\", or .bin of token ids (nanoGPT, llm.c)",
-              .is_path = true,
-              .takes_list = true});
+              .takes_list = true,
+              .is_path = true});
   field("train_file_dir", config.train_file_dir,
         About{.help = "folder whose .txt, .jsonl and .bin files are trained on", .is_path = true});
   field("eval_file", config.eval_file,
         About{.help = "the same for evaluation",
               .aliases = {"validation_file"},
-              .is_path = true,
-              .takes_list = true});
+              .takes_list = true,
+              .is_path = true});
   field(
       "validation_file_dir", config.validation_file_dir,
       About{

@@ -43,7 +43,7 @@ void judge(Session& run, NanGuard& guard, int64_t step) try {
 
 // Collective.
 bool ended_without_checkpoint(Session& run) {
-  if (run.checkpoint) return false;
+  if (run.beginning.checkpoint) return false;
   const bool ended = plan::is_finished(run.config.checkpoint, run.architecture, run.identity);
   return run.world.group.sum(int64_t{run.world.leads_output() && !ended}) == 0;
 }
