@@ -17,6 +17,7 @@
 
 #include "skein/checkpoint/catalog.h"
 #include "skein/checkpoint/reader.h"
+#include "skein/checkpoint/run_record.h"
 #include "skein/checkpoint/store.h"
 #include "skein/core/error.h"
 #include "skein/core/file_system.h"
@@ -294,6 +295,10 @@ TEST_F(FaultTest, FullAtAnyByte) {
 TEST_F(FaultTest, TheFinalModelGetsTheRoomOfAnOlderCheckpoint) {
   const ScopedFileSystem scope(faulty_);
   ASSERT_TRUE(save(0) && save(1));
+  RunRecord record;
+  for (int i = 1; i <= num_saves_; ++i)
+    record.starts.push_back({.token = fmt::format("token{}", i)});
+  write_record(output_, record);
   faulty_.reset();
   faulty_.fails = [&](const auto& call, int) {
     if (call.kind == "allocate") return EOPNOTSUPP;

@@ -491,11 +491,11 @@ TEST_F(WriterTest, AFullDiskTakesTheOldestCheckpointFirst) {
 TEST_F(WriterTest, AFullDiskNeverTakesTheNewestVerifiedOrAProtectedCheckpoint) {
   for (const int step : {1, 2, 3}) save(step, 1);
   write_file_atomically(folder_ / "checkpoint-3/model.safetensors", "broken");
-  EXPECT_TRUE(give_up_oldest(folder_, {}));
-  EXPECT_FALSE(give_up_oldest(folder_, {}));  // 2 is the newest that verifies
+  EXPECT_TRUE(give_up_oldest(folder_, {.token = "t"}));
+  EXPECT_FALSE(give_up_oldest(folder_, {.token = "t"}));  // 2 is the newest that verifies
   EXPECT_EQ(listing(), (Names{"checkpoint-2", "checkpoint-3", "latest"}));
-  EXPECT_FALSE(give_up_oldest(folder_, {.verified_step = 3, .keep_steps = {2}}));
-  EXPECT_TRUE(give_up_oldest(folder_, {.verified_step = 3}));
+  EXPECT_FALSE(give_up_oldest(folder_, {.token = "t", .verified_step = 3, .keep_steps = {2}}));
+  EXPECT_TRUE(give_up_oldest(folder_, {.token = "t", .verified_step = 3}));
   EXPECT_EQ(listing(), (Names{"checkpoint-3", "latest"}));
 }
 
