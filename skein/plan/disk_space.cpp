@@ -108,7 +108,7 @@ void check_disk(const config::RunConfig& config, const Place& place) {
       "free some there, or give another output_dir",
       saves ? "the first checkpoint" : "the model", shown_bytes(needed.sum()),
       shown_bytes(needed.model), shown_bytes(needed.optimizer), shown_bytes(available),
-      existing(output).string()));
+      existing(fs::absolute(output).parent_path()).string()));
 }
 
 }  // namespace skein::plan

@@ -20,13 +20,14 @@
 #include "skein/model/model.h"
 #include "skein/parallel/sharded.h"
 #include "skein/plan/hf_config.h"
+#include "skein/tensor/dtype.h"
 #include "skein/train/update.h"
 
 namespace skein {
 namespace {
 
 using checkpoint::CheckpointStore;
-using checkpoint::dtype_of;
+using tensor::dtype_of;
 
 const at::Device kGpu(at::kCUDA, 0);
 

@@ -121,7 +121,8 @@ class Differences(Nodes):
         for process in self.start([], ["preprocessing_num_workers=3"]):
             finish(process, 0)
         self.assertTrue((self.work / "out/model.safetensors").exists())
-        self.assertEqual([p.name for p in (self.work / "out").iterdir() if p.name.startswith(".skein")], [])
+        self.assertEqual([p.name for p in (self.work / "out").iterdir() if p.name.startswith(".skein")],
+                         [".skein-run"])
 
     def test_configuration(self):
         self.refuse([], ["learning_rate=0.5"],

@@ -38,7 +38,8 @@ class Outputs(unittest.TestCase):
                          ["rank-0.log", "rank-1.log", "training.log"])
 
     def test_an_error_that_nobody_saw_is_told(self):
-        ended = self.work.run("resume_from_checkpoint=nowhere", "--redirects", "3", ranks=2, code=2)
+        ended = self.work.run("learning_rate=1e30", "max_grad_norm=0", "lr_scheduler_type=constant", "--redirects", "3",
+                              ranks=2, code=2)  # the weights are ruined in one step
         self.assertEqual(ended.stderr.count("error: "), 1, ended.stderr)
         written = json.loads(self.text("out/logs/attempt_0/0/error.json"))["message"]
         self.assertIn(written["message"], ended.stderr)

@@ -62,7 +62,10 @@ struct LauncherTest : testing::Test {
   // A launcher that can be signalled: in a process of its own.
   pid_t fork_launcher(int ranks, const std::string& script) {
     const pid_t pid = fork();
-    if (pid == 0) _exit(run(ranks, script));
+    if (pid == 0) {
+      std::signal(SIGHUP, SIG_DFL);  // tests may run under nohup, and what is ignored stays so
+      _exit(run(ranks, script));
+    }
     return pid;
   }
 
