@@ -270,6 +270,9 @@ class Paused(unittest.TestCase):
                 self.assertEqual(len(ranks), 2)
                 os.write(terminal, b"\x1a")
                 said += self.read_until(terminal, b"stopped by %d" % signal.SIGTSTP)
+                give_up = time.monotonic() + 10  # a rank stops when it next leaves the kernel
+                while {state_of(one) for one in ranks} != {"T"} and time.monotonic() < give_up:
+                    time.sleep(0.01)
                 self.assertEqual([state_of(one) for one in (launcher, *ranks)], ["T"] * 3)
                 before = (work / "out/trainer_log.jsonl").read_bytes()
                 time.sleep(3)
