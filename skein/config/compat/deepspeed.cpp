@@ -28,7 +28,7 @@ void add_leaves(const Node& map, const std::string& prefix, std::vector<Setting>
 }
 
 fs::path find_file(const Node& name) {
-  const fs::path path = expanded_path(name.text, name.origin);
+  fs::path path = expanded_path(name.text, name.origin);
   std::error_code ignored;  // no name, however long, is more than a file that does not exist
   if (fs::is_regular_file(path, ignored)) return path;
   auto beside = fs::path(name.origin.file).parent_path() / path;
