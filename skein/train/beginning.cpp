@@ -124,7 +124,7 @@ std::optional<ListedCheckpoint> newest_of(const Survey& survey, const fs::path& 
     const auto [lowest, highest] = extent_over_leaders(step, world);
     if (lowest < 0) return std::nullopt;
     if (lowest == highest) {
-      const ListedCheckpoint listed{lowest, output / checkpoint::checkpoint_name(lowest)};
+      ListedCheckpoint listed{lowest, output / checkpoint::checkpoint_name(lowest)};
       if (is_whole(listed, world)) return listed;
       range.up_to = lowest - 1;
       continue;
