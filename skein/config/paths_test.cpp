@@ -17,7 +17,7 @@ namespace {
 class PathsTest : public testing::Test {
  protected:
   PathsTest() : home_(::getenv("HOME") == nullptr ? "" : ::getenv("HOME")) {
-    ::setenv("HOME", "/home/me", 1);
+    ::setenv("HOME", "/srv/me", 1);
     ::setenv("SKEIN_TEST_RUNS", "/data/runs", 1);
   }
   ~PathsTest() override {
@@ -29,9 +29,9 @@ class PathsTest : public testing::Test {
 };
 
 TEST_F(PathsTest, HomeAndVariables) {
-  EXPECT_EQ(expanded_path("~", {}), "/home/me");
-  EXPECT_EQ(expanded_path("~/out", {}), "/home/me/out");
-  EXPECT_EQ(expanded_path("$HOME/out", {}), "/home/me/out");
+  EXPECT_EQ(expanded_path("~", {}), "/srv/me");
+  EXPECT_EQ(expanded_path("~/out", {}), "/srv/me/out");
+  EXPECT_EQ(expanded_path("$HOME/out", {}), "/srv/me/out");
   EXPECT_EQ(expanded_path("${SKEIN_TEST_RUNS}/a$SKEIN_TEST_RUNS", {}), "/data/runs/a/data/runs");
   EXPECT_EQ(expanded_path(std::string("~") + ::getpwuid(::getuid())->pw_name + "/x", {}),
             std::string(::getpwuid(::getuid())->pw_dir) + "/x");
@@ -52,13 +52,13 @@ TEST_F(PathsTest, AVariableThatIsNotSetIsNamed) {
 TEST_F(PathsTest, InFilesAndOnTheCommandLine) {
   const auto file =
       load_text("output_dir: ~/out\ntrain_file: $HOME/t.txt\nrun_name: ~x\n", "c.yaml");
-  EXPECT_EQ(file.config.checkpoint.output_dir, "/home/me/out");
-  EXPECT_EQ(file.config.data.train_file, "/home/me/t.txt");
+  EXPECT_EQ(file.config.checkpoint.output_dir, "/srv/me/out");
+  EXPECT_EQ(file.config.data.train_file, "/srv/me/t.txt");
   EXPECT_EQ(file.config.log.run_name, "~x");
   const std::vector<std::string> words = {"model_name_or_path=~/m",
                                           "resume_from_checkpoint=${SKEIN_TEST_RUNS}/checkpoint-4"};
   const auto line = load(words);
-  EXPECT_EQ(line.config.model.model_name_or_path, "/home/me/m");
+  EXPECT_EQ(line.config.model.model_name_or_path, "/srv/me/m");
   EXPECT_EQ(line.config.checkpoint.resume_from_checkpoint, "/data/runs/checkpoint-4");
 }
 
