@@ -5,10 +5,12 @@
 #include <ATen/Context.h>
 #include <c10/core/DeviceGuard.h>
 #include <fmt/format.h>
+#include <malloc.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <limits>
 #include <random>
 
 #include "skein/cli/guard.h"
@@ -36,6 +38,14 @@ void make_deterministic() {
   at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
   at::globalContext().setDeterministicCuDNN(true);
   at::globalContext().setDeterministicFillUninitializedMemory(false);
+}
+
+// A step's tensors come back in the next one. malloc would hand the top of its heap to the kernel in
+// between and fault thousands of pages in again. (On GPUs LibTorch keeps memory itself.)
+void keep_freed_memory() {
+  constexpr int kLargestOnTheHeap = 32 << 20;  // the most that malloc allows
+  ::mallopt(M_MMAP_THRESHOLD, kLargestOnTheHeap);
+  ::mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
 }
 
 // Deadlines are the watchers' business, who know all ranks (launch/watch/diagnosis.h), and whose
@@ -70,6 +80,7 @@ int run_body(const RankCommand& command, const config::Resolved& resolved, RankS
   const at::Device device =
       cuda ? at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(environment.gpu)) : at::kCPU;
   if (config.full_determinism) make_deterministic();
+  if (!cuda) keep_freed_memory();
   session.begin(resolved, command.prepare);
   const c10::DeviceGuard guard(device);
   auto& store = session.store();
