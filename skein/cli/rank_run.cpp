@@ -40,8 +40,8 @@ void make_deterministic() {
   at::globalContext().setDeterministicFillUninitializedMemory(false);
 }
 
-// A step's tensors come back in the next one. malloc would hand the top of its heap to the kernel in
-// between and fault thousands of pages in again. (On GPUs LibTorch keeps memory itself.)
+// A step's tensors come back in the next one. malloc would hand the top of its heap to the kernel
+// in between and fault thousands of pages in again. (On GPUs LibTorch keeps memory itself.)
 void keep_freed_memory() {
   constexpr int kLargestOnTheHeap = 32 << 20;  // the most that malloc allows
   ::mallopt(M_MMAP_THRESHOLD, kLargestOnTheHeap);

@@ -4,7 +4,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <limits>
+#include <string_view>
 
 #include "skein/checkpoint/reader.h"
 #include "skein/core/error.h"
@@ -43,6 +45,22 @@ std::vector<tensor::TensorSlice> share_of(std::vector<tensor::TensorSlice> slice
   return slices;
 }
 
+// Do the files hold tensors of another type than the model's?
+bool converts(const checkpoint::ModelFiles& files, const std::vector<TensorEntry>& model) {
+  return std::ranges::any_of(model, [&](const TensorEntry& wanted) {
+    const auto* stored = checkpoint::find_tensor(files, wanted.name, /*foreign=*/true);
+    return stored != nullptr && stored->tensor->dtype != wanted.dtype;
+  });
+}
+
+// Of the optimizer's slices the masters, under the names of their weights.
+std::vector<tensor::TensorSlice> masters_of(std::vector<tensor::TensorSlice> states) {
+  constexpr std::string_view kSuffix = ".master";
+  std::erase_if(states, [&](const auto& slice) { return !slice.name.ends_with(kSuffix); });
+  for (auto& slice : states) slice.name.resize(slice.name.size() - kSuffix.size());
+  return states;
+}
+
 }  // namespace
 
 RunState::RunState(const plan::HfConfig& architecture, const model::Model& model,
@@ -79,11 +97,17 @@ void RunState::initialise(uint64_t seed) {
 
 void RunState::load_weights(const fs::path& folder) {
   const checkpoint::Reader reader(folder);
+  const checkpoint::LoadOptions options{.tensors = model_entries(),
+                                        .tied_head = architecture_.dimensions().tied_head};
   auto slices = sharded_.slices_to_save();
-  reader.load(slices,
-              {.tensors = model_entries(), .tied_head = architecture_.dimensions().tied_head});
+  reader.load(slices, options);
   sharded_.gather_loaded();
   optimizer_.refresh_masters();
+  // What 16-bit weights have rounded (an fp32 file), the masters take as it is.
+  auto masters = masters_of(sharded_.slices_to_save(optimizer_.states()));
+  if (masters.empty() || !converts(reader.files(), options.tensors)) return;
+  reader.load(masters, options);
+  sharded_.gather_loaded(optimizer_.states());
 }
 
 std::vector<TensorEntry> RunState::model_entries() const {

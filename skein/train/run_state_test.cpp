@@ -148,5 +148,28 @@ TEST_F(RunStateTest, EachRankReadsItsShare) {
   }
 }
 
+// A run in 16 bits begins with the values of an fp32 file, not with their roundings.
+TEST_F(RunStateTest, MastersTakeAnFp32FileAsItIs) {
+  save(0, 1, at::kFloat);
+  for (const int stage : {0, 1, 3}) {
+    comm::run_ranks(2, [&](comm::Group& group) {
+      const c10::NoGradGuard no_grad;
+      Parts run(stage, at::kBFloat16, group);
+      run.state.load_weights(folder_ / "checkpoint-7");
+      for (const auto& slice : run.sharded.kept_slices()) {
+        EXPECT_TRUE(at::equal(slice.data, values(slice))) << slice.name;
+      }
+      int masters = 0;
+      for (auto slice : run.sharded.kept_slices(run.optimizer.states())) {
+        if (!slice.name.ends_with(".master")) continue;
+        ++masters;
+        slice.name.resize(slice.name.size() - std::string_view(".master").size());
+        EXPECT_TRUE(at::equal(slice.data, values(slice))) << slice.name << " at stage " << stage;
+      }
+      EXPECT_GT(masters, 0);
+    });
+  }
+}
+
 }  // namespace
 }  // namespace skein::train
