@@ -27,7 +27,7 @@ std::optional<int64_t> step_of(std::string_view name) {
   return whole && step >= 0 && std::to_string(step) == name ? std::optional(step) : std::nullopt;
 }
 
-// Files that a run replaces as a whole, each through temporary_beside() (once NAME.tmp-PID).
+// Files that a run replaces as a whole, each through temporary_beside().
 constexpr std::string_view kReplaced[] = {"latest",
                                           "config.yaml",
                                           "skein-config.yaml",
@@ -51,20 +51,25 @@ constexpr std::string_view kReplaced[] = {"latest",
                                           "wandb-resume.json",
                                           "latest-run"};
 
-bool is_random_or_number(std::string_view text) {
-  if (text.size() == 16)
-    return text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
-  return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
+bool is_hex(std::string_view text, size_t digits) {
+  return text.size() == digits &&
+         text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
-// A name that only an interrupted write of ours leaves; a user's file may hold ".tmp-" too.
+// A start's token; where every node has a folder of its own the folder's follows.
+bool is_token(std::string_view text) {
+  return is_hex(text.substr(0, text.find('-')), 8) &&
+         (text.size() == 8 || is_hex(text.substr(9), 8));
+}
+
+// A name that only an interrupted write of ours leaves: a user's backup may hold ".tmp-" too.
 bool is_our_temporary(std::string_view name) {
   const auto end = name.find(kTemporary);
   if (end == std::string_view::npos) return false;
   const auto target = name.substr(0, end), rest = name.substr(end + kTemporary.size());
-  if (step_of(target)) return true;
-  if (is_planned_name(target, "model")) return rest.find('.') == std::string_view::npos;
-  return std::ranges::count(kReplaced, target) > 0 && is_random_or_number(rest);
+  if (step_of(target)) return is_token(rest) || rest == "removed" || rest == "replaced";
+  if (is_planned_name(target, "model")) return is_token(rest);
+  return std::ranges::count(kReplaced, target) > 0 && is_hex(rest, 16);
 }
 
 [[noreturn]] void fail_to_list(const fs::path& folder, const std::error_code& error) {

@@ -73,7 +73,7 @@ std::vector<std::string> KnownStates::save(const KnownSave& save, const fs::path
           stop_);
       const CommitOptions options{.output = output,
                                   .step = save.step,
-                                  .token = "t",
+                                  .token = "00000001",
                                   .save_total_limit = save.limit,
                                   .conditions = {}};
       failures[rank] = save.step == 0 ? write_model(jobs[rank], options, exchange)

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <mutex>
 #include <thread>
@@ -522,35 +523,28 @@ TEST_F(WriterTest, SameStepIsReplaced) {
 
 TEST_F(WriterTest, SweepRemovesOnlyWhatIsTemporary) {
   save(1, 1);
-  make_directories(folder_ / "checkpoint-2.tmp-old/x");
-  make_directories(folder_ / "mine.tmp-x");
-  fs::create_symlink("checkpoint-1", folder_ / "latest.tmp-12");
-  write_file_atomically(folder_ / "model.safetensors", "x");
-  write_file_atomically(folder_ / "model.safetensors.tmp-old", "x");
   make_directories(folder_ / "wandb");
+  for (const char* name : {"checkpoint-2.tmp-0badcafe", "checkpoint-2.tmp-0badcafe-00000001",
+                           "checkpoint-3.tmp-removed", "checkpoint-4.tmp-replaced"}) {
+    make_directories(folder_ / name / "x");
+  }
+  fs::create_symlink("checkpoint-1", folder_ / "latest.tmp-0123456789abcdef");
   for (const char* name :
-       {"merges.txt.tmp-77", "trainer_log.jsonl.tmp-5", "training_loss.svg.tmp-5",
-        "model.safetensors.index.json.tmp-5", "config.yaml.tmp-123", ".skein-lease.tmp-9",
-        ".skein-node-token.tmp-0123456789abcdef", "wandb/latest-run.tmp-00000000deadbeef"}) {
+       {"model.safetensors.tmp-0badcafe", "model.safetensors.index.json.tmp-0badcafe",
+        "merges.txt.tmp-0123456789abcdef", ".skein-node-token.tmp-0123456789abcdef",
+        "wandb/latest-run.tmp-00000000deadbeef"}) {
     write_file_atomically(folder_ / name, "x");
   }
-  const Names kept = {"checkpoint-1",
-                      "config.yaml.tmp-0123456789abcdex",
-                      "config.yaml.tmp-bad",
-                      "config.yaml.tmp-mine",
-                      "latest",
-                      "mine.tmp-x",
-                      "model.safetensors",
-                      "model.safetensors.tmp-old.txt",
-                      "notes.json.tmp-1",
-                      "notes.tmp-1",
-                      "plot.svg.tmp-5",
-                      "wandb"};
+  Names kept = {"checkpoint-1", "latest", "wandb"};
   for (const char* name :
-       {"config.yaml.tmp-mine", "config.yaml.tmp-bad", "config.yaml.tmp-0123456789abcdex",
-        "model.safetensors.tmp-old.txt", "notes.json.tmp-1", "notes.tmp-1", "plot.svg.tmp-5"}) {
+       {"checkpoint-1.tmp-backup", "checkpoint-1.tmp-old run.bak", "checkpoint-2.tmp-0badcaf",
+        "checkpoint-2.tmp-0badcafe-", "config.yaml.tmp-0123456789abcdex", "config.yaml.tmp-2024",
+        "mine.tmp-0badcafe", "model.safetensors", "model.safetensors.tmp-mybackup",
+        "model.safetensors.tmp-old.txt", "notes.json.tmp-0123456789abcdef"}) {
     write_file_atomically(folder_ / name, "x");
+    kept.emplace_back(name);
   }
+  std::ranges::sort(kept);
   sweep_temporaries(folder_);
   EXPECT_EQ(listing(), kept);
   EXPECT_TRUE(fs::is_empty(folder_ / "wandb"));
