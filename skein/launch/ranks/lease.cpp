@@ -158,33 +158,45 @@ class ForeignBeat {
   // Refuses when there was a sign, or a lock that does not end.
   bool is_over(const File& lease, const Holder& holder, Lock lock) {
     const auto beat = modified(lease);
-    const auto age = age_of(lease, output_);
-    const bool same = token_ == holder.token;
-    if (same && (beat.tv_sec != beat_.tv_sec || beat.tv_nsec != beat_.tv_nsec)) {
+    if (token_ != holder.token) {
+      watch(holder, beat, age_of(lease, output_));
+    } else if (beat.tv_sec != beat_.tv_sec || beat.tv_nsec != beat_.tv_nsec) {
       refuse_use(output_, holder.text());
     }
-    const bool stale = age >= times_.stale;
-    if (stale && lock != Lock::kTaken) {
+    const auto silence = age_ + (std::chrono::steady_clock::now() - since_);
+    if (silence >= times_.stale && lock != Lock::kTaken) {
       log_info("{}: {} has given no sign for {} s: taken over", output_.string(), holder.text(),
-               age.count() / 1000);
+               seconds(silence));
       return true;
     }
-    if (age >= times_.stale + times_.locks_end) refuse_use(output_, holder.text());
-    if (!same) {
-      token_ = holder.token;
-      beat_ = beat;
-      log_info("{}: {} gave its last sign {} s ago; if no other follows it is taken over in {} s",
-               output_.string(), holder.text(), age.count() / 1000,
-               std::max<int64_t>(0, (times_.stale - age).count() / 1000));
-    }
+    if (silence >= times_.stale + times_.locks_end) refuse_use(output_, holder.text());
     return false;
   }
 
  private:
+  using Clock = std::chrono::steady_clock;
+
+  static int64_t seconds(Clock::duration time) {
+    return std::chrono::duration_cast<std::chrono::seconds>(time).count();
+  }
+
+  // A beat may lie in the future, of a machine whose clock was ahead: then it counts from now on.
+  void watch(const Holder& holder, const timespec& beat, milliseconds age) {
+    token_ = holder.token;
+    beat_ = beat;
+    age_ = std::max(age, milliseconds(0));
+    since_ = Clock::now();
+    log_info("{}: {} gave its last sign {} s ago; if no other follows it is taken over in {} s",
+             output_.string(), holder.text(), seconds(age_),
+             std::max<int64_t>(0, seconds(times_.stale - age_)));
+  }
+
   const fs::path output_;
   const LeaseTimes times_;
-  std::string token_;  // of whom is watched
-  timespec beat_{};    // when it was seen first
+  std::string token_;        // of whom is watched
+  timespec beat_{};          // its last sign when it was seen first,
+  milliseconds age_{};       // how old that was then,
+  Clock::time_point since_;  // and when this was
 };
 
 File take(const fs::path& output, const Holder& self, const LeaseTimes& times) {

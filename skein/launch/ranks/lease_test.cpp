@@ -159,6 +159,16 @@ TEST_F(LeaseTest, AnotherMachinesLastBeatIsWatchedUntilItIsStale) {
   EXPECT_NE(told.find("taken over"), std::string::npos) << told;
 }
 
+// Its clock was ahead of the file server's: it is watched as long as any other.
+TEST_F(LeaseTest, ALastBeatInTheFutureIsWatchedNoLonger) {
+  write_foreign(-3600);
+  testing::internal::CaptureStderr();
+  EXPECT_NO_THROW(Lease(output, {.beat = milliseconds(20), .stale = milliseconds(300)}));
+  const auto told = testing::internal::GetCapturedStderr();
+  EXPECT_NE(told.find("gave its last sign 0 s ago"), std::string::npos) << told;
+  EXPECT_NE(told.find("taken over"), std::string::npos) << told;
+}
+
 // A file server keeps a dead machine's locks for a while.
 TEST_F(LeaseTest, AnotherMachinesLockIsWaitedForWithItsBeat) {
   write_foreign(0);
