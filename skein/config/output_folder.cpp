@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "skein/core/error.h"
 
 namespace skein::config {
@@ -21,6 +23,17 @@ void check_output_folder(const Resolved& resolved) {
                        "model would replace the one that training begins with; give another "
                        "output_dir",
                        output.string()));
+  }
+  const auto& data = config.data;
+  for (const auto& [key, folder] :
+       {std::pair("train_file_dir", data.train_file_dir), std::pair("train_file", data.train_file),
+        std::pair("validation_file_dir", data.validation_file_dir),
+        std::pair("eval_file", data.eval_file)}) {
+    if (!fs::equivalent(output, folder, absent)) continue;
+    refuse(resolved.origin_of("output_dir"),
+           fmt::format("output_dir and {} are the same folder, {}: what the run writes would be "
+                       "read as data; give another output_dir (one below it is fine)",
+                       key, output.string()));
   }
   const bool is_checkpoint = model.filename().string().starts_with("checkpoint-");
   const auto parent = fs::absolute(model).parent_path();

@@ -17,7 +17,8 @@ inline std::filesystem::path output_folder(const CheckpointConfig& checkpoint) {
   return std::filesystem::path("outputs") / checkpoint.experiment_name;
 }
 
-// Throws UserError when training would replace or remove the model that it begins with.
+// Throws UserError when training would replace or remove the model that it begins with, or read
+// what it writes.
 void check_output_folder(const Resolved& resolved);
 
 }  // namespace skein::config

@@ -32,6 +32,15 @@ TEST_F(OutputFolderTest, TheModelsOwnFolderIsRefusedHoweverItIsWritten) {
   }
 }
 
+TEST_F(OutputFolderTest, DataAndOutputAreTwoFolders) {
+  write("d/a.txt", "x");
+  const auto data = (folder_ / "d").string();
+  for (const auto* key : {"train_file_dir=", "train_file=", "validation_file_dir="}) {
+    EXPECT_PRED2(contains, refused("base", data + "/.", key + data), "would be read as data");
+    EXPECT_EQ(refused("base", data + "/out", key + data), "");
+  }
+}
+
 TEST_F(OutputFolderTest, FreshDoesNotRemoveTheModelThatItBeginsWith) {
   write("out/checkpoint-5/config.json", "{}");
   const auto model = (folder_ / "out/checkpoint-5").string(), output = (folder_ / "out").string();

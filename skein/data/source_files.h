@@ -10,7 +10,8 @@
 //
 // A file key takes one path, several with commas between them, patterns (`*`, `?`, `[…]`) and
 // folders. A folder means all .txt, .jsonl and .bin files below it, sorted by path; hidden ones
-// are left out, links are followed, and no folder is read twice. A file that the file key names is
+// are left out, and so are folders of runs (their logs are no data); links are followed, and no
+// folder is read twice. A file that the file key names is
 // not read again as one of the folder key's. Files of other kinds are left out, with a note.
 
 #include <string>

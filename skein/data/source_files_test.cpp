@@ -43,6 +43,20 @@ TEST_F(SourceFiles, FoldersAreReadInOrderAndToTheBottom) {
   EXPECT_EQ(found(), "d/a.txt\nd/a/x.jsonl\nd/b.txt\nd/b/z.txt\n");
 }
 
+// A run's own log would change the data of its next start.
+TEST_F(SourceFiles, FoldersOfRunsAreLeftOut) {
+  for (const auto* name : {"d/a.txt", "d/out/.skein-run", "d/out/trainer_log.jsonl",
+                           "d/out/checkpoint-1/merges.txt"}) {
+    write(name, "x");
+  }
+  fs::create_symlink("out", folder_ / "d/same");
+  data_.train_file_dir = path("d");
+  EXPECT_EQ(found(), "d/a.txt\n");
+  const auto notes = find_sources(data_, Split::kTrain).notes;
+  ASSERT_EQ(notes.size(), 2);
+  EXPECT_PRED2(contains, notes[0] + notes[1], "d/out is the folder of a run: left out");
+}
+
 TEST_F(SourceFiles, FilesOfOtherKindsAreNoted) {
   for (const auto* name : {"d/a.txt", "d/b.csv", "d/s/c.json", "d/A.TXT", "d/z.gz"})
     write(name, "x");
