@@ -68,7 +68,7 @@ bool is_our_temporary(std::string_view name) {
   if (end == std::string_view::npos) return false;
   const auto target = name.substr(0, end), rest = name.substr(end + kTemporary.size());
   if (step_of(target)) return is_token(rest) || rest == "removed" || rest == "replaced";
-  if (is_planned_name(target, "model")) return is_token(rest);
+  if (is_planned_name(target, "model")) return is_token(rest) || is_hex(rest, 16);
   return std::ranges::count(kReplaced, target) > 0 && is_hex(rest, 16);
 }
 
