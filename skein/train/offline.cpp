@@ -50,7 +50,8 @@ bool ended_without_checkpoint(Session& run) {
 
 // The final model is the last, or the best when asked for.
 void finish(Session& run, int64_t step) {
-  if (run.config.eval.load_best_model_at_end && run.state.best_step()) take_best(run);
+  const auto best = run.state.best_step();
+  if (run.config.eval.load_best_model_at_end && best && *best != step) take_best(run);
   run.store.save_model(run.state.contents(step, /*with_optimizer=*/false));
   run.metrics.finish();
 }

@@ -207,16 +207,18 @@ void settle_best(Session& run) {
 }
 
 void take_best(Session& run) {
-  const auto best = run.output / fmt::format("checkpoint-{}", *run.state.best_step());
-  // Missing in a run that was continued from another folder; all nodes take the same.
-  if (run.world.group.sum(int64_t{!fs::exists(best)}) > 0) {
-    log_warning("the best evaluation was {}, which is not here: taking the last model",
-                best.string());
+  const board::HostWork work("loading the best model");
+  const auto step = *run.state.best_step();
+  if (const auto best = newest_checkpoint(run.output, run.world, {step - 1, step})) {
+    log_info("the best evaluation was at step {}: taking {}", step, best->path.string());
+    run.state.restore_weights(best->path);
     return;
   }
-  const board::HostWork work("loading the best model");
-  log_info("the best evaluation was at step {}: taking {}", *run.state.best_step(), best.string());
-  run.state.restore_weights(best);
+  // Gone, damaged, or in the folder that this run was continued from.
+  log_warning(
+      "the best evaluation was at step {}, of which {} has no whole checkpoint: taking the "
+      "last model",
+      step, run.output.string());
 }
 
 }  // namespace skein::train

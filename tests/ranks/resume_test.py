@@ -157,6 +157,21 @@ class BestModel(Case):
             self.assertEqual((work / "out/model.safetensors").read_bytes(),
                              (checkpoint(work, "out", best) / "model.safetensors").read_bytes())
 
+    def test_a_damaged_one_is_not_taken(self):
+        with Workspace(num_blocks=20, global_batch_size=8, save_steps=1, eval_strategy="steps", eval_steps=1,
+                       eval_file="other.txt", load_best_model_at_end=True, output_dir="out") as work:
+            (work / "other.txt").write_text("ZYXW" * 64)
+            work.run("max_steps=3", ranks=2)
+            losses = {r["eval_loss"]: r["step"] for r in work.records("out") if "eval_loss" in r}
+            damaged = checkpoint(work, "out", losses[min(losses)]) / "model.safetensors"
+            data = bytearray(damaged.read_bytes())
+            data[-1] ^= 1
+            damaged.write_bytes(data)
+            said = work.run("max_steps=7", ranks=2).stderr
+            self.assertIn("taking the last model", said)
+            self.assertEqual((work / "out/model.safetensors").read_bytes(),
+                             (checkpoint(work, "out", 7) / "model.safetensors").read_bytes())
+
 
 class OtherRanks(Case):
     """Saved at one stage and world size, continued at another."""
