@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <chrono>
 #include <optional>
+#include <system_error>
 
 #include "skein/core/error.h"
 #include "skein/core/log.h"
@@ -64,13 +65,17 @@ int64_t Staging::num_chunks() const { return (layout_.bytes + chunk_bytes_ - 1) 
 
 void Staging::prepare(const std::vector<Source>& sources) {
   await_prepared();
-  preparation_ = std::thread([this, bytes = lay_out(sources).bytes] {
-    try {
-      reserve(bytes, Wish::kAllAtOnce);
-    } catch (const std::exception& error) {
-      log_debug("no memory for saves yet: {}", error.what());  // start() tries again
-    }
-  });
+  try {
+    preparation_ = std::thread([this, bytes = lay_out(sources).bytes] {
+      try {
+        reserve(bytes, Wish::kAllAtOnce);
+      } catch (const std::exception& error) {
+        log_debug("no memory for saves yet: {}", error.what());  // start() tries again
+      }
+    });
+  } catch (const std::system_error& error) {
+    log_debug("no thread to prepare saves with: {}", error.what());
+  }
 }
 
 void Staging::await_prepared() {

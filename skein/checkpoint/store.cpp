@@ -5,8 +5,11 @@
 #include <fmt/format.h>
 
 #include <exception>
+#include <system_error>
+#include <utility>
 
 #include "skein/core/error.h"
+#include "skein/core/log.h"
 
 namespace skein::checkpoint {
 
@@ -38,16 +41,24 @@ void CheckpointStore::save(int64_t step, const Contents& contents) {
   begin_job(contents, Staging::Wish::kAllAtOnce);
   step_ = step;
   exchanges_.push_back(make_exchange(step));
-  thread_ = std::thread([this, options = commit_options(step), exchange = exchanges_.back().get()] {
+  const auto write = [this, options = commit_options(step), exchange = exchanges_.back().get()] {
     failure_ = write_checkpoint(job_, options, *exchange);
     staging_.close();
     if (failure_.empty()) forget_older_keys();
-  });
+  };
+  is_open_ = true;
+  try {
+    thread_ = std::thread(write);
+  } catch (const std::system_error& error) {
+    log_warning("no thread for a save: {} (ulimit -u, or a container's pids.max); training waits",
+                error.code().message());
+    write();
+  }
 }
 
 bool CheckpointStore::finish() {
-  if (thread_.joinable()) {
-    thread_.join();
+  if (thread_.joinable()) thread_.join();
+  if (std::exchange(is_open_, false)) {
     if (failure_.empty()) last_committed_ = step_;
     if (failure_.empty()) verified_step_ = step_;
     if (failure_.empty() && step_ == best_step_) protected_step_ = step_;

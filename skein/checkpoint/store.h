@@ -104,6 +104,7 @@ class CheckpointStore {
   // Of the save under way; read again after the thread has been joined.
   Staging staging_;
   Job job_;
+  bool is_open_ = false;  // a save that finish() has not seen the end of
   std::thread thread_;
   int64_t step_ = 0;
   std::string failure_;

@@ -9,6 +9,9 @@
 #include <ATen/ops/full.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <functional>
 #include <thread>
@@ -267,6 +270,27 @@ TEST_F(StoreTest, FailedExportThrowsOnEveryRank) {
   run(2, [&](CheckpointStore& store, int rank) {
     EXPECT_THROW(store.save_model(contents_of(rank, 2, 5)), IoError);
   });
+}
+
+// In a process of its own: a limit on threads cannot be raised again. Root has none, so that it
+// becomes somebody else.
+TEST_F(StoreTest, ASaveWithoutAThreadIsMadeAllTheSame) {
+  fs::permissions(folder_, fs::perms::all);
+  const pid_t child = fork();
+  if (child == 0) {
+    constexpr uid_t kNobodys = 61'234;
+    const rlimit none{.rlim_cur = 0, .rlim_max = 0};
+    if ((geteuid() == 0 && setuid(kNobodys) != 0) || setrlimit(RLIMIT_NPROC, &none) != 0) _exit(2);
+    MemoryStore memory;
+    CheckpointStore store({.output = folder_, .rank = 0, .size = 1, .token = "t"}, memory);
+    store.prepare(contents_of(0, 1, 1));
+    store.save(1, contents_of(0, 1, 1));
+    _exit(store.finish() && store.last_step() == 1 ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_TRUE(verify(folder_ / "checkpoint-1").empty());
 }
 
 }  // namespace

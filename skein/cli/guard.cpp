@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <exception>
 #include <filesystem>
+#include <system_error>
 
 #include "skein/board/board.h"
 #include "skein/core/error.h"
@@ -39,6 +40,13 @@ Failure describe(const std::exception_ptr& failure) try {
   return {ExitCode::kStopped, error.what(), LogLevel::kInfo};
 } catch (const std::filesystem::filesystem_error& error) {
   return {ExitCode::kIo, error.what()};
+} catch (const std::system_error& error) {
+  if (error.code() != std::errc::resource_unavailable_try_again) {
+    return {ExitCode::kInternal, fmt::format("internal: {}", error.what())};
+  }
+  return {ExitCode::kIo,
+          "cannot start a thread: the limit on processes and threads is reached; raise it (ulimit "
+          "-u, or a container's pids.max)"};
 } catch (const std::exception& error) {
   return {ExitCode::kInternal, fmt::format("internal: {}", error.what())};
 } catch (...) {

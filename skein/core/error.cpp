@@ -13,7 +13,8 @@ namespace skein {
 
 void throw_errno(const std::string& what) {
   const int code = errno;
-  const auto message = fmt::format("{}: {}", what, std::strerror(code));
+  const auto* hint = code == EMFILE ? " (raise the limit: ulimit -n)" : "";
+  const auto message = fmt::format("{}: {}{}", what, std::strerror(code), hint);
   if (code == ENOSPC || code == EDQUOT) throw DiskFull(message);
   throw SystemFailure(message, code);
 }

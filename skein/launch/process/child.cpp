@@ -103,7 +103,8 @@ Child::Child(const ChildCommand& command) {
   }
   const auto prepared = prepare(command);
   pid_ = fork();
-  if (pid_ < 0) throw_errno("cannot start another process");
+  if (pid_ < 0)
+    throw_errno("cannot start another process (ulimit -u and a container's pids.max limit them)");
   if (pid_ == 0) become(command, prepared);
   setpgid(pid_, pid_);  // in the parent too: kill_group() must find the group even if the child has
                         // not run yet
@@ -113,7 +114,8 @@ Child::Child(const ChildCommand& command) {
     kill(pid_, SIGKILL);
     waitpid(pid_, nullptr, 0);
     errno = reason;
-    throw_errno("cannot watch a process (pidfd_open needs Linux 5.3)");
+    throw_errno(reason == ENOSYS ? "cannot watch a process (pidfd_open needs Linux 5.3)"
+                                 : "cannot watch a process");
   }
 }
 
