@@ -1,4 +1,4 @@
-# One library per folder: folder = namespace = target. A sub-folder, `launch/plan`, is a target of its own (skein_launch_plan)
+# One library per folder: folder = namespace = target. A sub-folder, `launch/watch`, is a target of its own (skein_launch_watch)
 # in its folder's namespace, and its tests join the folder's program.
 #
 #   skein_library(comm
@@ -39,13 +39,13 @@ function(skein_add_library target)
   skein_link(${target} PUBLIC ${A_DEPENDS})
 endfunction()
 
-# The target of a folder: skein_core, skein_launch_plan.
+# The target of a folder: skein_core, skein_launch_watch.
 function(skein_target variable folder)
   string(REPLACE "/" "_" name ${folder})
   set(${variable} skein_${name} PARENT_SCOPE)
 endfunction()
 
-# `core` and `launch/plan` mean our folders, `skein::yaml` an outside library.
+# `core` and `launch/watch` mean our folders, `skein::yaml` an outside library.
 function(skein_link target visibility)
   foreach(dependency ${ARGN})
     if(dependency MATCHES "::")

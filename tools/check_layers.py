@@ -4,7 +4,7 @@
 """Checks that includes only go down (tools/layers.txt), that torch stays out of torch-free code, and
 that no folder is too full to find anything in.
 
-A file belongs to its folder, `core`, or its sub-folder, `launch/plan`, with all that lies deeper.
+A file belongs to its folder, `core`, or its sub-folder, `launch/placement`, with all that lies deeper.
 Torch-free are the folders that layers.txt names, the `<folder>_format` targets (FORMAT_SOURCES and
 FORMAT_TESTS of a CMakeLists.txt in skein), all `.cu` files, and every skein header these reach.
 """

@@ -12,7 +12,7 @@ import check_layers
 import check_lengths
 
 TOOLS = Path(__file__).resolve().parent
-LAYERS = "core:\nlaunch/plan: core\nlaunch/ranks: core launch/plan\ntensor: core\ndata: core tensor\ncli: *\ntorch_free: core launch\n"
+LAYERS = "core:\nlaunch/placement: core\nlaunch/ranks: core launch/placement\ntensor: core\ndata: core tensor\ncli: *\ntorch_free: core launch\n"
 
 
 class Tree(unittest.TestCase):
@@ -48,20 +48,20 @@ class Layers(Tree):
         self.assertIn("'misc' has no line", self.check()[0])
 
     def test_sub_folders_have_lines_of_their_own(self):
-        self.write("skein/launch/plan/detect.h", "")
-        self.write("skein/launch/ranks/launcher.h", '#include "skein/launch/plan/detect.h"\n')
+        self.write("skein/launch/placement/detect.h", "")
+        self.write("skein/launch/ranks/launcher.h", '#include "skein/launch/placement/detect.h"\n')
         self.write("skein/cli/main.cpp", '#include "skein/launch/ranks/launcher.h"\n')
         self.assertEqual(self.check(), [])
-        self.write("skein/launch/plan/detect.h", '#include "skein/launch/ranks/launcher.h"\n')
-        self.assertIn("'launch/plan' may not include 'launch/ranks'", self.check()[0])
-        self.write("skein/launch/plan/detect.h", "")
+        self.write("skein/launch/placement/detect.h", '#include "skein/launch/ranks/launcher.h"\n')
+        self.assertIn("'launch/placement' may not include 'launch/ranks'", self.check()[0])
+        self.write("skein/launch/placement/detect.h", "")
         self.write("skein/launch/board/board.h", "")
         self.assertIn("'launch/board' has no line", self.check()[0])
 
     def test_a_folder_s_name_allows_all_below_it(self):
-        self.write("tools/layers.txt", "launch/plan:\ndata: launch\n")
-        self.write("skein/launch/plan/detect.h", "")
-        self.write("skein/data/a.h", '#include "skein/launch/plan/detect.h"\n')
+        self.write("tools/layers.txt", "launch/placement:\ndata: launch\n")
+        self.write("skein/launch/placement/detect.h", "")
+        self.write("skein/data/a.h", '#include "skein/launch/placement/detect.h"\n')
         self.assertEqual(self.check(), [])
 
     def test_a_line_names_lines_above_it_alone(self):
@@ -81,8 +81,8 @@ class Layers(Tree):
         self.write("skein/core/error.h", "#include <c10/util/Exception.h>\n")
         self.assertIn("skein/core/error.h includes c10/util/Exception.h", self.check()[0])
         self.write("skein/core/error.h", "")
-        self.write("skein/launch/plan/detect.h", "#include <c10/util/Exception.h>\n")
-        self.assertIn("skein/launch/plan/detect.h includes c10/util/Exception.h", self.check()[0])
+        self.write("skein/launch/placement/detect.h", "#include <c10/util/Exception.h>\n")
+        self.assertIn("skein/launch/placement/detect.h includes c10/util/Exception.h", self.check()[0])
 
     def test_torch_reached_by_a_format_target(self):
         self.write("skein/tensor/flat.h", "#include <ATen/core/Tensor.h>\n")

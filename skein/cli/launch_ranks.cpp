@@ -19,7 +19,7 @@
 #include "skein/core/error.h"
 #include "skein/core/host.h"
 #include "skein/core/log.h"
-#include "skein/launch/plan/interface.h"
+#include "skein/launch/placement/interface.h"
 #include "skein/launch/process/inherited_bytes.h"
 #include "skein/launch/ranks/launcher.h"
 #include "skein/launch/ranks/rank_environment.h"

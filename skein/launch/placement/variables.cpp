@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
-#include "skein/launch/plan/variables.h"
+#include "skein/launch/placement/variables.h"
 
 #include <fmt/format.h>
 #include <unistd.h>

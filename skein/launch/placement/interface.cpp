@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
-#include "skein/launch/plan/interface.h"
+#include "skein/launch/placement/interface.h"
 
 #include <arpa/inet.h>
 #include <fmt/format.h>

@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "skein/launch/plan/detect.h"
+#include "skein/launch/placement/detect.h"
 
 namespace skein::launch {
 

@@ -15,8 +15,8 @@
 #include <string_view>
 #include <vector>
 
-#include "skein/launch/plan/launch_plan.h"
-#include "skein/launch/plan/variables.h"
+#include "skein/launch/placement/launch_plan.h"
+#include "skein/launch/placement/variables.h"
 
 namespace skein::launch {
 

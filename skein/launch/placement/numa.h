@@ -16,7 +16,7 @@
 #include <string_view>
 #include <vector>
 
-#include "skein/launch/plan/launch_plan.h"
+#include "skein/launch/placement/launch_plan.h"
 
 struct hwloc_topology;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
-#include "skein/launch/plan/detect.h"
+#include "skein/launch/placement/detect.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -12,13 +12,13 @@
 #include <utility>
 
 #include "skein/core/error.h"
-#include "skein/launch/plan/foreign_rank.h"
-#include "skein/launch/plan/hostfile.h"
-#include "skein/launch/plan/interface.h"
-#include "skein/launch/plan/node_place.h"
-#include "skein/launch/plan/numa.h"
-#include "skein/launch/plan/number.h"
-#include "skein/launch/plan/rank_request.h"
+#include "skein/launch/placement/foreign_rank.h"
+#include "skein/launch/placement/hostfile.h"
+#include "skein/launch/placement/interface.h"
+#include "skein/launch/placement/node_place.h"
+#include "skein/launch/placement/numa.h"
+#include "skein/launch/placement/number.h"
+#include "skein/launch/placement/rank_request.h"
 
 namespace skein::launch {
 namespace {

@@ -7,9 +7,9 @@
 #include <optional>
 #include <string>
 
-#include "skein/launch/plan/foreign_rank.h"
-#include "skein/launch/plan/launch_flags.h"
-#include "skein/launch/plan/variables.h"
+#include "skein/launch/placement/foreign_rank.h"
+#include "skein/launch/placement/launch_flags.h"
+#include "skein/launch/placement/variables.h"
 
 namespace skein::launch {
 

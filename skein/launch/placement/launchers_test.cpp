@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "skein/core/error.h"
-#include "skein/launch/plan/detect.h"
+#include "skein/launch/placement/detect.h"
 
 namespace skein::launch {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
-#include "skein/launch/plan/variables.h"
+#include "skein/launch/placement/variables.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -11,8 +11,8 @@
 
 #include "skein/core/error.h"
 #include "skein/core/file.h"
-#include "skein/launch/plan/interface.h"
-#include "skein/launch/plan/slurm.h"
+#include "skein/launch/placement/interface.h"
+#include "skein/launch/placement/slurm.h"
 
 namespace skein::launch {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
-#include "skein/launch/plan/numa.h"
+#include "skein/launch/placement/numa.h"
 
 #include <hwloc.h>
 #include <sched.h>
@@ -13,7 +13,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "skein/launch/plan/number.h"
+#include "skein/launch/placement/number.h"
 
 namespace skein::launch {
 namespace {

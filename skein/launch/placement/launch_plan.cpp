@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
-#include "skein/launch/plan/launch_plan.h"
+#include "skein/launch/placement/launch_plan.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -8,7 +8,7 @@
 #include <algorithm>
 
 #include "skein/core/error.h"
-#include "skein/launch/plan/numa.h"
+#include "skein/launch/placement/numa.h"
 
 namespace skein::launch {
 namespace {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
-#include "skein/launch/plan/slurm.h"
+#include "skein/launch/placement/slurm.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "skein/core/error.h"
-#include "skein/launch/plan/number.h"
+#include "skein/launch/placement/number.h"
 
 namespace skein::launch {
 namespace {

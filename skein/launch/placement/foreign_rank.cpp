@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
-#include "skein/launch/plan/foreign_rank.h"
+#include "skein/launch/placement/foreign_rank.h"
 
 #include <fmt/format.h>
 
@@ -9,8 +9,8 @@
 #include <cstdint>
 
 #include "skein/core/error.h"
-#include "skein/launch/plan/number.h"
-#include "skein/launch/plan/slurm.h"
+#include "skein/launch/placement/number.h"
+#include "skein/launch/placement/slurm.h"
 
 namespace skein::launch {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
-#include "skein/launch/plan/hardware.h"
+#include "skein/launch/placement/hardware.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -26,7 +26,7 @@
 
 #include "skein/core/error.h"
 #include "skein/core/file.h"
-#include "skein/launch/plan/numa.h"
+#include "skein/launch/placement/numa.h"
 
 namespace skein::launch {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
-#include "skein/launch/plan/hostfile.h"
+#include "skein/launch/placement/hostfile.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -12,7 +12,7 @@
 
 #include "skein/core/error.h"
 #include "skein/core/file.h"
-#include "skein/launch/plan/number.h"
+#include "skein/launch/placement/number.h"
 
 namespace skein::launch {
 namespace {

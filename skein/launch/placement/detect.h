@@ -13,10 +13,10 @@
 #include <unistd.h>
 
 #include "skein/config/run_config.h"
-#include "skein/launch/plan/hardware.h"
-#include "skein/launch/plan/launch_flags.h"
-#include "skein/launch/plan/launch_plan.h"
-#include "skein/launch/plan/variables.h"
+#include "skein/launch/placement/hardware.h"
+#include "skein/launch/placement/launch_flags.h"
+#include "skein/launch/placement/launch_plan.h"
+#include "skein/launch/placement/variables.h"
 
 namespace skein::launch {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
-#include "skein/launch/plan/detect.h"
+#include "skein/launch/placement/detect.h"
 
 #include <gtest/gtest.h>
 

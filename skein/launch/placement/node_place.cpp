@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
-#include "skein/launch/plan/node_place.h"
+#include "skein/launch/placement/node_place.h"
 
 #include <fmt/format.h>
 
 #include <vector>
 
 #include "skein/core/error.h"
-#include "skein/launch/plan/number.h"
+#include "skein/launch/placement/number.h"
 
 namespace skein::launch {
 namespace {

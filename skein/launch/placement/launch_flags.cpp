@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
-#include "skein/launch/plan/launch_flags.h"
+#include "skein/launch/placement/launch_flags.h"
 
 #include <fmt/format.h>
 
@@ -10,9 +10,9 @@
 #include <tuple>
 
 #include "skein/core/error.h"
-#include "skein/launch/plan/hostfile.h"
-#include "skein/launch/plan/numa.h"
-#include "skein/launch/plan/number.h"
+#include "skein/launch/placement/hostfile.h"
+#include "skein/launch/placement/numa.h"
+#include "skein/launch/placement/number.h"
 
 namespace skein::launch {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
-#include "skein/launch/plan/numa.h"
+#include "skein/launch/placement/numa.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
-#include "skein/launch/plan/rank_request.h"
+#include "skein/launch/placement/rank_request.h"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "skein/core/error.h"
-#include "skein/launch/plan/number.h"
+#include "skein/launch/placement/number.h"
 
 namespace skein::launch {
 namespace {
