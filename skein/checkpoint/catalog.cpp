@@ -8,7 +8,7 @@
 #include <charconv>
 #include <set>
 
-#include "skein/checkpoint/plan.h"
+#include "skein/checkpoint/file_layout.h"
 #include "skein/core/log.h"
 #include "skein/core/system_failure.h"
 
@@ -63,7 +63,7 @@ bool is_our_temporary(std::string_view name) {
   if (end == std::string_view::npos) return false;
   const auto target = name.substr(0, end), rest = name.substr(end + kTemporary.size());
   if (step_of(target)) return true;
-  if (is_planned_name(target, "model")) return rest.find('.') == std::string_view::npos;
+  if (is_layout_name(target, "model")) return rest.find('.') == std::string_view::npos;
   return std::ranges::count(kReplaced, target) > 0 && is_random_or_number(rest);
 }
 

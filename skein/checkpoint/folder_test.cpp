@@ -6,8 +6,8 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include "skein/checkpoint/file_layout.h"
 #include "skein/checkpoint/model_files.h"
-#include "skein/checkpoint/plan.h"
 #include "skein/core/error.h"
 #include "skein/core/testing.h"
 
@@ -21,12 +21,12 @@ class FolderTest : public TemporaryFolder {
         folder_ / "m/model.safetensors.index.json",
         fmt::format(R"({{"metadata":{{"total_size":1e3}},"weight_map":{{"w":"{}"}}}})", file));
   }
-  void write_plan(const Plan& plan, const fs::path& folder) {
-    for (const auto& file : plan.files) {
+  void write_files(const Layout& layout, const fs::path& folder) {
+    for (const auto& file : layout.files) {
       write_file_atomically(folder / file.name,
                             file.header + std::string(file.size - file.header.size(), 'x'));
     }
-    if (!plan.index.empty()) write_file_atomically(folder / plan.index_name, plan.index);
+    if (!layout.index.empty()) write_file_atomically(folder / layout.index_name, layout.index);
   }
   FolderTest() { make_directories(folder_ / "m"); }
 };
@@ -37,13 +37,13 @@ const std::vector<TensorEntry> kEntries = {{"w", DType::kU8, {600}},
                                            {"u", DType::kU8, {400}}};
 
 TEST_F(FolderTest, PlanSplitsLikeHuggingFace) {
-  const auto plan = plan_files("model", kEntries, 1000);
-  ASSERT_EQ(plan.files.size(), 3U);
-  EXPECT_EQ(plan.files[0].name, "model-00001-of-00003.safetensors");
-  EXPECT_EQ(plan.files[0].tensors[0].name, "big");
-  EXPECT_EQ(plan.files[1].tensors[0].name, "w");
-  EXPECT_EQ(plan.files[2].tensors.size(), 2U);
-  EXPECT_EQ(plan.index, R"({
+  const auto layout = lay_out_files("model", kEntries, 1000);
+  ASSERT_EQ(layout.files.size(), 3U);
+  EXPECT_EQ(layout.files[0].name, "model-00001-of-00003.safetensors");
+  EXPECT_EQ(layout.files[0].tensors[0].name, "big");
+  EXPECT_EQ(layout.files[1].tensors[0].name, "w");
+  EXPECT_EQ(layout.files[2].tensors.size(), 2U);
+  EXPECT_EQ(layout.index, R"({
   "metadata": {
     "total_parameters": 3500,
     "total_size": 3500
@@ -56,28 +56,28 @@ TEST_F(FolderTest, PlanSplitsLikeHuggingFace) {
   }
 }
 )");
-  EXPECT_EQ(plan_files("optimizer", kEntries).files.at(0).name, "optimizer.safetensors");
-  EXPECT_TRUE(plan_files("optimizer", {}).files.empty());
-  EXPECT_TRUE(is_planned_name("model-00001-of-00003.safetensors", "model"));
-  EXPECT_FALSE(is_planned_name("model-of-mine.safetensors", "model"));
+  EXPECT_EQ(lay_out_files("optimizer", kEntries).files.at(0).name, "optimizer.safetensors");
+  EXPECT_TRUE(lay_out_files("optimizer", {}).files.empty());
+  EXPECT_TRUE(is_layout_name("model-00001-of-00003.safetensors", "model"));
+  EXPECT_FALSE(is_layout_name("model-of-mine.safetensors", "model"));
 }
 
 TEST_F(FolderTest, SplitModelIsOpened) {
-  write_plan(plan_files("model", kEntries, 1000), folder_ / "m");
+  write_files(lay_out_files("model", kEntries, 1000), folder_ / "m");
   const auto files = open_model_files(folder_ / "m");
   EXPECT_EQ(files.tensors.size(), 4U);
   EXPECT_EQ(files.tensors.at("u").file->name, "model-00003-of-00003.safetensors");
 }
 
 TEST_F(FolderTest, ShardOfAnotherModelIsRefused) {
-  write_plan(plan_files("model", kEntries, 1000), folder_ / "m");
-  write_plan(plan_files("model", {{"w", DType::kU8, {1}}}), folder_ / "m");
+  write_files(lay_out_files("model", kEntries, 1000), folder_ / "m");
+  write_files(lay_out_files("model", {{"w", DType::kU8, {1}}}), folder_ / "m");
   fs::rename(folder_ / "m/model.safetensors", folder_ / "m/model-00003-of-00003.safetensors");
   EXPECT_THROW(open_model_files(folder_ / "m"), IoError);
 }
 
 TEST_F(FolderTest, NamesThatLeaveTheFolderAreRefused) {
-  write_plan(plan_files("model", {{"w", DType::kU8, {1}}}), folder_);  // outside m
+  write_files(lay_out_files("model", {{"w", DType::kU8, {1}}}), folder_);  // outside m
   const auto outside = (folder_ / "model.safetensors").string();
   for (const std::string& name : {std::string("../model.safetensors"), outside, std::string(".."),
                                   std::string("."), std::string(""), std::string("/dev/zero")}) {
@@ -98,7 +98,7 @@ TEST_F(FolderTest, NamesThatLeaveTheFolderAreRefused) {
 TEST_F(FolderTest, LinksOfTheHubCacheAreFollowed) {
   make_directories(folder_ / "repo/blobs");
   make_directories(folder_ / "repo/snapshots/rev");
-  write_plan(plan_files("model", {{"w", DType::kU8, {1}}}), folder_ / "repo/blobs");
+  write_files(lay_out_files("model", {{"w", DType::kU8, {1}}}), folder_ / "repo/blobs");
   fs::create_symlink("../../blobs/model.safetensors",
                      folder_ / "repo/snapshots/rev/model.safetensors");
   EXPECT_EQ(open_model_files(folder_ / "repo/snapshots/rev").tensors.size(), 1U);

@@ -39,15 +39,15 @@ Job KnownStates::job_of(const KnownSave& save, int rank) {
   job.texts = {{"config.json", "{}"}, {"trainer_state.json", state_text(save.version)}};
   for (const auto& [stem, entries] : kStored) {
     if (save.step == 0 && stem != "model") continue;
-    auto plan = plan_files(stem, entries, save.shard_bytes);
-    for (auto& file : plan.files) add_file(std::move(file), save.version, rank, job);
-    if (!plan.index.empty()) job.texts[plan.index_name] = plan.index;
+    auto layout = lay_out_files(stem, entries, save.shard_bytes);
+    for (auto& file : layout.files) add_file(std::move(file), save.version, rank, job);
+    if (!layout.index.empty()) job.texts[layout.index_name] = layout.index;
   }
   return job;
 }
 
 // Each rank writes an equal part of every tensor.
-void KnownStates::add_file(FilePlan file, int version, int rank, Job& job) {
+void KnownStates::add_file(FileLayout file, int version, int rank, Job& job) {
   for (const auto& tensor : file.tensors) {
     const uint64_t size = tensor.end - tensor.begin;
     const uint64_t begin = size * rank / kNumWriters, end = size * (rank + 1) / kNumWriters;

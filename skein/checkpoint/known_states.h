@@ -33,7 +33,7 @@ class KnownStates {
 
  private:
   Job job_of(const KnownSave& save, int rank);
-  void add_file(FilePlan file, int version, int rank, Job& job);
+  void add_file(FileLayout file, int version, int rank, Job& job);
 
   MemoryStore store_;
   std::atomic<bool> stop_ = false;

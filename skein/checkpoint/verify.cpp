@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "skein/checkpoint/file_layout.h"
 #include "skein/checkpoint/folder.h"
 #include "skein/checkpoint/manifest.h"
-#include "skein/checkpoint/plan.h"
 #include "skein/checkpoint/safetensors.h"
 #include "skein/core/hash.h"
 #include "skein/core/system_failure.h"
@@ -114,7 +114,7 @@ void find_strangers(const fs::path& folder, const Manifest& manifest,
   for (auto entry = fs::directory_iterator(folder, error); !error && entry != fs::end(entry);
        entry.increment(error)) {
     const auto name = entry->path().filename().string();
-    if (!is_planned_name(name, "model") && !is_planned_name(name, "optimizer")) continue;
+    if (!is_layout_name(name, "model") && !is_layout_name(name, "optimizer")) continue;
     const bool known = std::any_of(manifest.files.begin(), manifest.files.end(),
                                    [&](const auto& file) { return file.name == name; });
     if (!known) problems.push_back({name, "", "the manifest does not name it"});

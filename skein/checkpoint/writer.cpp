@@ -351,7 +351,7 @@ void remove_other_shards(const Job& job, const fs::path& output) {
     const bool current = job.texts.contains(name) ||
                          std::any_of(job.files.begin(), job.files.end(),
                                      [&](const auto& file) { return file.name == name; });
-    if (!current && is_planned_name(name, "model")) remove_tree(entry.path());
+    if (!current && is_layout_name(name, "model")) remove_tree(entry.path());
   }
 }
 

@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "skein/checkpoint/exchange.h"
+#include "skein/checkpoint/file_layout.h"
 #include "skein/checkpoint/manifest.h"
-#include "skein/checkpoint/plan.h"
 #include "skein/core/file.h"
 
 namespace skein::checkpoint {
@@ -40,7 +40,7 @@ class PieceFlow {
 };
 
 struct Job {
-  std::vector<FilePlan> files;               // alike on all ranks
+  std::vector<FileLayout> files;             // alike on all ranks
   std::vector<Piece> pieces;                 // of this rank; together the ranks' pieces cover all
   std::map<std::string, std::string> texts;  // whole files; rank 0's count
   PieceFlow* flow = nullptr;                 // none: all bytes are there

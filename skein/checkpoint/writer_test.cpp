@@ -68,8 +68,9 @@ class WriterTest : public TemporaryFolder {
   // Each rank owns an equal part of every tensor.
   Job job_of(int rank, int size, char fill) {
     Job job;
-    for (const auto& plan : {plan_files("model", model_), plan_files("optimizer", kOptimizer)}) {
-      job.files.push_back(plan.files.at(0));
+    for (const auto& layout :
+         {lay_out_files("model", model_), lay_out_files("optimizer", kOptimizer)}) {
+      job.files.push_back(layout.files.at(0));
     }
     for (uint64_t i = 0; i < job.files.size(); ++i) {
       for (const auto& tensor : job.files[i].tensors) {

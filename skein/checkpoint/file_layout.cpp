@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
-#include "skein/checkpoint/plan.h"
+#include "skein/checkpoint/file_layout.h"
 
 #include <fmt/format.h>
 
@@ -51,14 +51,14 @@ std::vector<Entries> deal(const Entries& entries, uint64_t max_shard_bytes) {
   return shards;
 }
 
-FilePlan plan_file(std::string name, const Entries& entries) {
-  FilePlan file{.name = std::move(name)};
+FileLayout lay_out_file(std::string name, const Entries& entries) {
+  FileLayout file{.name = std::move(name)};
   file.header = build_header(entries, file.tensors);
   file.size = file.header.size() + (file.tensors.empty() ? 0 : file.tensors.back().end);
   return file;
 }
 
-std::string build_index(const Plan& plan, const Entries& entries) {
+std::string build_index(const Layout& layout, const Entries& entries) {
   uint64_t total_bytes = 0, total_elements = 0;
   for (const auto& entry : entries) {
     total_bytes += bytes_of(entry);
@@ -67,7 +67,7 @@ std::string build_index(const Plan& plan, const Entries& entries) {
   nlohmann::json index;
   index["metadata"] = {{"total_parameters", total_elements}, {"total_size", total_bytes}};
   auto& map = index["weight_map"] = nlohmann::json::object();
-  for (const auto& file : plan.files) {
+  for (const auto& file : layout.files) {
     for (const auto& tensor : file.tensors) map[tensor.name] = file.name;
   }
   return index.dump(2, ' ', /*ensure_ascii=*/true) + "\n";
@@ -75,26 +75,26 @@ std::string build_index(const Plan& plan, const Entries& entries) {
 
 }  // namespace
 
-Plan plan_files(const std::string& stem, const Entries& entries, uint64_t max_shard_bytes) {
+Layout lay_out_files(const std::string& stem, const Entries& entries, uint64_t max_shard_bytes) {
   check_entries(entries);
-  Plan plan;
+  Layout layout;
   const auto shards = deal(entries, max_shard_bytes);
   if (shards.size() == 1) {
-    plan.files.push_back(plan_file(stem + ".safetensors", shards.front()));
-    return plan;
+    layout.files.push_back(lay_out_file(stem + ".safetensors", shards.front()));
+    return layout;
   }
   for (size_t i = 0; i < shards.size(); ++i) {
-    plan.files.push_back(plan_file(
+    layout.files.push_back(lay_out_file(
         fmt::format("{}-{:05}-of-{:05}.safetensors", stem, i + 1, shards.size()), shards[i]));
   }
-  if (!plan.files.empty()) {
-    plan.index_name = stem + ".safetensors.index.json";
-    plan.index = build_index(plan, entries);
+  if (!layout.files.empty()) {
+    layout.index_name = stem + ".safetensors.index.json";
+    layout.index = build_index(layout, entries);
   }
-  return plan;
+  return layout;
 }
 
-bool is_planned_name(std::string_view name, std::string_view stem) {
+bool is_layout_name(std::string_view name, std::string_view stem) {
   if (!name.starts_with(stem)) return false;
   static const std::regex rest(R"((-\d{5}-of-\d{5})?\.safetensors|\.safetensors\.index\.json)");
   return std::regex_match(std::string(name.substr(stem.size())), rest);

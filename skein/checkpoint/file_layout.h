@@ -16,25 +16,25 @@ namespace skein::checkpoint {
 
 inline constexpr uint64_t kDefaultShardBytes = 50'000'000'000;  // Hugging Face's max_shard_size
 
-struct FilePlan {
+struct FileLayout {
   std::string name;
   std::string header;  // the file's first bytes; the data section follows
   std::vector<PlacedTensor> tensors;
   uint64_t size = 0;
 };
 
-struct Plan {
-  std::vector<FilePlan> files;
+struct Layout {
+  std::vector<FileLayout> files;
   std::string index_name;  // empty when there is one file
   std::string index;
 };
 
 // `stem` is "model" or "optimizer". No tensors, no files. A tensor larger than `max_shard_bytes`
 // gets a file of its own.
-Plan plan_files(const std::string& stem, const std::vector<TensorEntry>& entries,
-                uint64_t max_shard_bytes = kDefaultShardBytes);
+Layout lay_out_files(const std::string& stem, const std::vector<TensorEntry>& entries,
+                     uint64_t max_shard_bytes = kDefaultShardBytes);
 
-// Is this one of the names that plan_files(stem, …) can give?
-bool is_planned_name(std::string_view name, std::string_view stem);
+// Is this one of the names that lay_out_files(stem, …) can give?
+bool is_layout_name(std::string_view name, std::string_view stem);
 
 }  // namespace skein::checkpoint
