@@ -3,32 +3,23 @@
 #
 #   skein_library(comm
 #     SOURCES group.cpp          # compiled into the folder's archive
-#     FORMAT_SOURCES header.cpp  # torch-free part, target <folder>_format (parsers of outside bytes)
 #     TESTS group_test.cpp       # one program per folder, <folder>_test
-#     FORMAT_TESTS header_test.cpp
 #     DEPENDS core tensor        # the folders of tools/layers.txt, plus outside libraries
 #     TORCH)                     # links LibTorch
 function(skein_library name)
-  cmake_parse_arguments(A "TORCH" "" "SOURCES;FORMAT_SOURCES;TESTS;FORMAT_TESTS;DEPENDS;FORMAT_DEPENDS" ${ARGN})
+  cmake_parse_arguments(A "TORCH" "" "SOURCES;TESTS;DEPENDS" ${ARGN})
   skein_target(target ${name})
   string(REGEX REPLACE "/.*" "" program ${name})
-  if(A_FORMAT_SOURCES)
-    skein_add_library(${target}_format SOURCES ${A_FORMAT_SOURCES} DEPENDS ${A_FORMAT_DEPENDS})
-    skein_add_test(${program}_format SOURCES ${A_FORMAT_TESTS} DEPENDS ${name}_format)
-    list(APPEND A_DEPENDS ${name}_format)
-  endif()
   if(A_TORCH AND NOT SKEIN_TORCH)
     return()
   endif()
-  if(A_SOURCES)
-    if(A_TORCH)
-      list(APPEND A_DEPENDS skein::torch)
-    endif()
-    skein_add_library(${target} SOURCES ${A_SOURCES} DEPENDS ${A_DEPENDS})
-    skein_add_test(${program} SOURCES ${A_TESTS} DEPENDS ${name})
-    if(A_TORCH AND A_TESTS)
-      set_target_properties(${program}_test PROPERTIES BUILD_RPATH "${SKEIN_TORCH_RPATH}")
-    endif()
+  if(A_TORCH)
+    list(APPEND A_DEPENDS skein::torch)
+  endif()
+  skein_add_library(${target} SOURCES ${A_SOURCES} DEPENDS ${A_DEPENDS})
+  skein_add_test(${program} SOURCES ${A_TESTS} DEPENDS ${name})
+  if(A_TORCH AND A_TESTS)
+    set_target_properties(${program}_test PROPERTIES BUILD_RPATH "${SKEIN_TORCH_RPATH}")
   endif()
 endfunction()
 

@@ -5,8 +5,7 @@
 that no folder is too full to find anything in.
 
 A file belongs to its folder, `core`, or its sub-folder, `launch/placement`, with all that lies deeper.
-Torch-free are the folders that layers.txt names, the `<folder>_format` targets (FORMAT_SOURCES and
-FORMAT_TESTS of a CMakeLists.txt in skein), all `.cu` files, and every skein header these reach.
+Torch-free are the folders that layers.txt names, all `.cu` files, and every skein header these reach.
 """
 import re
 import sys
@@ -16,7 +15,6 @@ from pathlib import Path
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.M)
 TORCH = ("torch/", "ATen/", "c10/")
 MOST_SOURCES = 60
-FORMAT_FILES = re.compile(r"\bFORMAT_(?:SOURCES|TESTS)\b([^)A-Z]*)")
 
 
 def main(root):
@@ -29,10 +27,6 @@ def main(root):
     for file in includes:
         if matches(folder_of(file), torch_free_folders) or file.endswith((".cu", ".cuh")):
             errors += check_torch_free(file, includes)
-    for listing in sorted((root / "skein").rglob("CMakeLists.txt")):
-        for names in FORMAT_FILES.findall(re.sub(r"#.*", "", listing.read_text())):
-            for name in names.split():
-                errors += check_torch_free(str((listing.parent / name).relative_to(root)), includes)
     return sorted(set(errors))
 
 

@@ -84,13 +84,13 @@ class Layers(Tree):
         self.write("skein/launch/placement/detect.h", "#include <c10/util/Exception.h>\n")
         self.assertIn("skein/launch/placement/detect.h includes c10/util/Exception.h", self.check()[0])
 
-    def test_torch_reached_by_a_format_target(self):
+    def test_torch_reached_by_a_torch_free_sub_folder(self):
+        self.write("tools/layers.txt", "tensor:\ndata/files: tensor\ndata: tensor\ntorch_free: data/files\n")
         self.write("skein/tensor/flat.h", "#include <ATen/core/Tensor.h>\n")
         self.write("skein/data/header.cpp", '#include "skein/tensor/flat.h"\n')
-        self.write("skein/data/CMakeLists.txt", "skein_library(data\n  SOURCES a.cpp\n")
         self.assertEqual(self.check(), [])
-        self.write("skein/data/CMakeLists.txt", "skein_library(data\n  FORMAT_SOURCES header.cpp\n  TORCH)\n")
-        self.assertIn("reached from skein/data/header.cpp", self.check()[0])
+        self.write("skein/data/files/header.cpp", '#include "skein/tensor/flat.h"\n')
+        self.assertIn("reached from skein/data/files/header.cpp", self.check()[0])
 
     def test_torch_in_a_cuda_file(self):
         self.write("skein/tensor/a.cu", "#include <ATen/core/Tensor.h>\n")

@@ -5,7 +5,7 @@
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
-#include "skein/checkpoint/file_layout.h"
+#include "skein/checkpoint/files/file_layout.h"
 #include "skein/checkpoint/reader.h"
 #include "skein/core/error.h"
 #include "skein/core/testing.h"

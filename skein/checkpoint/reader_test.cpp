@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "skein/checkpoint/file_layout.h"
+#include "skein/checkpoint/files/file_layout.h"
 #include "skein/checkpoint/snapshot.h"
 #include "skein/core/error.h"
 #include "skein/core/testing.h"

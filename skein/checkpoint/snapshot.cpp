@@ -7,7 +7,7 @@
 
 #include <unordered_map>
 
-#include "skein/checkpoint/folder.h"
+#include "skein/checkpoint/files/folder.h"
 #include "skein/core/error.h"
 #include "skein/tensor/dtype.h"
 

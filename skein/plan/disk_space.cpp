@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "skein/checkpoint/catalog.h"
-#include "skein/checkpoint/file_layout.h"
+#include "skein/checkpoint/files/catalog.h"
+#include "skein/checkpoint/files/file_layout.h"
 #include "skein/config/output_folder.h"
 #include "skein/core/amounts.h"
 #include "skein/core/error.h"

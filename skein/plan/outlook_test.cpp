@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "skein/checkpoint/manifest.h"
+#include "skein/checkpoint/files/manifest.h"
 #include "skein/core/error.h"
 #include "skein/core/hash.h"
 #include "skein/core/testing.h"

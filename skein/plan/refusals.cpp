@@ -8,7 +8,7 @@
 
 #include <cerrno>
 
-#include "skein/checkpoint/tensor_match.h"
+#include "skein/checkpoint/files/tensor_match.h"
 #include "skein/config/batch_plan.h"
 #include "skein/config/output_folder.h"
 #include "skein/core/error.h"

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "skein/checkpoint/manifest.h"
+#include "skein/checkpoint/files/manifest.h"
 #include "skein/core/error.h"
 #include "skein/core/log.h"
 #include "skein/train/run_folder.h"
