@@ -17,6 +17,7 @@
 
 #include "skein/checkpoint/files/catalog.h"
 #include "skein/checkpoint/files/run_record.h"
+#include "skein/checkpoint/files/testing.h"
 #include "skein/checkpoint/reader.h"
 #include "skein/checkpoint/store.h"
 #include "skein/core/error.h"

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "skein/checkpoint/files/manifest.h"
+#include "skein/checkpoint/files/run_record.h"
 #include "skein/core/error.h"
 #include "skein/core/hash.h"
 #include "skein/core/testing.h"
@@ -41,14 +42,14 @@ class OutlookTest : public TemporaryFolder {
   }
 
   // As a run of two ranks leaves it, with a global batch of 8 rows.
-  void write_checkpoint(int64_t step) {
+  void write_checkpoint(int64_t step, const std::string& run = "r") {
     const auto name = fmt::format("out/checkpoint-{}/", step);
     const std::vector<std::pair<std::string, std::string>> files = {
         {"config.json", read_file(folder_ / "model/config.json")},
         {"model.safetensors", "weights"},
         {"optimizer.safetensors", "states"},
         {kStateFile, state_text(step)}};
-    checkpoint::Manifest manifest{.step = static_cast<uint64_t>(step), .run = "r"};
+    checkpoint::Manifest manifest{.step = static_cast<uint64_t>(step), .run = run};
     manifest.conditions.size = 2;
     for (const auto& [file, text] : files) {
       write(name + file, text);
@@ -200,6 +201,32 @@ TEST_F(OutlookTest, WhatResumeFromCheckpointNamesMustBeThere) {
   write_checkpoint(3);
   config().checkpoint.fresh = true;
   EXPECT_TRUE(contains(why_refused(), "--fresh would remove"));
+}
+
+// The ranks would skip them too.
+TEST_F(OutlookTest, AnotherRunsCheckpointAndOneThatWasLeftAreNotContinued) {
+  write_checkpoint(3);
+  write_checkpoint(6, "stranger");
+  EXPECT_EQ(look().continues->step, 6);  // without a record nobody can tell
+  checkpoint::write_record(folder_ / "out", {.starts = {{.token = "r", .step = 0}}});
+  EXPECT_EQ(look().continues->step, 3);
+  write_checkpoint(8);
+  EXPECT_EQ(look().continues->step, 8);
+  checkpoint::write_record(folder_ / "out",
+                           {.starts = {{.token = "r", .step = 0}, {.token = "again", .step = 3}}});
+  EXPECT_EQ(look().continues->step, 3);
+}
+
+TEST_F(OutlookTest, ANamedCheckpointIsTheBeginningOfARunThatGoesOn) {
+  const auto asked = (folder_ / "elsewhere/checkpoint-2").string();
+  config().checkpoint.resume_from_checkpoint = asked;
+  checkpoint::write_record(write("out/x", "").parent_path(),
+                           {.starts = {{.token = "r", .step = 0, .asked = asked}}});
+  EXPECT_TRUE(contains(why_refused(), "there is no"));  // nothing newer yet
+  write_checkpoint(3);
+  EXPECT_EQ(look().continues->step, 3);
+  config().checkpoint.fresh = true;
+  EXPECT_TRUE(contains(why_refused(), "there is no"));
 }
 
 TEST_F(OutlookTest, MoreStepsThanCanBeCountedAreRefused) {

@@ -9,15 +9,15 @@
 
 #include <algorithm>
 #include <ctime>
-#include <fstream>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "skein/checkpoint/files/catalog.h"
 #include "skein/config/saved_config.h"
 #include "skein/core/error.h"
 #include "skein/core/hash.h"
+#include "skein/core/host.h"
 #include "skein/core/log.h"
+#include "skein/plan/continuation.h"
 
 namespace skein::train {
 namespace {
@@ -39,11 +39,9 @@ constexpr const char* kReplacedFiles[] = {
 std::string folder_id(const fs::path& folder) {
   struct stat info{};
   if (::stat(folder.c_str(), &info) != 0) throw_errno("cannot stat " + folder.string());
-  std::string boot;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
   return fmt::format(
       "{:08x}",
-      static_cast<uint32_t>(hash64(fmt::format("{} {} {}", boot, info.st_dev, info.st_ino))));
+      static_cast<uint32_t>(hash64(fmt::format("{} {} {}", boot_id(), info.st_dev, info.st_ino))));
 }
 
 bool is_or_may_be_ours(const fs::path& file) {
@@ -241,13 +239,8 @@ void record_files(const fs::path& output, const std::vector<fs::path>& paths) {
 }
 
 bool has_final_model(const fs::path& output, int64_t steps, World& world) {
-  const auto is_there = [&] {
-    const auto state = output / "trainer_state.json";
-    if (!fs::exists(output / "config.json") || !fs::exists(state)) return false;
-    const auto saved = nlohmann::json::parse(read_file(state), nullptr, /*allow_exceptions=*/false);
-    return saved.is_object() && saved.value("global_step", int64_t{-1}) == steps;
-  };
-  return world.group.sum(int64_t{world.leads_output() && !is_there()}) == 0;
+  const bool lacks_it = world.leads_output() && !plan::has_final_model(output, steps);
+  return world.group.sum(int64_t{lacks_it}) == 0;
 }
 
 }  // namespace skein::train

@@ -167,6 +167,15 @@ std::vector<SurveyedCheckpoint> survey(const fs::path& output,
   return seen;
 }
 
+std::vector<ListedCheckpoint> candidates(const std::vector<SurveyedCheckpoint>& survey) {
+  std::vector<ListedCheckpoint> found;
+  for (const auto& seen : survey) {
+    const bool may_go_on = seen.relation == Relation::kOwn || seen.relation == Relation::kUnknown;
+    if (may_go_on) found.push_back(seen.listed);
+  }
+  return found;
+}
+
 bool is_of_run(const fs::path& output, const fs::path& checkpoint, const std::string& token) try {
   const auto record = record_with(output, token);
   const auto run = read_manifest(checkpoint).run;
@@ -200,20 +209,6 @@ void warn_skipped(const fs::path& checkpoint, const std::vector<Problem>& proble
   const std::string more =
       problems.size() > 1 ? fmt::format(" ({} more problems)", problems.size() - 1) : "";
   log_warning("skipping {}: {}{}", checkpoint.string(), problems.front().message(), more);
-}
-
-std::optional<FoundCheckpoint> find_latest(const fs::path& output, int64_t at_most) {
-  for (const auto& listed : list_checkpoints(output)) {
-    if (listed.step > at_most) continue;
-    FoundCheckpoint found{.path = listed.path};
-    const auto problems = verify(listed, &found.manifest);
-    if (problems.empty()) return found;
-    for (const auto& problem : problems) {
-      if (problem.unreadable) throw IoError(listed.path.string() + ": " + problem.message());
-    }
-    warn_skipped(listed.path, problems);
-  }
-  return std::nullopt;
 }
 
 std::vector<fs::path> list_temporaries(const fs::path& output) {

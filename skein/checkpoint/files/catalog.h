@@ -5,7 +5,6 @@
 // Which checkpoints does a run folder hold, whose are they, and which of them may go?
 
 #include <cstdint>
-#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -19,11 +18,6 @@ namespace skein::checkpoint {
 struct ListedCheckpoint {
   int64_t step = 0;
   fs::path path;
-};
-
-struct FoundCheckpoint {
-  fs::path path;
-  Manifest manifest;
 };
 
 std::string checkpoint_name(int64_t step);
@@ -52,6 +46,10 @@ struct SurveyedCheckpoint {
 std::vector<SurveyedCheckpoint> survey(const fs::path& output,
                                        const std::optional<RunRecord>& record);
 
+// Those that a start may go on from, if they verify, newest first: the run's own. And the unknown,
+// of which verify() says what is wrong.
+std::vector<ListedCheckpoint> candidates(const std::vector<SurveyedCheckpoint>& survey);
+
 // Has a start of this folder's run, or the one called `token`, written what lies at `checkpoint`?
 bool is_of_run(const fs::path& output, const fs::path& checkpoint, const std::string& token);
 
@@ -63,12 +61,6 @@ fs::path aside_name(const fs::path& checkpoint, const std::string& token);
 std::vector<Problem> verify(const ListedCheckpoint& listed, Manifest* manifest = nullptr,
                             Share share = {});
 void warn_skipped(const fs::path& checkpoint, const std::vector<Problem>& problems);
-
-// The newest up to step `at_most` that verifies; a warning for each newer one that does not. Reads
-// every byte of what it looks at, alone. `latest` and the run's record are not looked at. Throws
-// IoError when one cannot be read.
-std::optional<FoundCheckpoint> find_latest(const fs::path& output,
-                                           int64_t at_most = std::numeric_limits<int64_t>::max());
 
 // What an interrupted run left under temporary names.
 std::vector<fs::path> list_temporaries(const fs::path& output);

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "skein/checkpoint/files/testing.h"
 #include "skein/checkpoint/files/writer.h"
 #include "skein/core/error.h"
 #include "skein/core/file_system.h"

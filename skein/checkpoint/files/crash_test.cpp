@@ -19,6 +19,7 @@
 #include "skein/checkpoint/files/catalog.h"
 #include "skein/checkpoint/files/disk_trace.h"
 #include "skein/checkpoint/files/known_states.h"
+#include "skein/checkpoint/files/testing.h"
 #include "skein/core/hash.h"
 #include "skein/core/log_writer.h"
 #include "skein/core/testing.h"

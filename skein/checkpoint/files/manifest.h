@@ -75,9 +75,6 @@ constexpr uint64_t manifest_limit(uint64_t file_bytes) {
 // Sorts files and ranges. Throws IoError naming the first byte that no range covers.
 std::string manifest_text(Manifest manifest);
 Manifest parse_manifest(std::string_view text, std::string_view file);
-// That of a checkpoint's folder. Throws IoError.
-Manifest read_manifest(const fs::path& folder);
-
 // The accepted manifest of a checkpoint. Throws IoError; SystemFailure where it could not be read.
 Manifest read_manifest(const fs::path& folder);
 

@@ -76,6 +76,14 @@ bool RunRecord::has_left(const std::string& token, int64_t step) const {
                      [&](const auto& later) { return later.step && *later.step < step; });
 }
 
+std::optional<int64_t> RunRecord::step_when_asked(const std::string& folder) const {
+  std::optional<int64_t> step;
+  for (const auto& start : starts) {
+    if (start.asked == folder) step = start.step.value_or(0);
+  }
+  return step;
+}
+
 void RunRecord::add_file(const std::string& name) {
   if (std::ranges::count(files, name) == 0) files.push_back(name);
 }

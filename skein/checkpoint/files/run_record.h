@@ -41,6 +41,9 @@ struct RunRecord {
   bool is_being_removed(const std::string& token) const;
   // Has the run since begun again at an earlier step? Then it does not follow that checkpoint.
   bool has_left(const std::string& token, int64_t step) const;
+  // The step at which the run began, in this folder, when a start last asked for `folder`. None: no
+  // start has.
+  std::optional<int64_t> step_when_asked(const std::string& folder) const;
   // Adds a name once.
   void add_file(const std::string& name);
 };

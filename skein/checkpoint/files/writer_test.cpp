@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "skein/checkpoint/files/catalog.h"
+#include "skein/checkpoint/files/testing.h"
 #include "skein/core/error.h"
 #include "skein/core/file_system.h"
 #include "skein/core/testing.h"
