@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "skein/core/error.h"
+#include "skein/core/testing.h"
 
 namespace skein::launch {
 namespace {
@@ -307,12 +308,7 @@ TEST(LaunchFlags, RefusedWithWhatToType) {
       {{"--rdzv-endpoint=:9"}, "names no host"},
   };
   for (const auto& [arguments, says] : refused) {
-    try {
-      split_launch_flags(arguments);
-      ADD_FAILURE() << arguments[0];
-    } catch (const UserError& error) {
-      EXPECT_NE(std::string(error.what()).find(says), std::string::npos) << error.what();
-    }
+    EXPECT_PRED2(contains, refusal<UserError>([&] { split_launch_flags(arguments); }), says);
   }
 }
 

@@ -8,6 +8,7 @@
 
 #include "skein/core/error.h"
 #include "skein/core/file.h"
+#include "skein/core/testing.h"
 #include "skein/launch/placement/detect.h"
 
 namespace skein::launch {
@@ -55,12 +56,7 @@ TEST(Hostfile, RefusesWithFileAndLine) {
       {"# nothing\n", "hosts names no host"},
   };
   for (const auto& [text, says] : refused) {
-    try {
-      parse_hostfile(text, "hosts");
-      ADD_FAILURE() << text;
-    } catch (const UserError& error) {
-      EXPECT_NE(std::string(error.what()).find(says), std::string::npos) << error.what();
-    }
+    EXPECT_PRED2(contains, skein::refusal<UserError>([&] { parse_hostfile(text, "hosts"); }), says);
   }
   EXPECT_THROW(read_hostfile("/nonexistent/hosts"), UserError);
 }
@@ -97,12 +93,7 @@ TEST(Hostfile, ChoicesThatAreRefused) {
       {{.include = "", .exclude = "", .most = 3}, "3 nodes are asked for, but there are 2"},
   };
   for (const auto& [choice, says] : refused) {
-    try {
-      choose_hosts(hosts, choice);
-      ADD_FAILURE() << says;
-    } catch (const UserError& error) {
-      EXPECT_NE(std::string(error.what()).find(says), std::string::npos) << error.what();
-    }
+    EXPECT_PRED2(contains, skein::refusal<UserError>([&] { choose_hosts(hosts, choice); }), says);
   }
 }
 
@@ -119,11 +110,7 @@ class HostfileStart : public ::testing::Test {
   }
   std::string refusal(const std::string& hosts, const std::vector<std::string>& flags,
                       const Environment& environment = {}) {
-    try {
-      return "not refused: " + start(hosts, flags, environment).summary;
-    } catch (const UserError& error) {
-      return error.what();
-    }
+    return skein::refusal<UserError>([&] { start(hosts, flags, environment); });
   }
   fs::path path = fs::temp_directory_path() / fmt::format("skein-hosts-{}", getpid());
 };
