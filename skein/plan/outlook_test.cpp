@@ -59,6 +59,12 @@ class OutlookTest : public TemporaryFolder {
     write(name + "manifest.json", checkpoint::manifest_text(manifest));
   }
 
+  // What a run has claimed is its own.
+  void write_record(const std::vector<checkpoint::Start>& starts = {{.token = "r", .step = 0}}) {
+    fs::create_directories(folder_ / "out");
+    checkpoint::write_record(folder_ / "out", {.starts = starts});
+  }
+
   std::string state_text(int64_t step) {
     return trainer_state_text({.step = step,
                                .identity = {.data_digest = "d",
@@ -144,6 +150,7 @@ TEST_F(OutlookTest, ContinuesTheNewestThatLooksWhole) {
 }
 
 TEST_F(OutlookTest, ARunWithItsFinalModelHasNothingLeft) {
+  write_record();
   write_checkpoint(12);
   EXPECT_FALSE(look().continues->nothing_left);
   write("out/trainer_state.json", state_text(12));
@@ -153,7 +160,15 @@ TEST_F(OutlookTest, ARunWithItsFinalModelHasNothingLeft) {
   EXPECT_FALSE(look().continues->nothing_left);
 }
 
+TEST_F(OutlookTest, AnotherProgramsFilesAreNotReplaced) {
+  write("out/model.safetensors", "mine");
+  EXPECT_TRUE(contains(why_refused(), "out holds model.safetensors, which no run of skein"));
+  write_record();
+  EXPECT_EQ(why_refused(), "");
+}
+
 TEST_F(OutlookTest, AFinalModelWithoutCheckpointsIsTheEndOfThatRunAlone) {
+  write_record();
   write("out/trainer_state.json", state_text(12));
   EXPECT_FALSE(look().continues);
   write("out/config.json", read_file(folder_ / "model/config.json"));
@@ -208,20 +223,18 @@ TEST_F(OutlookTest, AnotherRunsCheckpointAndOneThatWasLeftAreNotContinued) {
   write_checkpoint(3);
   write_checkpoint(6, "stranger");
   EXPECT_EQ(look().continues->step, 6);  // without a record nobody can tell
-  checkpoint::write_record(folder_ / "out", {.starts = {{.token = "r", .step = 0}}});
+  write_record();
   EXPECT_EQ(look().continues->step, 3);
   write_checkpoint(8);
   EXPECT_EQ(look().continues->step, 8);
-  checkpoint::write_record(folder_ / "out",
-                           {.starts = {{.token = "r", .step = 0}, {.token = "again", .step = 3}}});
+  write_record({{.token = "r", .step = 0}, {.token = "again", .step = 3}});
   EXPECT_EQ(look().continues->step, 3);
 }
 
 TEST_F(OutlookTest, ANamedCheckpointIsTheBeginningOfARunThatGoesOn) {
   const auto asked = (folder_ / "elsewhere/checkpoint-2").string();
   config().checkpoint.resume_from_checkpoint = asked;
-  checkpoint::write_record(write("out/x", "").parent_path(),
-                           {.starts = {{.token = "r", .step = 0, .asked = asked}}});
+  write_record({{.token = "r", .step = 0, .asked = asked}});
   EXPECT_TRUE(contains(why_refused(), "there is no"));  // nothing newer yet
   write_checkpoint(3);
   EXPECT_EQ(look().continues->step, 3);

@@ -13,7 +13,7 @@
 #include "skein/core/error.h"
 #include "skein/core/log.h"
 #include "skein/plan/continuation.h"
-#include "skein/train/run_folder.h"
+#include "skein/plan/run_files.h"
 
 namespace skein::train {
 namespace {
@@ -187,7 +187,7 @@ std::optional<ListedCheckpoint> newest_checkpoint(const fs::path& output, World&
 
 Beginning decide_beginning(const config::CheckpointConfig& options, const fs::path& output,
                            World& world) {
-  if (world.leads_output()) check_foreign_files(output);
+  if (world.leads_output()) plan::check_foreign_files(output);
   const auto from = plan::start_from(options, output);
   if (from == plan::StartFrom::kNewest) return newest_or_refuse(output, world);
   if (from == plan::StartFrom::kNamed) return begin_at(options, output, world);

@@ -22,9 +22,6 @@ void open_folder(const fs::path& output, World& world);
 // share the folder, new at every start.
 std::string start_token(const fs::path& output, const World& world);
 
-// Throws UserError when the folder is no run's and holds files that a run would replace.
-void check_foreign_files(const fs::path& output);
-
 // Collective, once nothing can refuse this start any more. The first rank writes down in the run's
 // record where it begins: that is the decision. Then it sets newer checkpoints aside, or removes
 // the old run (fresh), says which keys have changed since the last start, and writes config.yaml.
