@@ -1,34 +1,25 @@
-# One library per folder: folder = namespace = target. A sub-folder, `launch/plan`, is a target of its own (skein_launch_plan)
+# One library per folder: folder = namespace = target. A sub-folder, `launch/watch`, is a target of its own (skein_launch_watch)
 # in its folder's namespace, and its tests join the folder's program.
 #
 #   skein_library(comm
 #     SOURCES group.cpp          # compiled into the folder's archive
-#     FORMAT_SOURCES header.cpp  # torch-free part, target <folder>_format (parsers of outside bytes)
 #     TESTS group_test.cpp       # one program per folder, <folder>_test
-#     FORMAT_TESTS header_test.cpp
 #     DEPENDS core tensor        # the folders of tools/layers.txt, plus outside libraries
 #     TORCH)                     # links LibTorch
 function(skein_library name)
-  cmake_parse_arguments(A "TORCH" "" "SOURCES;FORMAT_SOURCES;TESTS;FORMAT_TESTS;DEPENDS;FORMAT_DEPENDS" ${ARGN})
+  cmake_parse_arguments(A "TORCH" "" "SOURCES;TESTS;DEPENDS" ${ARGN})
   skein_target(target ${name})
   string(REGEX REPLACE "/.*" "" program ${name})
-  if(A_FORMAT_SOURCES)
-    skein_add_library(${target}_format SOURCES ${A_FORMAT_SOURCES} DEPENDS ${A_FORMAT_DEPENDS})
-    skein_add_test(${program}_format SOURCES ${A_FORMAT_TESTS} DEPENDS ${name}_format)
-    list(APPEND A_DEPENDS ${name}_format)
-  endif()
   if(A_TORCH AND NOT SKEIN_TORCH)
     return()
   endif()
-  if(A_SOURCES)
-    if(A_TORCH)
-      list(APPEND A_DEPENDS skein::torch)
-    endif()
-    skein_add_library(${target} SOURCES ${A_SOURCES} DEPENDS ${A_DEPENDS})
-    skein_add_test(${program} SOURCES ${A_TESTS} DEPENDS ${name})
-    if(A_TORCH AND A_TESTS)
-      set_target_properties(${program}_test PROPERTIES BUILD_RPATH "${SKEIN_TORCH_RPATH}")
-    endif()
+  if(A_TORCH)
+    list(APPEND A_DEPENDS skein::torch)
+  endif()
+  skein_add_library(${target} SOURCES ${A_SOURCES} DEPENDS ${A_DEPENDS})
+  skein_add_test(${program} SOURCES ${A_TESTS} DEPENDS ${name})
+  if(A_TORCH AND A_TESTS)
+    set_target_properties(${program}_test PROPERTIES BUILD_RPATH "${SKEIN_TORCH_RPATH}")
   endif()
 endfunction()
 
@@ -39,13 +30,13 @@ function(skein_add_library target)
   skein_link(${target} PUBLIC ${A_DEPENDS})
 endfunction()
 
-# The target of a folder: skein_core, skein_launch_plan.
+# The target of a folder: skein_core, skein_launch_watch.
 function(skein_target variable folder)
   string(REPLACE "/" "_" name ${folder})
   set(${variable} skein_${name} PARENT_SCOPE)
 endfunction()
 
-# `core` and `launch/plan` mean our folders, `skein::yaml` an outside library.
+# `core` and `launch/watch` mean our folders, `skein::yaml` an outside library.
 function(skein_link target visibility)
   foreach(dependency ${ARGN})
     if(dependency MATCHES "::")

@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # Copyright the skein authors.
-"""Checks that includes only go down (tools/layers.txt), that torch stays out of torch-free code, and
-that no folder is too full to find anything in.
+"""Checks that includes only go down (tools/layers.txt, which names no more than is included), that torch
+stays out of torch-free code, and that no folder is too full to find anything in.
 
-A file belongs to its folder, `core`, or its sub-folder, `launch/plan`, with all that lies deeper.
-Torch-free are the folders that layers.txt names, the `<folder>_format` targets (FORMAT_SOURCES and
-FORMAT_TESTS of a CMakeLists.txt in skein), all `.cu` files, and every skein header these reach.
+A file belongs to its folder, `core`, or its sub-folder, `launch/placement`, with all that lies deeper.
+Torch-free are the folders that layers.txt names, all `.cu` files, and every skein header these reach.
 """
 import re
 import sys
@@ -16,7 +15,6 @@ from pathlib import Path
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.M)
 TORCH = ("torch/", "ATen/", "c10/")
 MOST_SOURCES = 60
-FORMAT_FILES = re.compile(r"\bFORMAT_(?:SOURCES|TESTS)\b([^)A-Z]*)")
 
 
 def main(root):
@@ -24,15 +22,11 @@ def main(root):
     torch_free_folders = layers.pop("torch_free", [])
     files = sorted(p for p in (root / "skein").rglob("*") if p.suffix in (".h", ".cpp", ".cu", ".cuh"))
     includes = {str(p.relative_to(root)): INCLUDE.findall(p.read_text()) for p in files}
-    errors = [*check_order(layers), *check_sizes(includes)]
+    errors = [*check_order(layers), *check_use(layers, includes), *check_sizes(includes)]
     errors += [error for file in includes for error in check_includes(file, includes[file], layers)]
     for file in includes:
         if matches(folder_of(file), torch_free_folders) or file.endswith((".cu", ".cuh")):
             errors += check_torch_free(file, includes)
-    for listing in sorted((root / "skein").rglob("CMakeLists.txt")):
-        for names in FORMAT_FILES.findall(re.sub(r"#.*", "", listing.read_text())):
-            for name in names.split():
-                errors += check_torch_free(str((listing.parent / name).relative_to(root)), includes)
     return sorted(set(errors))
 
 
@@ -58,6 +52,15 @@ def check_order(layers):
             if name != "*" and not any(matches(other, [name]) for other in above):
                 yield f"tools/layers.txt: '{folder}' names '{name}', which has no line above it"
         above.append(folder)
+
+
+def check_use(layers, includes):
+    """A line is what its folder includes: one that allows more would let an edge come back unseen."""
+    used = {(folder_of(file), folder_of(target)) for file in includes for target in includes[file]}
+    for folder, names in layers.items():
+        for name in names:
+            if name != "*" and not any(matches(target, [name]) for source, target in used if source == folder):
+                yield f"tools/layers.txt: '{folder}' names '{name}', which none of its files includes"
 
 
 def check_sizes(includes):

@@ -12,7 +12,7 @@ import check_layers
 import check_lengths
 
 TOOLS = Path(__file__).resolve().parent
-LAYERS = "core:\nlaunch/plan: core\nlaunch/ranks: core launch/plan\ntensor: core\ndata: core tensor\ncli: *\ntorch_free: core launch\n"
+LAYERS = "core:\nlaunch/placement: core\nlaunch/ranks: core launch/placement\ntensor: core\ndata: core tensor\ncli: *\ntorch_free: core launch\n"
 
 
 class Tree(unittest.TestCase):
@@ -20,7 +20,6 @@ class Tree(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.root = Path(folder.name)
-        self.write("tools/layers.txt", LAYERS)
         self.write("Makefile", "build: setup\nsetup:\n")
 
     def write(self, path, text):
@@ -29,6 +28,18 @@ class Tree(unittest.TestCase):
 
 
 class Layers(Tree):
+    def setUp(self):
+        super().setUp()
+        self.allow(LAYERS)
+
+    def allow(self, layers):
+        """Writes layers.txt, and a file in each folder that includes all it may."""
+        shutil.rmtree(self.root / "skein", ignore_errors=True)
+        self.write("tools/layers.txt", layers)
+        for folder, names in check_layers.read_layers(self.root / "tools/layers.txt").items():
+            if folder != "torch_free":
+                self.write(f"skein/{folder}/all.h", "".join(f'#include "skein/{name}/all.h"\n' for name in names if name != "*"))
+
     def check(self):
         return list(check_layers.main(self.root))
 
@@ -48,29 +59,35 @@ class Layers(Tree):
         self.assertIn("'misc' has no line", self.check()[0])
 
     def test_sub_folders_have_lines_of_their_own(self):
-        self.write("skein/launch/plan/detect.h", "")
-        self.write("skein/launch/ranks/launcher.h", '#include "skein/launch/plan/detect.h"\n')
+        self.write("skein/launch/placement/detect.h", "")
+        self.write("skein/launch/ranks/launcher.h", '#include "skein/launch/placement/detect.h"\n')
         self.write("skein/cli/main.cpp", '#include "skein/launch/ranks/launcher.h"\n')
         self.assertEqual(self.check(), [])
-        self.write("skein/launch/plan/detect.h", '#include "skein/launch/ranks/launcher.h"\n')
-        self.assertIn("'launch/plan' may not include 'launch/ranks'", self.check()[0])
-        self.write("skein/launch/plan/detect.h", "")
+        self.write("skein/launch/placement/detect.h", '#include "skein/launch/ranks/launcher.h"\n')
+        self.assertIn("'launch/placement' may not include 'launch/ranks'", self.check()[0])
+        self.write("skein/launch/placement/detect.h", "")
         self.write("skein/launch/board/board.h", "")
         self.assertIn("'launch/board' has no line", self.check()[0])
 
     def test_a_folder_s_name_allows_all_below_it(self):
-        self.write("tools/layers.txt", "launch/plan:\ndata: launch\n")
-        self.write("skein/launch/plan/detect.h", "")
-        self.write("skein/data/a.h", '#include "skein/launch/plan/detect.h"\n')
+        self.allow("launch/placement:\ndata: launch\n")
+        self.write("skein/launch/placement/detect.h", "")
+        self.write("skein/data/a.h", '#include "skein/launch/placement/detect.h"\n')
         self.assertEqual(self.check(), [])
 
     def test_a_line_names_lines_above_it_alone(self):
-        self.write("tools/layers.txt", "core: data\ndata: core\n")
+        self.allow("core: data\ndata: core\n")
         [error] = self.check()
         self.assertIn("'core' names 'data'", error)
 
+    def test_a_line_names_no_more_than_is_included(self):
+        self.assertEqual(self.check(), [])
+        self.write("skein/data/all.h", '#include "skein/core/all.h"\n')
+        [error] = self.check()
+        self.assertIn("'data' names 'tensor', which none of its files includes", error)
+
     def test_a_folder_takes_sixty_sources(self):
-        for i in range(60):
+        for i in range(59):  # and all.h
             self.write(f"skein/core/a{i}.h", "")
         self.write("skein/core/CMakeLists.txt", "")
         self.assertEqual(self.check(), [])
@@ -81,16 +98,16 @@ class Layers(Tree):
         self.write("skein/core/error.h", "#include <c10/util/Exception.h>\n")
         self.assertIn("skein/core/error.h includes c10/util/Exception.h", self.check()[0])
         self.write("skein/core/error.h", "")
-        self.write("skein/launch/plan/detect.h", "#include <c10/util/Exception.h>\n")
-        self.assertIn("skein/launch/plan/detect.h includes c10/util/Exception.h", self.check()[0])
+        self.write("skein/launch/placement/detect.h", "#include <c10/util/Exception.h>\n")
+        self.assertIn("skein/launch/placement/detect.h includes c10/util/Exception.h", self.check()[0])
 
-    def test_torch_reached_by_a_format_target(self):
+    def test_torch_reached_by_a_torch_free_sub_folder(self):
+        self.allow("tensor:\ndata/files: tensor\ndata: tensor\ntorch_free: data/files\n")
         self.write("skein/tensor/flat.h", "#include <ATen/core/Tensor.h>\n")
         self.write("skein/data/header.cpp", '#include "skein/tensor/flat.h"\n')
-        self.write("skein/data/CMakeLists.txt", "skein_library(data\n  SOURCES a.cpp\n")
         self.assertEqual(self.check(), [])
-        self.write("skein/data/CMakeLists.txt", "skein_library(data\n  FORMAT_SOURCES header.cpp\n  TORCH)\n")
-        self.assertIn("reached from skein/data/header.cpp", self.check()[0])
+        self.write("skein/data/files/header.cpp", '#include "skein/tensor/flat.h"\n')
+        self.assertIn("reached from skein/data/files/header.cpp", self.check()[0])
 
     def test_torch_in_a_cuda_file(self):
         self.write("skein/tensor/a.cu", "#include <ATen/core/Tensor.h>\n")

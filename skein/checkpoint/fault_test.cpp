@@ -15,9 +15,10 @@
 #include <mutex>
 #include <thread>
 
-#include "skein/checkpoint/catalog.h"
+#include "skein/checkpoint/files/catalog.h"
+#include "skein/checkpoint/files/run_record.h"
+#include "skein/checkpoint/files/testing.h"
 #include "skein/checkpoint/reader.h"
-#include "skein/checkpoint/run_record.h"
 #include "skein/checkpoint/store.h"
 #include "skein/core/error.h"
 #include "skein/core/file_system.h"

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "skein/checkpoint/model_files.h"
-#include "skein/checkpoint/tensor_match.h"
+#include "skein/checkpoint/files/model_files.h"
+#include "skein/checkpoint/files/tensor_match.h"
 #include "skein/tensor/tensor_slice.h"
 
 namespace skein::checkpoint {

@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "skein/checkpoint/plan.h"
+#include "skein/checkpoint/files/file_layout.h"
 #include "skein/checkpoint/snapshot.h"
 #include "skein/core/error.h"
 #include "skein/core/testing.h"
@@ -24,9 +24,9 @@ class ReaderTest : public TemporaryFolder {
     std::vector<TensorEntry> entries;
     for (const auto& [name, type] : tensors)
       entries.push_back({name, tensor::dtype_of(type), {2, 2}});
-    const auto plan = plan_files("model", entries);
-    std::string bytes = plan.files[0].header;
-    for (const auto& placed : plan.files[0].tensors) {
+    const auto layout = lay_out_files("model", entries);
+    std::string bytes = layout.files[0].header;
+    for (const auto& placed : layout.files[0].tensors) {
       const auto data = at::tensor({1.0, 2.0, 3.0, 4.0}).to(tensor::scalar_type_of(placed.dtype));
       bytes.append(static_cast<const char*>(data.data_ptr()), data.nbytes());
     }

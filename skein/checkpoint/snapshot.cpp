@@ -7,7 +7,7 @@
 
 #include <unordered_map>
 
-#include "skein/checkpoint/folder.h"
+#include "skein/checkpoint/files/folder.h"
 #include "skein/core/error.h"
 #include "skein/tensor/dtype.h"
 
@@ -24,9 +24,9 @@ struct TargetPlace {
 
 using Places = std::unordered_map<std::string, TargetPlace>;
 
-void add_plan(Plan plan, Job& job) {
-  for (auto& file : plan.files) job.files.push_back(std::move(file));
-  if (!plan.index.empty()) job.texts[plan.index_name] = std::move(plan.index);
+void add_files(Layout layout, Job& job) {
+  for (auto& file : layout.files) job.files.push_back(std::move(file));
+  if (!layout.index.empty()) job.texts[layout.index_name] = std::move(layout.index);
 }
 
 // Model and optimizer names may be alike, so each file set has places of its own.
@@ -68,9 +68,9 @@ Snapshot plan_snapshot(const Contents& contents, uint64_t max_shard_bytes) {
   Snapshot snapshot{.job = {.texts = contents.texts}};
   auto& job = snapshot.job;
   for (const auto& [name, text] : job.texts) SKEIN_CHECK(is_plain_name(name), name);
-  add_plan(plan_files("model", contents.model, max_shard_bytes), job);
+  add_files(lay_out_files("model", contents.model, max_shard_bytes), job);
   const size_t num_model_files = job.files.size();
-  add_plan(plan_files("optimizer", contents.optimizer, max_shard_bytes), job);
+  add_files(lay_out_files("optimizer", contents.optimizer, max_shard_bytes), job);
   add_sources(contents.model_slices, find_places(job, 0, num_model_files), snapshot.sources);
   add_sources(contents.optimizer_slices, find_places(job, num_model_files, job.files.size()),
               snapshot.sources);

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "skein/checkpoint/files/writer.h"
 #include "skein/checkpoint/staging.h"
-#include "skein/checkpoint/writer.h"
 #include "skein/tensor/tensor_slice.h"
 
 namespace skein::checkpoint {

@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "skein/checkpoint/copy_engine.h"
-#include "skein/checkpoint/writer.h"
+#include "skein/checkpoint/files/writer.h"
 
 namespace skein::checkpoint {
 

@@ -15,7 +15,7 @@
 #include <deque>
 #include <functional>
 
-#include "skein/checkpoint/catalog.h"
+#include "skein/checkpoint/files/catalog.h"
 #include "skein/checkpoint/store.h"
 #include "skein/core/error.h"
 #include "skein/core/log_writer.h"

@@ -21,9 +21,9 @@
 #include <thread>
 #include <vector>
 
+#include "skein/checkpoint/files/writer.h"
 #include "skein/checkpoint/snapshot.h"
 #include "skein/checkpoint/staging.h"
-#include "skein/checkpoint/writer.h"
 #include "skein/core/file.h"
 #include "skein/core/store.h"
 

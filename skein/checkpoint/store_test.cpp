@@ -16,7 +16,7 @@
 #include <functional>
 #include <thread>
 
-#include "skein/checkpoint/catalog.h"
+#include "skein/checkpoint/files/catalog.h"
 #include "skein/checkpoint/reader.h"
 #include "skein/core/error.h"
 #include "skein/core/testing.h"

@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "skein/checkpoint/catalog.h"
-#include "skein/checkpoint/manifest.h"
+#include "skein/checkpoint/files/catalog.h"
+#include "skein/checkpoint/files/manifest.h"
 #include "skein/cli/flag_set.h"
 #include "skein/config/syntax/suggest.h"
 #include "skein/core/amounts.h"

@@ -14,7 +14,7 @@
 #include "skein/config/schema.h"
 #include "skein/config/syntax/suggest.h"
 #include "skein/core/error.h"
-#include "skein/launch/plan/launch_flags.h"
+#include "skein/launch/placement/launch_flags.h"
 
 namespace skein::cli {
 namespace {

@@ -13,7 +13,7 @@
 #include "skein/core/error.h"
 #include "skein/data/inspect.h"
 #include "skein/data/source_files.h"
-#include "skein/launch/plan/launch_flags.h"
+#include "skein/launch/placement/launch_flags.h"
 #include "skein/text/text_codec.h"
 
 namespace skein::cli {

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "skein/checkpoint/safetensors.h"
+#include "skein/checkpoint/files/safetensors.h"
 #include "skein/cli/flag_set.h"
 #include "skein/cli/load_model.h"
 #include "skein/core/error.h"

@@ -6,7 +6,7 @@
 // `skein train` ask first.
 
 #include "skein/config/run_config.h"
-#include "skein/launch/plan/detect.h"
+#include "skein/launch/placement/detect.h"
 #include "skein/plan/rules.h"
 
 namespace skein::cli {

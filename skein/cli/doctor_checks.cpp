@@ -23,8 +23,8 @@
 #include "skein/core/amounts.h"
 #include "skein/core/error.h"
 #include "skein/core/host_memory.h"
-#include "skein/launch/plan/detect.h"
-#include "skein/launch/plan/interface.h"
+#include "skein/launch/placement/detect.h"
+#include "skein/launch/placement/interface.h"
 
 namespace skein::cli {
 namespace {

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "skein/launch/plan/hardware.h"
-#include "skein/launch/plan/variables.h"
+#include "skein/launch/placement/hardware.h"
+#include "skein/launch/placement/variables.h"
 
 namespace skein::cli {
 

@@ -21,7 +21,7 @@
 #include "skein/config/handover.h"
 #include "skein/core/error.h"
 #include "skein/core/file.h"
-#include "skein/launch/plan/variables.h"
+#include "skein/launch/placement/variables.h"
 #include "skein/launch/process/child.h"
 #include "skein/launch/ranks/launcher.h"
 

@@ -98,12 +98,8 @@ TEST(FlagSet, KeysOfMessagesMayBeTyped) {
 TEST(FlagSet, ForeignFlagsSayWhatToTypeInstead) {
   FlagSet flags("skein try");
   flags.add_foreign("max-length", "--max-new-tokens N");
-  try {
-    flags.read(Words{"--max_length", "3"});
-    FAIL();
-  } catch (const UserError& error) {
-    EXPECT_STREQ(error.what(), "skein try has no --max-length: --max-new-tokens N");
-  }
+  const auto read = [&] { flags.read(Words{"--max_length", "3"}); };
+  EXPECT_EQ(skein::refusal<UserError>(read), "skein try has no --max-length: --max-new-tokens N");
 }
 
 TEST(FlagSet, UnknownFlagsAreRefusedWithSuggestionsOrKept) {

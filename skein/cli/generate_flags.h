@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "skein/core/dtype.h"
-#include "skein/rollout/generation_config.h"
-#include "skein/rollout/sampler.h"
+#include "skein/rollout/sampling/generation_config.h"
+#include "skein/rollout/sampling/sampler.h"
 
 namespace skein::cli {
 

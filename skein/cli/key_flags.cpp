@@ -10,7 +10,7 @@
 #include "skein/config/field_index.h"
 #include "skein/config/syntax/suggest.h"
 #include "skein/core/error.h"
-#include "skein/launch/plan/launch_flags.h"
+#include "skein/launch/placement/launch_flags.h"
 
 namespace skein::cli {
 namespace {

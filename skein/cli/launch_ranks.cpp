@@ -19,7 +19,7 @@
 #include "skein/core/error.h"
 #include "skein/core/host.h"
 #include "skein/core/log.h"
-#include "skein/launch/plan/interface.h"
+#include "skein/launch/placement/interface.h"
 #include "skein/launch/process/inherited_bytes.h"
 #include "skein/launch/ranks/launcher.h"
 #include "skein/launch/ranks/rank_environment.h"
@@ -108,13 +108,9 @@ launch::RankEnvironment foreign_rank(const launch::LaunchPlan& plan) {
     ::setenv(name.c_str(), value.c_str(), /*overwrite=*/1);
   }
   ::setenv("OMP_NUM_THREADS", plan.omp_num_threads.c_str(), /*overwrite=*/1);
-  // As in launcher.cpp, so that a rank computes the same bits; what the user has set stays. c10d's
-  // store would print a stack for each lost connection.
-  for (const auto& [name, value] : {std::pair("MKL_DYNAMIC", "FALSE"),
-                                    {"MKL_CBWR", "AUTO"},
-                                    {"TORCH_CPP_LOG_LEVEL", "FATAL"}}) {
-    ::setenv(name, value, /*overwrite=*/0);
-  }
+  for (const auto& [name, value] : launch::kMathVariables) ::setenv(name, value, /*overwrite=*/0);
+  // c10d's store would print a stack for each lost connection.
+  ::setenv("TORCH_CPP_LOG_LEVEL", "FATAL", /*overwrite=*/0);
   exec_worker(job.command, job.arguments);
 }
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "skein/config/load.h"
-#include "skein/launch/plan/launch_flags.h"
+#include "skein/launch/placement/launch_flags.h"
 #include "skein/plan/rules.h"
 
 namespace skein::cli {

@@ -18,7 +18,7 @@
 #include "skein/config/output_folder.h"
 #include "skein/core/error.h"
 #include "skein/core/log.h"
-#include "skein/launch/plan/variables.h"
+#include "skein/launch/placement/variables.h"
 #include "skein/launch/process/stop_request.h"
 #include "skein/launch/ranks/rank_environment.h"
 #include "skein/plan/rules.h"

@@ -2,7 +2,7 @@
 // Copyright the skein authors.
 #pragma once
 
-// For tests alone: a stranger who does nothing but connect.
+// For tests alone: a port that nobody has, and a stranger who does nothing but connect.
 
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -11,9 +11,14 @@
 #include <cerrno>
 #include <cstdint>
 
+#include "skein/control/socket.h"
 #include "skein/core/file.h"
 
 namespace skein::control {
+
+// For a server that another one is to follow: a port that was asked for by number can be used
+// again.
+inline int free_port() { return local_port(listen_on("127.0.0.1", 0)); }
 
 struct Flood {
   uint64_t tried = 0;

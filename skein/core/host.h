@@ -12,6 +12,10 @@ namespace skein {
 
 std::string host_name();
 
+// Alike for processes that share a kernel, and for no others: host names may repeat. Empty where
+// the kernel does not say.
+std::string boot_id();
+
 // This process and its children may open as many files as the system lets them.
 void raise_file_limit();
 

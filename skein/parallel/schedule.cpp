@@ -34,28 +34,28 @@ Schedule::Schedule(std::vector<Unit> units, std::vector<int> forward_order, Sche
 void Schedule::begin_micro_batch() {
   SKEIN_CHECK(idle(), "a micro-batch begins before the last one or a forward pass has ended");
   drop_blocks();
-  phase_ = Phase::kForward;
+  micro_batch_ = MicroBatch::kForward;
   passes_.clear();
   std::ranges::fill(uses_, 0);
   std::fill(reduced_.begin(), reduced_.end(), false);
 }
 
 void Schedule::end_micro_batch() {
-  SKEIN_CHECK(phase_ != Phase::kIdle, "no micro-batch is open");
-  if (phase_ == Phase::kForward) begin_backward();
+  SKEIN_CHECK(micro_batch_ != MicroBatch::kNone, "no micro-batch is open");
+  if (micro_batch_ == MicroBatch::kForward) begin_backward();
   advance(list_.size());
   if (under_way_ >= 0) actions_.finish_reduce(std::exchange(under_way_, -1));
   drop_blocks();
-  phase_ = Phase::kIdle;
+  micro_batch_ = MicroBatch::kNone;
 }
 
 void Schedule::begin_forward(bool gradients, bool differentiable_inputs) {
   SKEIN_CHECK(!pass_open_, "a forward pass begins inside another");
-  SKEIN_CHECK(phase_ != Phase::kBackward,
+  SKEIN_CHECK(micro_batch_ != MicroBatch::kBackward,
               "a forward pass begins after backward has begun: run all forwards of a micro-batch "
               "before its backward, or give them micro-batches of their own");
   pass_open_ = true;
-  pass_gradients_ = gradients && phase_ == Phase::kForward;
+  pass_gradients_ = gradients && micro_batch_ == MicroBatch::kForward;
   if (pass_gradients_) passes_.push_back(differentiable_inputs ? 0 : first_reached_turn());
   list_.clear();
   for (const int unit : order_) list_.push_back({Operation::Kind::kTurn, unit});
@@ -72,17 +72,17 @@ void Schedule::end_forward() {
 
 void Schedule::begin_backward() {
   SKEIN_CHECK(!pass_open_, "backward begins inside a forward pass");
-  phase_ = Phase::kBackward;
+  micro_batch_ = MicroBatch::kBackward;
   list_ = backward_list();
   next_ = 0;
   turn_ = -1;
 }
 
 void Schedule::expect_backward(int unit) {
-  if (phase_ == Phase::kIdle) {
+  if (micro_batch_ == MicroBatch::kNone) {
     refuse(unit, "runs with gradients outside of a micro-batch: begin one, or switch them off");
   }
-  if (phase_ == Phase::kBackward) {
+  if (micro_batch_ == MicroBatch::kBackward) {
     refuse(unit, "runs forward after backward has begun: begin another micro-batch first");
   }
   if (!units_[unit].root && !pass_gradients_) {
@@ -112,8 +112,8 @@ void Schedule::release(int unit, Pass pass) {
 }
 
 void Schedule::check_backward(int unit) {
-  if (phase_ == Phase::kForward) begin_backward();
-  if (phase_ == Phase::kIdle || uses_[unit] == 0) {
+  if (micro_batch_ == MicroBatch::kForward) begin_backward();
+  if (micro_batch_ == MicroBatch::kNone || uses_[unit] == 0) {
     refuse(unit,
            "is reached by backward, but no forward of this micro-batch has used it (so often)");
   }

@@ -65,10 +65,10 @@ class Schedule {
   // Frees the block that the last pass has left whole.
   void drop_blocks();
   // Neither a micro-batch nor a pass is open.
-  bool idle() const { return phase_ == Phase::kIdle && !pass_open_; }
+  bool idle() const { return micro_batch_ == MicroBatch::kNone && !pass_open_; }
 
  private:
-  enum class Phase { kIdle, kForward, kBackward };  // of the micro-batch
+  enum class MicroBatch { kNone, kForward, kBackward };  // which half of one is open
   struct Operation {
     enum class Kind { kTurn, kReduce } kind;
     int unit;
@@ -95,7 +95,7 @@ class Schedule {
   std::vector<int> order_;
   ScheduleActions actions_;
 
-  Phase phase_ = Phase::kIdle;
+  MicroBatch micro_batch_ = MicroBatch::kNone;
   bool pass_open_ = false;
   bool pass_gradients_ = false;
   std::vector<size_t> passes_;  // those of the micro-batch with gradients: the first turn reached

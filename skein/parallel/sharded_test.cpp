@@ -20,6 +20,7 @@
 
 #include "skein/comm/backend.h"
 #include "skein/core/error.h"
+#include "skein/core/testing.h"
 
 namespace skein::parallel {
 namespace {
@@ -419,15 +420,6 @@ TEST(Sharded, NoGatherIsWaitedForBeforeItsUse) {
   EXPECT_EQ(backend->take(), std::vector<std::string>{"wait 384"});
 }
 
-std::string misuse_of(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const InternalError& error) {
-    return error.what();
-  }
-  return "no InternalError";
-}
-
 // Misuse is named at every stage, also from inside autograd.
 TEST(Sharded, MisuseNamesTheUnit) {
   for (const int stage : {0, 1, 2, 3}) {
@@ -435,7 +427,7 @@ TEST(Sharded, MisuseNamesTheUnit) {
       Untied net;
       Sharded sharded(net.table, {.stage = {stage}}, comm::Group());
       sharded.initialise(1);
-      return misuse_of([&] { body(sharded, net); });
+      return refusal<InternalError>([&] { body(sharded, net); });
     };
     const auto x = at::zeros({64}, at::kDouble);
     EXPECT_NE(message([&](Sharded& sharded, const Untied& net) {
@@ -486,7 +478,7 @@ TEST(Sharded, MadeForInferenceHoldsParametersAlone) {
     EXPECT_TRUE(sharded.gradient_slices().empty());
     // Whole gradients, of stages 0 and 1, come with a backward pass.
     EXPECT_EQ(sharded.memory().bytes() < trainable.memory().bytes(), stage >= 2);
-    EXPECT_NE(misuse_of([&] { sharded.begin_micro_batch(0, 1); }).find("inference"),
+    EXPECT_NE(refusal<InternalError>([&] { sharded.begin_micro_batch(0, 1); }).find("inference"),
               std::string::npos);
     EXPECT_FALSE(net.embedding.requires_grad());
     EXPECT_TRUE(trained.embedding.requires_grad());  // the model's own table is as it was

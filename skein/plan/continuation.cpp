@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "skein/checkpoint/catalog.h"
+#include "skein/checkpoint/files/catalog.h"
 #include "skein/config/output_folder.h"
 #include "skein/core/error.h"
 #include "skein/core/hash.h"
@@ -29,21 +29,6 @@ constexpr checkpoint::Share kNoBytes{.rank = 1, .size = 1};
 const std::set<std::string> kNotArchitecture = {"dtype", "torch_dtype", "transformers_version",
                                                 "use_cache", "_name_or_path"};
 
-// `latest` is a link; other guides' spelling …/checkpoints/latest means the one beside the
-// checkpoints.
-fs::path named_checkpoint(const fs::path& named) {
-  fs::path path = named;
-  std::error_code ignored;
-  if (!fs::exists(path, ignored) && path.filename() == "latest" &&
-      path.parent_path().filename() == "checkpoints") {
-    path = path.parent_path().parent_path() / "latest";
-  }
-  if (!fs::exists(path, ignored)) {
-    throw UserError(fmt::format("resume_from_checkpoint: there is no {}", named.string()));
-  }
-  return fs::canonical(path);
-}
-
 bool is_whole_text(const fs::path& folder, const checkpoint::FileRecord& record) {
   const auto text = read_file(folder / record.name);
   return std::ranges::all_of(record.ranges, [&](const auto& range) {
@@ -51,10 +36,13 @@ bool is_whole_text(const fs::path& folder, const checkpoint::FileRecord& record)
   });
 }
 
-// What is wrong with a checkpoint, as far as its small files and all sizes tell it.
-std::vector<checkpoint::Problem> visible_problems(const fs::path& folder) {
+// What is wrong with a checkpoint, as far as its small files and all sizes tell it: of a folder, or
+// of one that is listed under a step.
+template <typename Checkpoint>
+std::vector<checkpoint::Problem> visible_problems(const Checkpoint& checkpoint,
+                                                  const fs::path& folder) {
   checkpoint::Manifest manifest;
-  auto problems = checkpoint::verify(folder, &manifest, kNoBytes);
+  auto problems = checkpoint::verify(checkpoint, &manifest, kNoBytes);
   if (!problems.empty()) return problems;
   for (const auto& record : manifest.files) {
     if (record.name.ends_with(".safetensors") || is_whole_text(folder, record)) continue;
@@ -64,12 +52,22 @@ std::vector<checkpoint::Problem> visible_problems(const fs::path& folder) {
 }
 
 void require_whole(const fs::path& checkpoint) {
-  const auto problems = visible_problems(checkpoint);
+  const auto problems = visible_problems(checkpoint, checkpoint);
   if (problems.empty()) return;
   std::string text;
   for (const auto& problem : problems) text += "\n  " + problem.message();
   throw UserError(fmt::format("resume_from_checkpoint: {} is not a whole checkpoint:{}",
                               checkpoint.string(), text));
+}
+
+// Of the folder's run, and saved after that step.
+std::optional<fs::path> newest_above(int64_t step, const fs::path& output,
+                                     const std::optional<checkpoint::RunRecord>& record) {
+  for (const auto& listed : checkpoint::candidates(checkpoint::survey(output, record))) {
+    if (listed.step <= step) break;
+    if (visible_problems(listed, listed.path).empty()) return listed.path;
+  }
+  return std::nullopt;
 }
 
 std::string model_type(const ordered_json& config) { return config.value("model_type", ""); }
@@ -178,44 +176,61 @@ DataIdentity identity_before_data(const config::RunConfig& config,
           .ranks = batches.ranks};
 }
 
-StartPoint start_point(const config::CheckpointConfig& options, const fs::path& output) {
+StartFrom start_from(const config::CheckpointConfig& options, const fs::path& output) {
   const auto& wish = options.resume_from_checkpoint;
-  if (wish == "auto") {
-    return {.from = options.fresh ? StartPoint::From::kBeginning : StartPoint::From::kNewest,
-            .checkpoint = {}};
+  if (wish == "auto") return options.fresh ? StartFrom::kBeginning : StartFrom::kNewest;
+  if (wish != "false") return StartFrom::kNamed;
+  if (options.fresh || checkpoint::list_checkpoints(output).empty()) return StartFrom::kBeginning;
+  throw UserError(fmt::format(
+      "resume_from_checkpoint=false, but {} holds checkpoints of a started run: give another "
+      "output_dir, or --fresh to remove them",
+      output.string()));
+}
+
+std::string asked_folder(const config::CheckpointConfig& options) {
+  return fs::absolute(options.resume_from_checkpoint).lexically_normal().string();
+}
+
+fs::path named_checkpoint(const config::CheckpointConfig& options, const fs::path& output) {
+  fs::path path = options.resume_from_checkpoint;
+  std::error_code ignored;
+  // `latest` is a link; other guides' spelling …/checkpoints/latest means the one beside the
+  // checkpoints.
+  if (!fs::exists(path, ignored) && path.filename() == "latest" &&
+      path.parent_path().filename() == "checkpoints") {
+    path = path.parent_path().parent_path() / "latest";
   }
-  if (wish == "false") {
-    if (options.fresh || checkpoint::list_checkpoints(output).empty()) return {};
-    throw UserError(fmt::format(
-        "resume_from_checkpoint=false, but {} holds checkpoints of a started run: give another "
-        "output_dir, or --fresh to remove them",
-        output.string()));
+  if (!fs::exists(path, ignored)) {
+    throw UserError(
+        fmt::format("resume_from_checkpoint: there is no {}", options.resume_from_checkpoint));
   }
-  auto path = named_checkpoint(wish);
+  path = fs::canonical(path);
   if (options.fresh && path.parent_path() == fs::weakly_canonical(output)) {
     throw UserError(
         fmt::format("--fresh would remove {}, from which resume_from_checkpoint would go on: give "
                     "another output_dir, or leave one of the two out",
                     path.string()));
   }
-  return {.from = StartPoint::From::kNamed, .checkpoint = std::move(path)};
+  return path;
 }
 
 std::optional<fs::path> checkpoint_to_continue(const config::CheckpointConfig& options) {
   const auto output = config::output_folder(options);
-  auto start = start_point(options, output);
-  if (start.from == StartPoint::From::kNamed) {
-    require_whole(start.checkpoint);
-    return std::move(start.checkpoint);
-  }
+  const auto from = start_from(options, output);
+  if (from == StartFrom::kBeginning) return std::nullopt;
   std::error_code ignored;
-  if (start.from == StartPoint::From::kBeginning || !fs::is_directory(output, ignored)) {
-    return std::nullopt;
+  const bool is_there = fs::is_directory(output, ignored);
+  const auto record = is_there ? checkpoint::read_record(output) : std::nullopt;
+  if (from == StartFrom::kNewest) {
+    return is_there ? newest_above(-1, output, record) : std::nullopt;
   }
-  for (const auto& listed : checkpoint::list_checkpoints(output)) {
-    if (visible_problems(listed.path).empty()) return listed.path;
+  const auto began = record ? record->step_when_asked(asked_folder(options)) : std::nullopt;
+  if (began && !options.fresh) {
+    if (auto newer = newest_above(*began, output, record)) return newer;
   }
-  return std::nullopt;
+  auto path = named_checkpoint(options, output);
+  require_whole(path);
+  return path;
 }
 
 bool has_final_model(const fs::path& output, int64_t steps) {

@@ -4,7 +4,7 @@
 
 // Where does this start begin, and may it go on where a checkpoint stopped? Small files alone are
 // read; that every byte of a checkpoint is whole the ranks find out together
-// (train/run_folder.h).
+// (train/beginning.h).
 
 #include <cstdint>
 #include <optional>
@@ -22,19 +22,20 @@ DataIdentity identity_before_data(const config::RunConfig& config,
                                   const config::BatchPlan& batches);
 
 // What resume_from_checkpoint and fresh mean for an output folder.
-struct StartPoint {
-  enum class From { kBeginning, kNewest, kNamed };
+enum class StartFrom { kBeginning, kNewest, kNamed };
 
-  From from = From::kBeginning;
-  fs::path checkpoint;  // kNamed
-};
+// Throws UserError when `false` meets a started run.
+StartFrom start_from(const config::CheckpointConfig& options, const fs::path& output);
 
-// Throws UserError when the named checkpoint is not there or would be removed (fresh), or when
-// `false` meets a started run.
-StartPoint start_point(const config::CheckpointConfig& options, const fs::path& output);
+// kNamed is the beginning of a run: once that has gone on, its own newer checkpoints win. The
+// folder as it was asked for, absolute, which the run's record keeps,
+std::string asked_folder(const config::CheckpointConfig& options);
+// and the checkpoint there. Throws UserError when there is none, or it would be removed (fresh).
+fs::path named_checkpoint(const config::CheckpointConfig& options, const fs::path& output);
 
-// The checkpoint that a start would continue. Of the newest that are there, one whose files have
-// the sizes that were written and whose texts are whole. Throws as start_point() does.
+// The checkpoint that a start would continue. Of this run's newest, one whose files have the sizes
+// that were written and whose texts are whole. Throws as start_from() and named_checkpoint() do,
+// UserError when the named one is not whole, IoError when something cannot be read.
 std::optional<fs::path> checkpoint_to_continue(const config::CheckpointConfig& options);
 
 // Was the final model of a run of so many steps written here? A run can end between its last

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "skein/checkpoint/catalog.h"
-#include "skein/checkpoint/plan.h"
+#include "skein/checkpoint/files/catalog.h"
+#include "skein/checkpoint/files/file_layout.h"
 #include "skein/config/output_folder.h"
 #include "skein/core/amounts.h"
 #include "skein/core/error.h"
@@ -22,7 +22,7 @@ namespace {
 uint64_t planned_bytes(const std::string& stem,
                        const std::vector<checkpoint::TensorEntry>& tensors) {
   uint64_t sum = 0;
-  for (const auto& file : checkpoint::plan_files(stem, tensors).files) sum += file.size;
+  for (const auto& file : checkpoint::lay_out_files(stem, tensors).files) sum += file.size;
   return sum;
 }
 

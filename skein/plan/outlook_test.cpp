@@ -5,7 +5,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "skein/checkpoint/manifest.h"
+#include "skein/checkpoint/files/manifest.h"
+#include "skein/checkpoint/files/run_record.h"
 #include "skein/core/error.h"
 #include "skein/core/hash.h"
 #include "skein/core/testing.h"
@@ -41,14 +42,14 @@ class OutlookTest : public TemporaryFolder {
   }
 
   // As a run of two ranks leaves it, with a global batch of 8 rows.
-  void write_checkpoint(int64_t step) {
+  void write_checkpoint(int64_t step, const std::string& run = "r") {
     const auto name = fmt::format("out/checkpoint-{}/", step);
     const std::vector<std::pair<std::string, std::string>> files = {
         {"config.json", read_file(folder_ / "model/config.json")},
         {"model.safetensors", "weights"},
         {"optimizer.safetensors", "states"},
         {kStateFile, state_text(step)}};
-    checkpoint::Manifest manifest{.step = static_cast<uint64_t>(step), .run = "r"};
+    checkpoint::Manifest manifest{.step = static_cast<uint64_t>(step), .run = run};
     manifest.conditions.size = 2;
     for (const auto& [file, text] : files) {
       write(name + file, text);
@@ -56,6 +57,12 @@ class OutlookTest : public TemporaryFolder {
           {.name = file, .size = text.size(), .ranges = {{0, text.size(), digest(text)}}});
     }
     write(name + "manifest.json", checkpoint::manifest_text(manifest));
+  }
+
+  // What a run has claimed is its own.
+  void write_record(const std::vector<checkpoint::Start>& starts = {{.token = "r", .step = 0}}) {
+    fs::create_directories(folder_ / "out");
+    checkpoint::write_record(folder_ / "out", {.starts = starts});
   }
 
   std::string state_text(int64_t step) {
@@ -143,6 +150,7 @@ TEST_F(OutlookTest, ContinuesTheNewestThatLooksWhole) {
 }
 
 TEST_F(OutlookTest, ARunWithItsFinalModelHasNothingLeft) {
+  write_record();
   write_checkpoint(12);
   EXPECT_FALSE(look().continues->nothing_left);
   write("out/trainer_state.json", state_text(12));
@@ -152,7 +160,15 @@ TEST_F(OutlookTest, ARunWithItsFinalModelHasNothingLeft) {
   EXPECT_FALSE(look().continues->nothing_left);
 }
 
+TEST_F(OutlookTest, AnotherProgramsFilesAreNotReplaced) {
+  write("out/model.safetensors", "mine");
+  EXPECT_TRUE(contains(why_refused(), "out holds model.safetensors, which no run of skein"));
+  write_record();
+  EXPECT_EQ(why_refused(), "");
+}
+
 TEST_F(OutlookTest, AFinalModelWithoutCheckpointsIsTheEndOfThatRunAlone) {
+  write_record();
   write("out/trainer_state.json", state_text(12));
   EXPECT_FALSE(look().continues);
   write("out/config.json", read_file(folder_ / "model/config.json"));
@@ -200,6 +216,30 @@ TEST_F(OutlookTest, WhatResumeFromCheckpointNamesMustBeThere) {
   write_checkpoint(3);
   config().checkpoint.fresh = true;
   EXPECT_TRUE(contains(why_refused(), "--fresh would remove"));
+}
+
+// The ranks would skip them too.
+TEST_F(OutlookTest, AnotherRunsCheckpointAndOneThatWasLeftAreNotContinued) {
+  write_checkpoint(3);
+  write_checkpoint(6, "stranger");
+  EXPECT_EQ(look().continues->step, 6);  // without a record nobody can tell
+  write_record();
+  EXPECT_EQ(look().continues->step, 3);
+  write_checkpoint(8);
+  EXPECT_EQ(look().continues->step, 8);
+  write_record({{.token = "r", .step = 0}, {.token = "again", .step = 3}});
+  EXPECT_EQ(look().continues->step, 3);
+}
+
+TEST_F(OutlookTest, ANamedCheckpointIsTheBeginningOfARunThatGoesOn) {
+  const auto asked = (folder_ / "elsewhere/checkpoint-2").string();
+  config().checkpoint.resume_from_checkpoint = asked;
+  write_record({{.token = "r", .step = 0, .asked = asked}});
+  EXPECT_TRUE(contains(why_refused(), "there is no"));  // nothing newer yet
+  write_checkpoint(3);
+  EXPECT_EQ(look().continues->step, 3);
+  config().checkpoint.fresh = true;
+  EXPECT_TRUE(contains(why_refused(), "there is no"));
 }
 
 TEST_F(OutlookTest, MoreStepsThanCanBeCountedAreRefused) {

@@ -8,7 +8,7 @@
 
 #include <cerrno>
 
-#include "skein/checkpoint/tensor_match.h"
+#include "skein/checkpoint/files/tensor_match.h"
 #include "skein/config/batch_plan.h"
 #include "skein/config/output_folder.h"
 #include "skein/core/error.h"
@@ -19,6 +19,7 @@
 #include "skein/plan/byte_text.h"
 #include "skein/plan/continuation.h"
 #include "skein/plan/hf_config.h"
+#include "skein/plan/run_files.h"
 #include "skein/plan/run_plan.h"
 #include "skein/text/text_codec.h"
 
@@ -104,6 +105,9 @@ std::optional<fs::path> check_run(const config::Resolved& resolved, int ranks, c
   const auto& config = resolved.config;
   const auto batches = config::plan_batches(resolved, ranks);
   check_backend(config.parallel, place);
+  std::error_code ignored;
+  const auto output = config::output_folder(config.checkpoint);
+  if (fs::is_directory(output, ignored)) check_foreign_files(output);
   if (config.model.model_name_or_path.empty()) {
     check_sources(config, std::nullopt);
     return checkpoint_to_continue(config.checkpoint);

@@ -26,6 +26,7 @@ void check_given(const config::RunConfig& config);
 //   data files that are not there, or a tokenizer that has more ids than the model,
 //   text without a tokenizer for weights that were made with one (byte_text.h),
 //   a block_size beyond the positions that the model has learned,
+//   an output folder with files that no run of ours has written and this one would replace,
 //   a checkpoint that is not there, must not be continued, or is not of this run.
 // Returns the checkpoint that the run will continue, unless its ranks find a byte changed.
 std::optional<fs::path> check_run(const config::Resolved& resolved, int ranks, const Place& place);

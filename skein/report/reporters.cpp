@@ -12,6 +12,7 @@
 #include "skein/core/log.h"
 #include "skein/report/host.h"
 #include "skein/report/loss_plot.h"
+#include "skein/report/record_log.h"
 #include "skein/report/tensorboard.h"
 #include "skein/report/wandb.h"
 
@@ -76,19 +77,15 @@ void replay(WandbRun& run, const fs::path& trainer_log, int64_t last_step) {
   for (std::string line; std::getline(lines, line);) {
     const auto record = nlohmann::ordered_json::parse(line, nullptr, false);
     if (!record.is_object() || !record.contains("step")) continue;
-    Numbers values;
-    for (const auto& [name, value] : record.items()) {
-      if (value.is_number() && name != "step") values.emplace_back(name, value.get<double>());
-    }
     const auto step = record["step"].is_number() ? record["step"].get<int64_t>() : last_step + 1;
-    if (step <= last_step) run.history(step, with_reporter_names(values));
+    if (step <= last_step) run.history(step, with_reporter_names(numbers_of(record)));
   }
 }
 
 std::unique_ptr<WandbRun> start_wandb(const ReporterOptions& options) {
   auto run = std::make_unique<WandbRun>(
       WandbOptions{options.output, options.run_name, options.hparams, options.resume_step});
-  if (options.resume_step) replay(*run, options.output / "trainer_log.jsonl", *options.resume_step);
+  if (options.resume_step) replay(*run, options.output / kRecordLogName, *options.resume_step);
   log_info("W&B offline run; to upload it: wandb sync {}", run->folder().string());
   return run;
 }
@@ -138,7 +135,7 @@ void Reporters::finish() {
 }
 
 void Reporters::write_plot() {
-  const auto log = output_ / "trainer_log.jsonl";
+  const auto log = output_ / kRecordLogName;
   if (!file_exists(log)) return;
   try {
     write_file_atomically(output_ / "training_loss.svg",

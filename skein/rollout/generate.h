@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "skein/model/model.h"
-#include "skein/rollout/sampler.h"
+#include "skein/rollout/sampling/sampler.h"
 #include "skein/tensor/units.h"
 
 namespace skein::rollout {

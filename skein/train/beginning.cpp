@@ -9,10 +9,11 @@
 #include <utility>
 #include <vector>
 
-#include "skein/checkpoint/manifest.h"
+#include "skein/checkpoint/files/manifest.h"
 #include "skein/core/error.h"
 #include "skein/core/log.h"
-#include "skein/train/run_folder.h"
+#include "skein/plan/continuation.h"
+#include "skein/plan/run_files.h"
 
 namespace skein::train {
 namespace {
@@ -21,20 +22,6 @@ using checkpoint::ListedCheckpoint;
 using checkpoint::Problem;
 using checkpoint::Relation;
 using checkpoint::SurveyedCheckpoint;
-
-// `latest` is a link; the seeds' spelling …/checkpoints/latest means the one beside the
-// checkpoints.
-fs::path named_checkpoint(const fs::path& named) {
-  fs::path path = named;
-  if (!fs::exists(path) && path.filename() == "latest" &&
-      path.parent_path().filename() == "checkpoints") {
-    path = path.parent_path().parent_path() / "latest";
-  }
-  if (!fs::exists(path)) {
-    throw UserError(fmt::format("resume_from_checkpoint: there is no {}", named.string()));
-  }
-  return fs::canonical(path);
-}
 
 checkpoint::Share share_of(const World& world) {
   return {.rank = world.output_rank(), .size = world.output_size()};
@@ -110,9 +97,8 @@ Survey survey_of(const fs::path& output, const World& world) {
 
 // One without an accepted manifest is looked at as well: the warning says what is wrong with it.
 int64_t newest_candidate(const Survey& survey, StepRange range) {
-  for (const auto& [listed, relation, run, has_manifest] : survey) {
-    const bool may_be_taken = relation == Relation::kOwn || relation == Relation::kUnknown;
-    if (may_be_taken && range.above < listed.step && listed.step <= range.up_to) return listed.step;
+  for (const auto& listed : checkpoint::candidates(survey)) {
+    if (range.above < listed.step && listed.step <= range.up_to) return listed.step;
   }
   return -1;
 }
@@ -171,9 +157,7 @@ std::optional<ListedCheckpoint> newer_than_asked(const std::string& asked, const
   int64_t step = -1;
   if (world.leads_output()) {
     if (const auto record = checkpoint::read_record(output)) {
-      for (const auto& start : record->starts) {
-        if (start.asked == asked) step = start.step.value_or(0);
-      }
+      step = record->step_when_asked(asked).value_or(-1);
     }
   }
   const auto [lowest, highest] = extent_over_leaders(step, world);
@@ -182,21 +166,14 @@ std::optional<ListedCheckpoint> newer_than_asked(const std::string& asked, const
 }
 
 Beginning begin_at(const config::CheckpointConfig& options, const fs::path& output, World& world) {
-  const auto& wish = options.resume_from_checkpoint;
-  const auto asked = fs::absolute(wish).lexically_normal().string();
+  const auto asked = plan::asked_folder(options);
   if (!options.fresh) {
     if (const auto newer = newer_than_asked(asked, output, world)) {
-      log_info("this run began with {} and has gone on since", wish);
+      log_info("this run began with {} and has gone on since", options.resume_from_checkpoint);
       return {newer->path, asked};
     }
   }
-  auto path = named_checkpoint(wish);
-  if (options.fresh && path.parent_path() == fs::canonical(output)) {
-    throw UserError(
-        fmt::format("--fresh would remove {}, from which resume_from_checkpoint would go on: give "
-                    "another output_dir, or leave one of the two out",
-                    path.string()));
-  }
+  auto path = plan::named_checkpoint(options, output);
   require_whole(path, world);
   return {std::move(path), asked};
 }
@@ -210,15 +187,11 @@ std::optional<ListedCheckpoint> newest_checkpoint(const fs::path& output, World&
 
 Beginning decide_beginning(const config::CheckpointConfig& options, const fs::path& output,
                            World& world) {
-  if (world.leads_output()) check_foreign_files(output);
-  const auto& wish = options.resume_from_checkpoint;
-  if (wish == "auto") return options.fresh ? Beginning() : newest_or_refuse(output, world);
-  if (wish != "false") return begin_at(options, output, world);
-  if (options.fresh || checkpoint::list_checkpoints(output).empty()) return {};
-  throw UserError(fmt::format(
-      "resume_from_checkpoint=false, but {} holds checkpoints of a started run: give another "
-      "output_dir, or --fresh to remove them",
-      output.string()));
+  if (world.leads_output()) plan::check_foreign_files(output);
+  const auto from = plan::start_from(options, output);
+  if (from == plan::StartFrom::kNewest) return newest_or_refuse(output, world);
+  if (from == plan::StartFrom::kNamed) return begin_at(options, output, world);
+  return {};
 }
 
 }  // namespace skein::train

@@ -13,7 +13,7 @@
 #include <optional>
 #include <string>
 
-#include "skein/checkpoint/catalog.h"
+#include "skein/checkpoint/files/catalog.h"
 #include "skein/config/run_config.h"
 #include "skein/core/file.h"
 #include "skein/train/world.h"

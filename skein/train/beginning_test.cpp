@@ -14,8 +14,8 @@
 #include <set>
 #include <vector>
 
-#include "skein/checkpoint/catalog.h"
-#include "skein/checkpoint/run_record.h"
+#include "skein/checkpoint/files/catalog.h"
+#include "skein/checkpoint/files/run_record.h"
 #include "skein/config/saved_config.h"
 #include "skein/core/error.h"
 #include "skein/core/file_system.h"

@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "skein/comm/group.h"
-#include "skein/core/error.h"
 #include "skein/core/log.h"
 #include "skein/plan/flops.h"
 
@@ -20,18 +19,15 @@ namespace {
 
 using nlohmann::ordered_json;
 
-report::Numbers numbers_of(const ordered_json& record) {
-  report::Numbers numbers;
-  for (const auto& [name, value] : record.items()) {
-    if (name != "step" && value.is_number()) numbers.emplace_back(name, value.get<double>());
-  }
-  return numbers;
+report::RecordLog::Options log_options(const MetricOptions& options) {
+  return {.file = options.writes ? options.output / report::kRecordLogName : fs::path(),
+          .fence = options.fence};
 }
 
 }  // namespace
 
 MetricLog::MetricLog(MetricOptions options)
-    : options_(std::move(options)), spikes_(options_.spike_zscore) {}
+    : options_(std::move(options)), log_(log_options(options_)), spikes_(options_.spike_zscore) {}
 
 void MetricLog::add_step(int64_t step, const Update& update, int64_t num_tokens) {
   const auto counts = update.norm.norm.isfinite();
@@ -90,7 +86,7 @@ void MetricLog::write(const StepNumbers& numbers) {
     log_warning("step {}: the loss jumped to {:.4f}, {:.1f} deviations above the last records",
                 numbers.step, numbers.loss, *score);
   }
-  append(std::move(record));
+  add(std::move(record));
 }
 
 void MetricLog::write(int64_t step, double epoch, const Evaluation& evaluation) {
@@ -99,60 +95,34 @@ void MetricLog::write(int64_t step, double epoch, const Evaluation& evaluation) 
              evaluation.loss, evaluation.perplexity(), evaluation.num_samples, evaluation.seconds);
   }
   const auto samples = static_cast<double>(evaluation.num_samples);
-  append({{"step", step},
-          {"epoch", epoch},
-          {"eval_loss", evaluation.loss},
-          {"eval_perplexity", evaluation.perplexity()},
-          {"eval_runtime", evaluation.seconds},
-          {"eval_samples_per_second", samples / evaluation.seconds}});
+  add({{"step", step},
+       {"epoch", epoch},
+       {"eval_loss", evaluation.loss},
+       {"eval_perplexity", evaluation.perplexity()},
+       {"eval_runtime", evaluation.seconds},
+       {"eval_samples_per_second", samples / evaluation.seconds}});
 }
 
 bool MetricLog::has_evaluation(int64_t step) const {
-  return std::ranges::any_of(history_, [&](const ordered_json& record) {
+  return std::ranges::any_of(history(), [&](const ordered_json& record) {
     return record.value("step", int64_t{-1}) == step && record.contains("eval_loss");
   });
 }
 
-void MetricLog::append(ordered_json record) {
-  if (reporters_) reporters_->record(record.at("step").get<int64_t>(), numbers_of(record));
-  history_.push_back(std::move(record));
-  if (!options_.writes) return;
-  if (log_is_behind_) return catch_up();
-  try {
-    if (options_.fence) options_.fence();
-    const auto log = File::open_or_create(file());
-    const auto line = history_.back().dump() + "\n";
-    log.write_at(log.size(), std::as_bytes(std::span(line)));
-  } catch (const IoError& error) {
-    log_warning("{}; the run goes on, and the file follows when it can", error.what());
-    log_is_behind_ = true;
+void MetricLog::add(ordered_json record) {
+  if (reporters_) {
+    reporters_->record(record.at("step").get<int64_t>(), report::numbers_of(record));
   }
-}
-
-void MetricLog::catch_up() {
-  try {
-    if (options_.fence) options_.fence();
-    write_whole_log();
-    log_is_behind_ = false;
-  } catch (const IoError&) {
-    // Told when it began.
-  }
-}
-
-void MetricLog::write_whole_log() const {
-  std::string text;
-  for (const auto& record : history_) text += record.dump() + "\n";
-  write_file_atomically(file(), text);
+  log_.add(std::move(record));
 }
 
 void MetricLog::restore(ordered_json history, int64_t num_tokens_seen) {
-  history_ = std::move(history);
   num_tokens_seen_ = num_tokens_seen;
-  for (const auto& record : history_) {
+  for (const auto& record : history) {
     const auto loss = record.find("loss");  // null where it was not finite: JSON has no NaN
     if (loss != record.end() && loss->is_number()) spikes_.add(loss->get<double>());
   }
-  if (options_.writes) write_whole_log();
+  log_.replace(std::move(history));
 }
 
 void MetricLog::show(const report::Terminal::Options& terminal,
@@ -165,7 +135,7 @@ void MetricLog::show(const report::Terminal::Options& terminal,
 }
 
 void MetricLog::finish() {
-  if (log_is_behind_) catch_up();
+  log_.finish();
   terminal_.reset();
   if (reporters_) reporters_->finish();
 }

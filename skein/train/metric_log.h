@@ -2,7 +2,8 @@
 // Copyright the skein authors.
 #pragma once
 
-// Numbers of a run: trainer_log.jsonl, the terminal, and the reporters.
+// What is written down of a run, and when: the records, which go to trainer_log.jsonl, the terminal
+// and the reporters.
 //
 // Every rank has one, so that all keep the same history; only the first rank's writes. Losses are
 // added up between records, on the device.
@@ -19,6 +20,7 @@
 #include "skein/core/file.h"
 #include "skein/ops/device.h"
 #include "skein/report/hardware.h"
+#include "skein/report/record_log.h"
 #include "skein/report/reporters.h"
 #include "skein/report/spike.h"
 #include "skein/report/terminal.h"
@@ -66,7 +68,7 @@ class MetricLog {
 
   // What trainer_state.json keeps. restore() also rewrites trainer_log.jsonl, so that records of
   // steps that were lost do not stay there.
-  const nlohmann::ordered_json& history() const { return history_; }
+  const nlohmann::ordered_json& history() const { return log_.records(); }
   bool has_evaluation(int64_t step) const;
   int64_t num_tokens_seen() const { return num_tokens_seen_; }
   void restore(nlohmann::ordered_json history, int64_t num_tokens_seen);
@@ -81,14 +83,10 @@ class MetricLog {
   void finish();
 
  private:
-  fs::path file() const { return options_.output / "trainer_log.jsonl"; }
-  void append(nlohmann::ordered_json record);
-  void catch_up();
-  void write_whole_log() const;
+  void add(nlohmann::ordered_json record);
 
   MetricOptions options_;
-  nlohmann::ordered_json history_ = nlohmann::ordered_json::array();
-  bool log_is_behind_ = false;  // a write has failed: the file lacks records
+  report::RecordLog log_;
   report::SpikeDetector spikes_;
   Phases phases_;
   std::unique_ptr<report::Terminal> terminal_;

@@ -9,15 +9,16 @@
 
 #include <algorithm>
 #include <ctime>
-#include <fstream>
-#include <nlohmann/json.hpp>
 #include <utility>
 
-#include "skein/checkpoint/catalog.h"
+#include "skein/checkpoint/files/catalog.h"
 #include "skein/config/saved_config.h"
 #include "skein/core/error.h"
 #include "skein/core/hash.h"
+#include "skein/core/host.h"
 #include "skein/core/log.h"
+#include "skein/plan/continuation.h"
+#include "skein/plan/run_files.h"
 
 namespace skein::train {
 namespace {
@@ -30,35 +31,13 @@ using checkpoint::SurveyedCheckpoint;
 constexpr const char* kRunFiles[] = {"trainer_log.jsonl", "trainer_state.json", "training_loss.svg",
                                      "failures.json", "latest"};
 
-// What a run replaces without asking: it must be its own.
-constexpr const char* kReplacedFiles[] = {
-    "trainer_log.jsonl", "trainer_state.json",           "training_loss.svg",
-    "model.safetensors", "model.safetensors.index.json", "config.json"};
-
 // Alike for the ranks that share the folder, and for no others: host names may repeat.
 std::string folder_id(const fs::path& folder) {
   struct stat info{};
   if (::stat(folder.c_str(), &info) != 0) throw_errno("cannot stat " + folder.string());
-  std::string boot;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
   return fmt::format(
       "{:08x}",
-      static_cast<uint32_t>(hash64(fmt::format("{} {} {}", boot, info.st_dev, info.st_ino))));
-}
-
-bool is_or_may_be_ours(const fs::path& file) {
-  return !fs::exists(file) || config::is_saved_config(read_file(file));
-}
-
-// A user's own config.yaml is never replaced.
-std::string config_name(const fs::path& output) {
-  for (const char* name : {"config.yaml", "skein-config.yaml"}) {
-    if (is_or_may_be_ours(output / name)) return name;
-  }
-  throw UserError(fmt::format(
-      "{0}/config.yaml and {0}/skein-config.yaml were not written by skein, which would replace "
-      "one of them with the configuration of this run: move one away, or give another output_dir",
-      output.string()));
+      static_cast<uint32_t>(hash64(fmt::format("{} {} {}", boot_id(), info.st_dev, info.st_ino))));
 }
 
 void tell_changes(const fs::path& saved, const config::Resolved& resolved) {
@@ -174,7 +153,7 @@ void claim(const fs::path& output, const config::Resolved& resolved, const Begin
     // A folder that nobody can tell to be this run's is a user's: --fresh leaves it.
     if (record.has_start(seen.run)) record.add_file(renames.back().second.filename().string());
   }
-  const auto name = config_name(output);
+  const auto name = plan::config_name(output);
   const bool is_run_folder = old || fs::exists(output / name);
   for (const char* file : kRunFiles) {
     const bool is_users = !is_run_folder && fs::exists(fs::symlink_status(output / file));
@@ -209,20 +188,6 @@ std::string start_token(const fs::path& output, const World& world) {
   return world.own_output ? fmt::format("{}-{}", world.token, folder_id(output)) : world.token;
 }
 
-void check_foreign_files(const fs::path& output) {
-  const auto saved = output / config_name(output);
-  if (fs::exists(saved) || checkpoint::read_record(output)) return;  // a run's folder
-  std::vector<std::string> foreign;
-  for (const char* name : kReplacedFiles) {
-    if (fs::exists(fs::symlink_status(output / name))) foreign.emplace_back(name);
-  }
-  if (foreign.empty()) return;
-  throw UserError(fmt::format(
-      "output_dir: {} holds {}, which no run of skein has written and this one would replace: give "
-      "another output_dir, or move them away",
-      output.string(), fmt::join(foreign, ", ")));
-}
-
 void claim_folder(const fs::path& output, const config::Resolved& resolved,
                   const Beginning& beginning, World& world) {
   world.group.barrier();  // a rank that could not load its part must be able to refuse
@@ -241,13 +206,8 @@ void record_files(const fs::path& output, const std::vector<fs::path>& paths) {
 }
 
 bool has_final_model(const fs::path& output, int64_t steps, World& world) {
-  const auto is_there = [&] {
-    const auto state = output / "trainer_state.json";
-    if (!fs::exists(output / "config.json") || !fs::exists(state)) return false;
-    const auto saved = nlohmann::json::parse(read_file(state), nullptr, /*allow_exceptions=*/false);
-    return saved.is_object() && saved.value("global_step", int64_t{-1}) == steps;
-  };
-  return world.group.sum(int64_t{world.leads_output() && !is_there()}) == 0;
+  const bool lacks_it = world.leads_output() && !plan::has_final_model(output, steps);
+  return world.group.sum(int64_t{lacks_it}) == 0;
 }
 
 }  // namespace skein::train

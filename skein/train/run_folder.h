@@ -22,9 +22,6 @@ void open_folder(const fs::path& output, World& world);
 // share the folder, new at every start.
 std::string start_token(const fs::path& output, const World& world);
 
-// Throws UserError when the folder is no run's and holds files that a run would replace.
-void check_foreign_files(const fs::path& output);
-
 // Collective, once nothing can refuse this start any more. The first rank writes down in the run's
 // record where it begins: that is the decision. Then it sets newer checkpoints aside, or removes
 // the old run (fresh), says which keys have changed since the last start, and writes config.yaml.
@@ -34,8 +31,7 @@ void claim_folder(const fs::path& output, const config::Resolved& resolved,
 // Adds what lies below the folder to what --fresh removes. For one rank of it.
 void record_files(const fs::path& output, const std::vector<fs::path>& paths);
 
-// Collective: was the final model of a run of so many steps written here? A run can end between its
-// last checkpoint and that.
+// Collective: plan::has_final_model(), for all that lead a folder.
 bool has_final_model(const fs::path& output, int64_t steps, World& world);
 
 }  // namespace skein::train

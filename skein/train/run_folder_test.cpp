@@ -9,7 +9,7 @@
 
 #include <vector>
 
-#include "skein/checkpoint/catalog.h"
+#include "skein/checkpoint/files/catalog.h"
 #include "skein/checkpoint/store.h"
 #include "skein/core/testing.h"
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <limits>
 #include <string_view>
+#include <utility>
 
 #include "skein/checkpoint/reader.h"
 #include "skein/core/error.h"
@@ -31,12 +32,13 @@ TensorEntry entry(const std::string& name, at::ScalarType dtype,
   return {name, tensor::dtype_of(dtype), {shape.begin(), shape.end()}};
 }
 
-// The rank's share of slices that every rank of `size` has.
-std::vector<tensor::TensorSlice> share_of(std::vector<tensor::TensorSlice> slices, int rank,
-                                          int size) {
+// The rank's share of slices that every rank has.
+std::vector<tensor::TensorSlice> share_of(std::vector<tensor::TensorSlice> slices,
+                                          checkpoint::Share share) {
   for (auto& slice : slices) {
     const int64_t count = slice.end - slice.begin;
-    const int64_t first = count * rank / size, last = count * (rank + 1) / size;
+    const int64_t first = count * share.rank / share.size,
+                  last = count * (share.rank + 1) / share.size;
     slice.data = slice.data.flatten().narrow(0, first, last - first);
     slice.end = slice.begin + last;
     slice.begin += first;
@@ -63,32 +65,32 @@ std::vector<tensor::TensorSlice> masters_of(std::vector<tensor::TensorSlice> sta
 
 }  // namespace
 
-RunState::RunState(const plan::HfConfig& architecture, const model::Model& model,
-                   parallel::Sharded& sharded, optim::AdamW& optimizer, MetricLog& metrics)
-    : architecture_(architecture),
-      model_(model),
-      sharded_(sharded),
-      optimizer_(optimizer),
-      metrics_(metrics) {}
-
-void RunState::carry_files(const config::ModelConfig& model) {
+std::map<std::string, std::string> files_beside_weights(const config::ModelConfig& model) {
+  std::map<std::string, std::string> files;
   const auto carry = [&](const fs::path& file, const std::string& name) {
-    if (fs::exists(file)) carried_[name] = read_file(file);
+    if (fs::exists(file)) files[name] = read_file(file);
   };
   const fs::path folder = model.model_name_or_path;
   carry(folder / "generation_config.json", "generation_config.json");
   const fs::path given = model.tokenizer_name_or_path;
   if (!given.empty() && !fs::is_directory(given) && given.filename() != "tokenizer.json") {
     carry(given, "tokenizer.json");  // what lies beside it may be another tokenizer's
-    return;
+    return files;
   }
   const auto tokenizer = given.empty()             ? folder
                          : fs::is_directory(given) ? given
                                                    : given.parent_path();
   for (const char* name : kTokenizerFiles) carry(tokenizer / name, name);
+  return files;
 }
 
-void RunState::save_whole_as(int rank, int size) { share_ = {rank, size}; }
+RunState::RunState(const RunParts& parts, RunStateOptions options)
+    : architecture_(parts.architecture),
+      model_(parts.model),
+      sharded_(parts.sharded),
+      optimizer_(parts.optimizer),
+      metrics_(parts.metrics),
+      options_(std::move(options)) {}
 
 void RunState::initialise(uint64_t seed) {
   sharded_.initialise(seed);
@@ -137,19 +139,19 @@ checkpoint::Contents RunState::contents(int64_t step, bool with_optimizer) {
                                 .model_slices = {},
                                 .optimizer_slices = {},
                                 .texts = {}};
-  contents.model_slices = share_ ? share_of(sharded_.kept_slices(), share_->first, share_->second)
-                                 : sharded_.slices_to_save();
+  const auto& share = options_.share;
+  contents.model_slices =
+      share ? share_of(sharded_.kept_slices(), *share) : sharded_.slices_to_save();
   if (with_optimizer) {
     contents.optimizer = optimizer_entries();
-    contents.optimizer_slices =
-        share_ ? share_of(sharded_.kept_slices(optimizer_.states()), share_->first, share_->second)
-               : sharded_.slices_to_save(optimizer_.states());
+    contents.optimizer_slices = share ? share_of(sharded_.kept_slices(optimizer_.states()), *share)
+                                      : sharded_.slices_to_save(optimizer_.states());
   }
   // The rank that commits writes the texts; the log in them can be long.
-  const bool commits = (share_ ? share_->first : sharded_.group().rank()) == 0;
+  const bool commits = (share ? share->rank : sharded_.group().rank()) == 0;
   if (commits) {
     const auto dtype = tensor::dtype_of(model_.table().parameters.front().dtype);
-    contents.texts = carried_;
+    contents.texts = options_.files;
     contents.texts["config.json"] =
         plan::hf_config_json(architecture_, std::string(dtype_word(dtype)));
     contents.texts[plan::kStateFile] = trainer_state(step);
@@ -161,7 +163,7 @@ std::string RunState::trainer_state(int64_t step) {
   return plan::trainer_state_text({.step = step,
                                    .tokens_seen = metrics_.num_tokens_seen(),
                                    .num_updates = optimizer_.num_updates(),
-                                   .identity = identity_,
+                                   .identity = options_.identity,
                                    .best = best_,
                                    .history = metrics_.history()});
 }

@@ -11,9 +11,9 @@
 #include <map>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
+#include "skein/checkpoint/files/manifest.h"
 #include "skein/checkpoint/snapshot.h"
 #include "skein/config/run_config.h"
 #include "skein/core/file.h"
@@ -26,20 +26,28 @@
 
 namespace skein::train {
 
+// Whose state it is. All must outlive the RunState.
+struct RunParts {
+  const plan::HfConfig& architecture;
+  const model::Model& model;
+  parallel::Sharded& sharded;
+  optim::AdamW& optimizer;
+  MetricLog& metrics;
+};
+
+struct RunStateOptions {
+  plan::DataIdentity identity;
+  std::map<std::string, std::string> files = {};  // texts that belong beside the weights, by name
+  // Every node saves all by itself, and of that this rank its share. Only where nothing is sharded.
+  std::optional<checkpoint::Share> share = {};
+};
+
+// The model's generation settings, and the files of the tokenizer that the run reads text with.
+std::map<std::string, std::string> files_beside_weights(const config::ModelConfig& model);
+
 class RunState {
  public:
-  // All must outlive this.
-  RunState(const plan::HfConfig& architecture, const model::Model& model,
-           parallel::Sharded& sharded, optim::AdamW& optimizer, MetricLog& metrics);
-
-  void set_identity(plan::DataIdentity identity) { identity_ = std::move(identity); }
-  // Files that belong beside the weights: the model's generation settings, and those of the
-  // tokenizer that the run reads text with.
-  void carry_files(const config::ModelConfig& model);
-
-  // Every node saves all by itself, and of that this rank its share among `size`. Only where
-  // nothing is sharded.
-  void save_whole_as(int rank, int size);
+  RunState(const RunParts& parts, RunStateOptions options);
 
   // First weights: keyed by the seed, or from a model folder. Whatever is read, here and below, a
   // rank reads its shard of; the rest comes from the other ranks: collective.
@@ -75,12 +83,10 @@ class RunState {
   parallel::Sharded& sharded_;
   optim::AdamW& optimizer_;
   MetricLog& metrics_;
-  plan::DataIdentity identity_;
+  const RunStateOptions options_;
   nlohmann::ordered_json saved_history_ = nlohmann::ordered_json::array();
   int64_t saved_tokens_seen_ = 0;
   std::optional<plan::TrainerState::Best> best_, best_before_;
-  std::optional<std::pair<int, int>> share_;  // rank and size of save_whole_as()
-  std::map<std::string, std::string> carried_;
 };
 
 }  // namespace skein::train

@@ -12,7 +12,7 @@
 #include <functional>
 #include <mutex>
 
-#include "skein/checkpoint/catalog.h"
+#include "skein/checkpoint/files/catalog.h"
 #include "skein/checkpoint/reader.h"
 #include "skein/checkpoint/store.h"
 #include "skein/core/hash.h"
@@ -34,10 +34,10 @@ struct Parts {
         sharded(model->table(), {.stage = {stage}}, std::move(group)),
         optimizer(sharded.owned_ranges(), {}, sharded.memory()),
         metrics({}),
-        state(architecture, *model, sharded, optimizer, metrics) {
-    state.set_identity(
-        {.data_digest = "d", .global_batch = 8, .total_steps = 9, .steps_per_epoch = 3});
-  }
+        state(
+            {architecture, *model, sharded, optimizer, metrics},
+            {.identity = {
+                 .data_digest = "d", .global_batch = 8, .total_steps = 9, .steps_per_epoch = 3}}) {}
 
   std::vector<tensor::TensorSlice> all_kept() {
     auto slices = sharded.kept_slices();

@@ -5,7 +5,6 @@
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 
-#include <fstream>
 #include <vector>
 
 #include "skein/board/board.h"
@@ -104,11 +103,7 @@ MetricOptions metric_options(const config::RunConfig& config, const fs::path& ou
 }
 
 // Alike for ranks that share a kernel, and so its view of a file system.
-std::string node_id() {
-  std::string boot;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
-  return fmt::format("{} {}", host_name(), boot);
-}
+std::string node_id() { return fmt::format("{} {}", host_name(), boot_id()); }
 
 checkpoint::StoreOptions store_options(const config::RunConfig& config, const fs::path& output,
                                        const World& world) {
@@ -129,6 +124,13 @@ checkpoint::StoreOptions store_options(const config::RunConfig& config, const fs
           .conditions = conditions,
           .fence = world.fence,
           .engine = checkpoint::make_copy_engine(world.device, world.local_size)};
+}
+
+RunStateOptions state_options(const config::ModelConfig& model, const plan::DataIdentity& identity,
+                              const World& world) {
+  RunStateOptions options{.identity = identity, .files = files_beside_weights(model)};
+  if (world.own_output) options.share = {world.output_rank(), world.output_size()};
+  return options;
 }
 
 }  // namespace
@@ -153,12 +155,9 @@ Session::Session(const config::Resolved& given, const config::BatchPlan& plan_of
       algorithm(algorithms::build(config.stage, *model)),
       metrics(metric_options(config, output, architecture.dimensions(), dtype, world)),
       store(store_options(config, output, world), world.store),
-      state(architecture, *model, sharded, optimizer, metrics),
-      peak_rate(plan::peak_learning_rate(config, batches)) {
-  state.carry_files(config.model);
-  state.set_identity(identity);
-  if (world.own_output) state.save_whole_as(world.output_rank(), world.output_size());
-}
+      state({architecture, *model, sharded, optimizer, metrics},
+            state_options(config.model, identity, world)),
+      peak_rate(plan::peak_learning_rate(config, batches)) {}
 
 int64_t begin(Session& run) {
   const auto& config = run.config;

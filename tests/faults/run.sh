@@ -20,9 +20,9 @@ part() {
 }
 
 part "disks after a crash" env SKEIN_CRASH_STATES=2000 \
-  "$build/tests/checkpoint_format_test" --gtest_brief=1 --gtest_filter='CrashTest.*'
+  "$build/tests/checkpoint_test" --gtest_brief=1 --gtest_filter='CrashTest.*'
 part "flipped bits and missing ends" env SKEIN_FLIPS=1000 \
-  "$build/tests/checkpoint_format_test" --gtest_brief=1 --gtest_filter='FlipTest.*'
+  "$build/tests/checkpoint_test" --gtest_brief=1 --gtest_filter='FlipTest.*'
 part "disks that are full, broken or read-only" \
   "$build/tests/checkpoint_test" --gtest_brief=1 --gtest_filter='FaultTest.*'
 part "kill and resume" tests/faults/kill_and_resume.py

@@ -2,7 +2,7 @@
 // Copyright the skein authors.
 
 // A hostfile, and behind a zero byte the choice among its hosts. Names reach ssh's command line.
-#include "skein/launch/plan/hostfile.h"
+#include "skein/launch/placement/hostfile.h"
 
 #include <algorithm>
 #include <set>

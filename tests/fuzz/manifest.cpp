@@ -3,7 +3,7 @@
 
 // A mutated text no longer has the digest that it states, so that it is also read with the right
 // one put in: otherwise nothing behind that check would ever be reached.
-#include "skein/checkpoint/manifest.h"
+#include "skein/checkpoint/files/manifest.h"
 
 #include "skein/core/error.h"
 #include "skein/core/hash.h"

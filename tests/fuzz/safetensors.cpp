@@ -3,7 +3,7 @@
 
 // The first eight bytes are the length of the data section, the rest is the header's text. The same
 // bytes are also read as a whole file, where the length field is the header's.
-#include "skein/checkpoint/safetensors.h"
+#include "skein/checkpoint/files/safetensors.h"
 
 #include <sys/mman.h>
 

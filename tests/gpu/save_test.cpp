@@ -12,7 +12,7 @@
 #include <gtest/gtest.h>
 
 #include "skein/algorithms/pretrain.h"
-#include "skein/checkpoint/catalog.h"
+#include "skein/checkpoint/files/catalog.h"
 #include "skein/checkpoint/reader.h"
 #include "skein/checkpoint/store.h"
 #include "skein/core/hash.h"

@@ -6,7 +6,6 @@ What needs their variables only is in tests/ranks/foreign_test.py."""
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -16,14 +15,11 @@ import pytest
 
 from conftest import write_tokens
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "ranks"))
+from harness import free_port  # noqa: E402
+
 BIN = Path(sys.executable).parent
 RANKS = 2
-
-
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 def torchrun(port):

@@ -12,18 +12,12 @@ import time
 import unittest
 from pathlib import Path
 
-from harness import ENVIRONMENT, SKEIN, Workspace, finish
+from harness import ENVIRONMENT, SKEIN, Workspace, finish, free_port
 
 STACK = ("terminate called", "what():", "frame #", "Traceback", "c10::", ".cpp:")
 SOON = 15  # seconds on a busy machine for what takes three
 # What this machine's own launcher may have set.
 UNSET = ("NODE_RANK", "NNODES", "HOSTFILE", "GROUP_RANK", "SLURM_NTASKS", "SLURM_PROCID")
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def running_in(folder):

@@ -12,15 +12,9 @@ import subprocess
 import time
 import unittest
 
-from harness import ENVIRONMENT, SKEIN, Workspace, finish, is_alive, wait_until_gone
+from harness import ENVIRONMENT, SKEIN, Workspace, finish, free_port, is_alive, wait_until_gone
 
 RANKS = 2
-
-
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 def deepspeed(rank, size, port):

@@ -12,6 +12,7 @@ import os
 import random
 import shutil
 import signal
+import socket
 import struct
 import subprocess
 import tempfile
@@ -49,6 +50,13 @@ def gpt2(**changes):
     return {"architectures": ["GPT2LMHeadModel"], "model_type": "gpt2", "vocab_size": 257,
             "n_positions": 64, "n_embd": 32, "n_layer": 2, "n_head": 4,
             "bos_token_id": 256, "eos_token_id": 256} | changes
+
+
+def free_port():
+    """A port of this machine that nobody has just now."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
 
 
 class Workspace:

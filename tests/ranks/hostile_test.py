@@ -22,7 +22,7 @@ from pathlib import Path
 from unittest import mock
 
 import harness
-from harness import Workspace, children, finish, run_skein, wait_until_gone
+from harness import Workspace, children, finish, free_port, run_skein, wait_until_gone
 
 FIFO_TEXT = "not a regular file"
 
@@ -433,9 +433,7 @@ class Machines(unittest.TestCase):
     def test_a_fake_machine_comes_first(self):  # X11, X12, X16
         with Workspace(max_steps=40, global_batch_size=8) as work:
             work.run("output_dir=quiet", ranks=2)
-            with socket.socket() as probe:
-                probe.bind(("127.0.0.1", 0))
-                port = probe.getsockname()[1]
+            port = free_port()
             flags = ("output_dir=out", "--nnodes", "2", "--master-addr", "127.0.0.1", "--master-port",
                      str(port))
             nodes = [work.start(*flags, "--node-rank", "0", ranks=1)]
@@ -465,11 +463,8 @@ class Machines(unittest.TestCase):
 
     def test_a_process_of_an_older_start(self):
         """With the same secret file: what it has kept opens nothing in the next run."""
-        with Workspace(max_steps=100000, global_batch_size=8, save_steps=100000) as work, \
-                socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-            probe.close()
+        with Workspace(max_steps=100000, global_batch_size=8, save_steps=100000) as work:
+            port = free_port()
             secret = work / "secret"
             secret.write_text("0123456789abcdef" * 4)
             secret.chmod(0o600)

@@ -10,8 +10,8 @@ import time
 import unittest
 from pathlib import Path
 
-from foreign_test import free_port, torch_style, two_machines
-from harness import ENVIRONMENT, SKEIN, Workspace, children, finish, run_skein
+from foreign_test import torch_style, two_machines
+from harness import ENVIRONMENT, SKEIN, Workspace, children, finish, free_port, run_skein
 
 
 class Evaluation(unittest.TestCase):

@@ -13,16 +13,10 @@ import subprocess
 import time
 import unittest
 
-from harness import ENVIRONMENT, SKEIN, TIMEOUT, Workspace, children, finish, kill, wait_until_gone
+from harness import ENVIRONMENT, SKEIN, TIMEOUT, Workspace, children, finish, free_port, kill, wait_until_gone
 
 STEPS = 30
 SOON = 10  # seconds on a busy machine for what takes three
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class Nodes(unittest.TestCase):

@@ -2,21 +2,14 @@
 # Copyright the skein authors.
 """Two nodes on this machine: do they run the same, and where do they save?"""
 import shutil
-import socket
 import subprocess
 import unittest
 from pathlib import Path
 
-from harness import ENVIRONMENT, SKEIN, Workspace, finish, gpt2, kill
+from harness import ENVIRONMENT, SKEIN, Workspace, finish, free_port, gpt2, kill
 
 FILES = ("model.safetensors", "optimizer.safetensors")
 NODES = ("out0", "out1")
-
-
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 class Nodes(unittest.TestCase):

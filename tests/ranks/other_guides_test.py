@@ -10,11 +10,10 @@ another launcher are run by tests/parity.
 import os
 import re
 import shutil
-import socket
 import subprocess
 import unittest
 
-from harness import ENVIRONMENT, ROOT, SKEIN, Workspace, finish, run_skein
+from harness import ENVIRONMENT, ROOT, SKEIN, Workspace, finish, free_port, run_skein
 
 PAGE = (ROOT / "docs/other_guides.md").read_text()
 FRAGMENTS = (ROOT / "tests/ranks/guide_fragments.txt").read_text()
@@ -56,12 +55,6 @@ def fragments():
     """name -> content"""
     parts = re.split(r"^--- (.*)\n", FRAGMENTS, flags=re.MULTILINE)
     return dict(zip(parts[1::2], parts[2::2]))
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def adapt(line, port):

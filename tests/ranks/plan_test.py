@@ -80,6 +80,7 @@ class Plan(unittest.TestCase):
             "steps": ["num_train_epochs=1e18"],
             "no step": ["max_train_samples=3", "dataloader_drop_last=true"],
             "in use": ["output_dir=used"],
+            "another program's folder": ["output_dir=theirs"],
         }
         with Workspace(gpt2(), output_dir="out") as work:
             work.write_model({"model_type": "mystery"}, name="other")
@@ -87,6 +88,8 @@ class Plan(unittest.TestCase):
             work.write_model(gpt2(), name="weights")
             write_safetensors(work / "weights/model.safetensors", ["transformer.wte.weight"])
             (work / "ids.bin").write_bytes(struct.pack("<999H", *range(999)))
+            (work / "theirs").mkdir()
+            (work / "theirs/config.json").write_text("{}")
             with hold_lease(work / "used"):
                 for name, words in cases.items():
                     with self.subTest(name):

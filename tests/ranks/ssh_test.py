@@ -5,13 +5,12 @@ down what it was given."""
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import time
 import unittest
 from pathlib import Path
 
-from harness import ENVIRONMENT, SKEIN, Workspace, children, finish, wait_until_gone
+from harness import ENVIRONMENT, SKEIN, Workspace, children, finish, free_port, wait_until_gone
 
 # Like sshd: the words after the host go through a shell, in a clean environment and another folder.
 FAKE_SSH = """#!/bin/sh
@@ -49,11 +48,8 @@ class Ssh(unittest.TestCase):
 
     def start(self, *words):
         # Names of no machine: 127.0.0.1 is where all of them meet.
-        with socket.socket() as listener:
-            listener.bind(("127.0.0.1", 0))
-            port = listener.getsockname()[1]
         command = [SKEIN, "train", "c.yaml", "--hostfile", "hosts", "--master-addr", "127.0.0.1",
-                   "--master-port", str(port), *words]
+                   "--master-port", str(free_port()), *words]
         process = subprocess.Popen(command, cwd=self.work.folder, env=self.environment,
                                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                    stderr=subprocess.PIPE, text=True, start_new_session=True)

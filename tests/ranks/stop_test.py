@@ -11,7 +11,7 @@ import time
 import unittest
 from pathlib import Path
 
-from harness import CACHE, ENVIRONMENT, SKEIN, Workspace, children, finish, run_skein, wait_until_gone
+from harness import CACHE, ENVIRONMENT, SKEIN, Workspace, children, finish, free_port, run_skein, wait_until_gone
 from stop_scene import STEPS, Stops, takes_stops, wait_for_main
 
 
@@ -117,9 +117,7 @@ class AnotherLaunchersRank(unittest.TestCase):
     def test_while_it_waits_for_the_others(self):
         with Workspace(global_batch_size=8, max_steps=2, output_dir="out") as work:
             variables = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "2",
-                         "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
-            from foreign_test import free_port
-            variables["MASTER_PORT"] = str(free_port())
+                         "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
             process = subprocess.Popen([SKEIN, *work.command()], cwd=work.folder, env=ENVIRONMENT | variables,
                                        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                        text=True, start_new_session=True)

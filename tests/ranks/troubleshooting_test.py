@@ -8,15 +8,9 @@ import socket
 import subprocess
 import unittest
 
-from harness import ENVIRONMENT, ROOT, SKEIN, Workspace, finish
+from harness import ENVIRONMENT, ROOT, SKEIN, Workspace, finish, free_port
 
 PAGE = " ".join((ROOT / "docs/troubleshooting.md").read_text().split())
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return str(probe.getsockname()[1])
 
 
 class Messages(unittest.TestCase):
@@ -67,7 +61,7 @@ class Messages(unittest.TestCase):
         self.assertIn(error.replace(port, "29500").replace("127.0.0.1", "192.168.1.100"), PAGE)
 
     def test_machines_that_do_not_meet(self):
-        port = free_port()
+        port = str(free_port())
         words = ["--nnodes", "2", "--master-addr", "127.0.0.1", "--master-port", port,
                  "--rdzv-conf", "join_timeout=1", "output_dir=alone", "--node-rank"]
         first, = self.errors([*words, "0"])
@@ -83,7 +77,7 @@ class Messages(unittest.TestCase):
         self.assertIn(reason.replace(port, "29500").replace("127.0.0.1", "192.168.1.100"), PAGE)
 
     def test_machines_that_differ(self):
-        port = free_port()
+        port = str(free_port())
         words = ["--nnodes", "2", "--master-addr", "127.0.0.1", "--master-port", port]
         errors = self.errors([*words, "--node-rank", "0"],
                              [*words, "--node-rank", "1", "learning_rate=5e-4"])

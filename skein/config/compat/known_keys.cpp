@@ -65,7 +65,7 @@ std::vector<KeyRule> no_effect_keys() {
   };
 }
 
-// Under their long names (launch/plan/launch_flags.h); the command line's are taken out before.
+// Under their long names (launch/placement/launch_flags.h). The command line's never come here.
 std::vector<KeyRule> launch_keys() {
   std::vector<KeyRule> keys;
   for (const auto* key : {"nproc_per_node", "num_gpus", "nnodes", "num_nodes", "node_rank",

@@ -13,9 +13,9 @@
 #include "skein/core/log.h"
 #include "skein/core/log_writer.h"
 #include "skein/core/terminal_stream.h"
-#include "skein/launch/plan/interface.h"
-#include "skein/launch/plan/numa.h"
-#include "skein/launch/plan/variables.h"
+#include "skein/launch/placement/interface.h"
+#include "skein/launch/placement/numa.h"
+#include "skein/launch/placement/variables.h"
 #include "skein/launch/process/signal_inbox.h"
 #include "skein/launch/ranks/head_node.h"
 #include "skein/launch/ranks/lease.h"
@@ -31,8 +31,7 @@ namespace {
 Environment rank_environment(const LaunchPlan& plan, const Interface& interface) {
   auto environment = read_environment();
   environment["OMP_NUM_THREADS"] = plan.omp_num_threads;
-  environment.emplace("MKL_DYNAMIC", "FALSE");  // a thread count that varies varies the sums
-  environment.emplace("MKL_CBWR", "AUTO");      // same bits for any alignment of the buffers
+  for (const auto& [name, value] : kMathVariables) environment.emplace(name, value);
   if (plan.visible_devices) environment["CUDA_VISIBLE_DEVICES"] = *plan.visible_devices;
   if (plan.nodes > 1 && !interface.name.empty()) {
     environment.emplace("NCCL_SOCKET_IFNAME", interface.name);

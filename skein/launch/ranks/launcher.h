@@ -26,7 +26,7 @@
 
 #include "skein/control/secret.h"
 #include "skein/core/file.h"
-#include "skein/launch/plan/launch_plan.h"
+#include "skein/launch/placement/launch_plan.h"
 #include "skein/launch/watch/diagnosis.h"
 
 namespace skein::launch {

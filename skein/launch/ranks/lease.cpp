@@ -15,13 +15,13 @@
 #include <csignal>
 #include <cstring>
 #include <ctime>
-#include <fstream>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <thread>
 
 #include "skein/core/error.h"
+#include "skein/core/host.h"
 #include "skein/core/json.h"
 #include "skein/core/log.h"
 #include "skein/core/stop_signals.h"
@@ -51,9 +51,8 @@ struct Holder {
 
 Holder this_process() {
   Holder self;
-  char name[256] = {};
-  if (gethostname(name, sizeof name - 1) == 0) self.host = name;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> self.boot;
+  self.host = host_name();
+  self.boot = boot_id();
   self.pid = getpid();
   self.since = fmt::format("{:%Y-%m-%d %H:%M:%S} UTC", fmt::gmtime(std::time(nullptr)));
   std::random_device random;

@@ -50,12 +50,7 @@ struct LeaseTest : testing::Test {
     utimensat(AT_FDCWD, path.c_str(), times, 0);
   }
   std::string refusal() const {
-    try {
-      const Lease lease(output, quick);
-    } catch (const UserError& error) {
-      return error.what();
-    }
-    return "";
+    return skein::refusal<UserError>([&] { const Lease lease(output, quick); });
   }
   // A launcher of its own process: holds the lease and starts a rank if asked, then waits.
   pid_t fork_holder(bool with_rank) const {
@@ -265,12 +260,9 @@ TEST_F(LeaseTest, ALinkIsNotFollowed) {
 
 TEST_F(LeaseTest, AFolderThatCannotBeMadeIsNamed) {
   std::ofstream(folder / "file") << "x";
-  try {
-    const Lease lease(folder / "file" / "out");
-    FAIL();
-  } catch (const IoError& error) {
-    EXPECT_NE(std::string(error.what()).find("file/out"), std::string::npos) << error.what();
-  }
+  EXPECT_PRED2(contains,
+               skein::refusal<IoError>([&] { const Lease lease(folder / "file" / "out"); }),
+               "file/out");
 }
 
 }  // namespace

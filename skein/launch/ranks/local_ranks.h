@@ -16,8 +16,8 @@
 
 #include "skein/board/board.h"
 #include "skein/core/clock.h"
-#include "skein/launch/plan/detect.h"
-#include "skein/launch/plan/launch_plan.h"
+#include "skein/launch/placement/detect.h"
+#include "skein/launch/placement/launch_plan.h"
 #include "skein/launch/process/child.h"
 #include "skein/launch/ranks/lease.h"
 #include "skein/launch/ranks/outputs.h"

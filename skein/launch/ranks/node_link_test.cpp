@@ -10,8 +10,8 @@
 #include <memory>
 #include <thread>
 
-#include "skein/control/socket.h"
 #include "skein/control/store_server.h"
+#include "skein/control/testing.h"
 
 namespace skein::launch {
 namespace {
@@ -19,19 +19,12 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// For a server that another one is to follow: a port that was asked for by number can be used
-// again.
-int free_port() {
-  const auto listener = control::listen_on("127.0.0.1", 0);
-  return control::local_port(listener);
-}
-
 struct NodeLinkTest : testing::Test {
   const control::Secret shared = control::make_secret();
   const std::string run = "run";
   std::promise<std::string> first_status;
   std::atomic<bool> told = false;
-  std::unique_ptr<control::StoreServer> server = serve(run, free_port());
+  std::unique_ptr<control::StoreServer> server = serve(run, control::free_port());
 
   std::unique_ptr<control::StoreServer> serve(const std::string& token, int port) {
     const control::StoreServerOptions options{

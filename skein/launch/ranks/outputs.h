@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "skein/core/file.h"
-#include "skein/launch/plan/launch_plan.h"
+#include "skein/launch/placement/launch_plan.h"
 
 namespace skein::launch {
 

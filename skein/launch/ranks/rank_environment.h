@@ -60,6 +60,12 @@ RankEnvironment from_environment();
 std::vector<std::pair<std::string, std::string>> to_environment(const RankEnvironment& rank,
                                                                 const Inherited& inherited);
 
+// Every rank gets these too, whoever starts it, so that all compute the same bits; what the user
+// has set stays.
+inline constexpr std::pair<const char*, const char*> kMathVariables[] = {
+    {"MKL_DYNAMIC", "FALSE"},  // a thread count that varies varies the sums
+    {"MKL_CBWR", "AUTO"}};     // same bits for any alignment of the buffers
+
 // Throws CommError when the launcher's store cannot be joined within that time.
 std::unique_ptr<Store> connect_store(const RankEnvironment& rank,
                                      std::chrono::milliseconds join_timeout);

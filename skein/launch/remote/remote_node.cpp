@@ -22,7 +22,7 @@
 #include "skein/core/file.h"
 #include "skein/core/json.h"
 #include "skein/core/log.h"
-#include "skein/launch/plan/detect.h"
+#include "skein/launch/placement/detect.h"
 #include "skein/launch/process/child.h"
 #include "skein/launch/process/signal_inbox.h"
 #include "skein/launch/remote/remote_start.h"

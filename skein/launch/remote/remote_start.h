@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "skein/control/secret.h"
-#include "skein/launch/plan/launch_plan.h"
+#include "skein/launch/placement/launch_plan.h"
 
 namespace skein::launch {
 

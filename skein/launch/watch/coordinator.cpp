@@ -62,7 +62,7 @@ void Coordinator::take(const NodeStatus& status, Time when) {
 
 void Coordinator::note_admitted(int node, Time when) {
   if (node <= 0 || node >= options_.nodes) return;
-  nodes_[static_cast<size_t>(node)] = Node{.heard = when, .late = stage_ != Stage::kJoining};
+  nodes_[static_cast<size_t>(node)] = Node{.heard = when, .late = state_ != State::kJoining};
 }
 
 void Coordinator::note_closed(int node, Time when) {
@@ -80,17 +80,17 @@ void Coordinator::forgive_pause(Time now) {
 
 const NodeCommand& Coordinator::decide(Time now) {
   forgive_pause(now);
-  switch (stage_) {
-    case Stage::kJoining:
+  switch (state_) {
+    case State::kJoining:
       join(now);
       break;
-    case Stage::kRunning:
+    case State::kRunning:
       watch(now);
       break;
-    case Stage::kEnding:
+    case State::kEnding:
       finish_ending(now);
       break;
-    case Stage::kOver:
+    case State::kOver:
       break;
   }
   return command_;
@@ -179,7 +179,7 @@ void Coordinator::begin_generation() {
   for (const auto& node : nodes_) {
     command_.first_ranks.push_back(command_.first_ranks.back() + node.status->local_ranks);
   }
-  stage_ = Stage::kRunning;
+  state_ = State::kRunning;
 }
 
 void Coordinator::watch(Time now) {
@@ -240,7 +240,7 @@ bool Coordinator::end_if_asked(Time now) {
       return true;
     }
     if (status->stop_signal == 0) continue;
-    if (stage_ == Stage::kJoining) {
+    if (state_ == State::kJoining) {
       end({.code = kStopped,
            .message = command_.generation == 0 ? "stopped before the ranks were started"
                                                : "stopped while a lost node was waited for"},
@@ -358,7 +358,7 @@ bool Coordinator::end_if_done() {
   if (!all_started() || !all_ended()) return false;
   bool stopped = false;
   each_rank([&](int, const RankStatus& rank) { stopped |= rank.end->code == kStopped; });
-  stage_ = Stage::kOver;
+  state_ = State::kOver;
   outcome_ = Outcome{.code = stopped ? kStopped : kDone};
   return true;
 }
@@ -382,12 +382,12 @@ bool Coordinator::all_ended() const {
 
 void Coordinator::end(Outcome outcome, bool at_once, Time now) {
   ending_ = std::move(outcome);
-  if (stage_ == Stage::kJoining) {
-    stage_ = Stage::kOver;
+  if (state_ == State::kJoining) {
+    state_ = State::kOver;
     outcome_ = ending_;
     return;
   }
-  stage_ = Stage::kEnding;
+  state_ = State::kEnding;
   ending_since_ = now;
   command_.order = Order::kEnd;
   command_.at_once = at_once;
@@ -420,7 +420,7 @@ void Coordinator::finish_ending(Time now) {
     if (!silent) ending_.can_restart = false;  // its ranks cannot be ended
   }
   if (!all_ended()) return;
-  stage_ = Stage::kOver;
+  state_ = State::kOver;
   outcome_ = ending_;
 }
 
@@ -475,7 +475,7 @@ void Coordinator::restart() {
   ends_at_look_ = 0;
   suspicion_.reset();
   outcome_.reset();
-  stage_ = same_nodes ? Stage::kRunning : Stage::kJoining;
+  state_ = same_nodes ? State::kRunning : State::kJoining;
   started_ = decided_;
 }
 
@@ -483,7 +483,7 @@ void Coordinator::quit(int code, const std::string& message) {
   command_.order = Order::kQuit;
   command_.code = code;
   command_.message = message;
-  stage_ = Stage::kOver;
+  state_ = State::kOver;
 }
 
 }  // namespace skein::launch

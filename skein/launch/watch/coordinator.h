@@ -62,13 +62,13 @@ class Coordinator {
   void restart();
   void quit(int code, const std::string& message);
 
-  bool joining() const { return stage_ == Stage::kJoining; }
+  bool joining() const { return state_ == State::kJoining; }
   std::vector<int> missing_nodes() const;  // that have not been heard of at all
   std::vector<int> lost_nodes() const;
   bool all_have_left() const;  // nodes other than 0 have obeyed quit() or are lost
 
  private:
-  enum class Stage : uint8_t { kJoining, kRunning, kEnding, kOver };
+  enum class State : uint8_t { kJoining, kRunning, kEnding, kOver };
   struct Node {
     std::optional<NodeStatus> status = {};
     std::optional<NodeIdentity> identity = {};  // kept while its ranks run
@@ -116,7 +116,7 @@ class Coordinator {
   std::vector<Node> nodes_;
   Time started_;  // to wait for nodes
   Time decided_;  // last
-  Stage stage_ = Stage::kJoining;
+  State state_ = State::kJoining;
   NodeCommand command_;
   std::optional<Time> stop_since_;
   Time looked_{};                     // when diagnose() was asked last

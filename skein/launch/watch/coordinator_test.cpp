@@ -92,6 +92,13 @@ struct CoordinatorTest : testing::Test {
       if (!rank(i).end) end(i, how, ours);
     }
   }
+  // The ranks that are left end so, and that is the end of the run.
+  void end_with(int code, ChildEnd how, bool ours = true) {
+    end_all(how, ours);
+    tell_and_decide();
+    ASSERT_TRUE(coordinator->outcome());
+    EXPECT_EQ(coordinator->outcome()->code, code);
+  }
 };
 
 TEST_F(CoordinatorTest, StartsWhenAllHaveMet) {
@@ -147,10 +154,7 @@ TEST_F(CoordinatorTest, AllDoneIsDone) {
   run_ranks();
   end(0, {.code = 0});
   EXPECT_EQ(advance(milliseconds(100)).order, Order::kRun);
-  end_all({.code = 0}, false);
-  tell_and_decide();
-  ASSERT_TRUE(coordinator->outcome());
-  EXPECT_EQ(coordinator->outcome()->code, 0);
+  ASSERT_NO_FATAL_FAILURE(end_with(0, {.code = 0}, /*ours=*/false));
   EXPECT_FALSE(coordinator->outcome()->failure);
 }
 
@@ -190,10 +194,7 @@ TEST_F(CoordinatorTest, ARestartIsANewGeneration) {
   EXPECT_TRUE(command.continues);
   start_ranks(1);
   EXPECT_EQ(tell_and_decide().order, Order::kRun);
-  end_all({.code = 0}, false);
-  tell_and_decide();
-  ASSERT_TRUE(coordinator->outcome());
-  EXPECT_EQ(coordinator->outcome()->code, 0);
+  end_with(0, {.code = 0}, /*ours=*/false);
 }
 
 // Generation 1 begins when the lost node has been started again and both have been compared.
@@ -335,10 +336,7 @@ TEST_F(CoordinatorTest, AStopReachesAllNodesAndIsNoFailure) {
   nodes[1].stop_signal = SIGTERM;
   EXPECT_TRUE(tell_and_decide().stop);
   EXPECT_EQ(decide().order, Order::kRun);
-  end_all({.code = 75}, false);
-  tell_and_decide();
-  ASSERT_TRUE(coordinator->outcome());
-  EXPECT_EQ(coordinator->outcome()->code, 75);
+  end_with(75, {.code = 75}, /*ours=*/false);
 }
 
 TEST_F(CoordinatorTest, ARankThatDiesOfTheStopIsNoFailure) {
@@ -348,10 +346,7 @@ TEST_F(CoordinatorTest, ARankThatDiesOfTheStopIsNoFailure) {
   end(0, {.signal = SIGTERM}, /*ours=*/true);
   end(1, {.code = 3});  // its peer is gone
   EXPECT_EQ(tell_and_decide().order, Order::kEnd);
-  end_all({.signal = SIGTERM}, /*ours=*/true);
-  tell_and_decide();
-  ASSERT_TRUE(coordinator->outcome());
-  EXPECT_EQ(coordinator->outcome()->code, 75);
+  end_with(75, {.signal = SIGTERM});
 }
 
 TEST_F(CoordinatorTest, ARankThatIsAskedBesideItsLauncherIsNoFailure) {
@@ -360,10 +355,7 @@ TEST_F(CoordinatorTest, ARankThatIsAskedBesideItsLauncherIsNoFailure) {
   EXPECT_EQ(tell_and_decide().order, Order::kRun);
   nodes[0].stop_signal = SIGTERM;
   EXPECT_EQ(tell_and_decide().order, Order::kEnd);
-  end_all({.signal = SIGTERM}, /*ours=*/true);
-  tell_and_decide();
-  ASSERT_TRUE(coordinator->outcome());
-  EXPECT_EQ(coordinator->outcome()->code, 75);
+  end_with(75, {.signal = SIGTERM});
 }
 
 TEST_F(CoordinatorTest, ARankThatIsTerminatedAloneHasFailed) {
@@ -372,10 +364,7 @@ TEST_F(CoordinatorTest, ARankThatIsTerminatedAloneHasFailed) {
   tell_and_decide();
   rank(1).end_ms = options.root_cause_window.count();
   EXPECT_EQ(advance(options.root_cause_window).order, Order::kEnd);
-  end_all({.signal = SIGKILL}, /*ours=*/true);
-  tell_and_decide();
-  ASSERT_TRUE(coordinator->outcome());
-  EXPECT_EQ(coordinator->outcome()->code, 1);
+  end_with(1, {.signal = SIGKILL});
 }
 
 TEST_F(CoordinatorTest, AStopThatNobodyObeysEnds) {
@@ -389,10 +378,7 @@ TEST_F(CoordinatorTest, AStopThatNobodyObeysEnds) {
   rank(3).view.board.progress_ms = 30'000;
   advance(milliseconds(500));
   EXPECT_EQ(advance(milliseconds(500)).order, Order::kEnd);
-  end_all({.signal = SIGKILL}, /*ours=*/true);
-  tell_and_decide();
-  ASSERT_TRUE(coordinator->outcome());
-  EXPECT_EQ(coordinator->outcome()->code, 3);
+  ASSERT_NO_FATAL_FAILURE(end_with(3, {.signal = SIGKILL}));
   EXPECT_FALSE(coordinator->outcome()->can_restart);
 }
 
@@ -402,10 +388,7 @@ TEST_F(CoordinatorTest, TheSecondInterruptEndsAtOnce) {
   nodes[1].interrupted = true;
   EXPECT_EQ(tell_and_decide().order, Order::kEnd);
   EXPECT_TRUE(decide().at_once);
-  end_all({.signal = SIGKILL}, /*ours=*/true);
-  tell_and_decide();
-  ASSERT_TRUE(coordinator->outcome());
-  EXPECT_EQ(coordinator->outcome()->code, 130);
+  end_with(130, {.signal = SIGKILL});
 }
 
 TEST_F(CoordinatorTest, AStoppedProcessIsFound) {
@@ -417,10 +400,7 @@ TEST_F(CoordinatorTest, AStoppedProcessIsFound) {
   EXPECT_EQ(advance(milliseconds(500)).order, Order::kRun) << "seen once";
   EXPECT_EQ(advance(milliseconds(500)).order, Order::kEnd);
   EXPECT_TRUE(decide().at_once);
-  end_all({.signal = SIGKILL}, /*ours=*/true);
-  tell_and_decide();
-  ASSERT_TRUE(coordinator->outcome());
-  EXPECT_EQ(coordinator->outcome()->code, 3);
+  ASSERT_NO_FATAL_FAILURE(end_with(3, {.signal = SIGKILL}));
   ASSERT_TRUE(coordinator->outcome()->failure);
   ASSERT_TRUE(coordinator->outcome()->failure->verdict);
   EXPECT_EQ(coordinator->outcome()->failure->verdict->rank, 1);

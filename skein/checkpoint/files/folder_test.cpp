@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/checkpoint/files/folder.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include "skein/checkpoint/files/file_layout.h"
+#include "skein/checkpoint/files/model_files.h"
+#include "skein/core/error.h"
+#include "skein/core/testing.h"
+
+namespace skein::checkpoint {
+namespace {
+
+class FolderTest : public TemporaryFolder {
+ protected:
+  void write_index(const std::string& file) {
+    write_file_atomically(
+        folder_ / "m/model.safetensors.index.json",
+        fmt::format(R"({{"metadata":{{"total_size":1e3}},"weight_map":{{"w":"{}"}}}})", file));
+  }
+  void write_files(const Layout& layout, const fs::path& folder) {
+    for (const auto& file : layout.files) {
+      write_file_atomically(folder / file.name,
+                            file.header + std::string(file.size - file.header.size(), 'x'));
+    }
+    if (!layout.index.empty()) write_file_atomically(folder / layout.index_name, layout.index);
+  }
+  FolderTest() { make_directories(folder_ / "m"); }
+};
+
+const std::vector<TensorEntry> kEntries = {{"w", DType::kU8, {600}},
+                                           {"big", DType::kU8, {2000}},
+                                           {"v", DType::kU8, {500}},
+                                           {"u", DType::kU8, {400}}};
+
+TEST_F(FolderTest, PlanSplitsLikeHuggingFace) {
+  const auto layout = lay_out_files("model", kEntries, 1000);
+  ASSERT_EQ(layout.files.size(), 3U);
+  EXPECT_EQ(layout.files[0].name, "model-00001-of-00003.safetensors");
+  EXPECT_EQ(layout.files[0].tensors[0].name, "big");
+  EXPECT_EQ(layout.files[1].tensors[0].name, "w");
+  EXPECT_EQ(layout.files[2].tensors.size(), 2U);
+  EXPECT_EQ(layout.index, R"({
+  "metadata": {
+    "total_parameters": 3500,
+    "total_size": 3500
+  },
+  "weight_map": {
+    "big": "model-00001-of-00003.safetensors",
+    "u": "model-00003-of-00003.safetensors",
+    "v": "model-00003-of-00003.safetensors",
+    "w": "model-00002-of-00003.safetensors"
+  }
+}
+)");
+  EXPECT_EQ(lay_out_files("optimizer", kEntries).files.at(0).name, "optimizer.safetensors");
+  EXPECT_TRUE(lay_out_files("optimizer", {}).files.empty());
+  EXPECT_TRUE(is_layout_name("model-00001-of-00003.safetensors", "model"));
+  EXPECT_FALSE(is_layout_name("model-of-mine.safetensors", "model"));
+}
+
+TEST_F(FolderTest, SplitModelIsOpened) {
+  write_files(lay_out_files("model", kEntries, 1000), folder_ / "m");
+  const auto files = open_model_files(folder_ / "m");
+  EXPECT_EQ(files.tensors.size(), 4U);
+  EXPECT_EQ(files.tensors.at("u").file->name, "model-00003-of-00003.safetensors");
+}
+
+TEST_F(FolderTest, ShardOfAnotherModelIsRefused) {
+  write_files(lay_out_files("model", kEntries, 1000), folder_ / "m");
+  write_files(lay_out_files("model", {{"w", DType::kU8, {1}}}), folder_ / "m");
+  fs::rename(folder_ / "m/model.safetensors", folder_ / "m/model-00003-of-00003.safetensors");
+  EXPECT_THROW(open_model_files(folder_ / "m"), IoError);
+}
+
+TEST_F(FolderTest, NamesThatLeaveTheFolderAreRefused) {
+  write_files(lay_out_files("model", {{"w", DType::kU8, {1}}}), folder_);  // outside m
+  const auto outside = (folder_ / "model.safetensors").string();
+  for (const std::string& name : {std::string("../model.safetensors"), outside, std::string(".."),
+                                  std::string("."), std::string(""), std::string("/dev/zero")}) {
+    write_index(name);
+    EXPECT_THROW(open_model_files(folder_ / "m"), IoError) << name;
+  }
+  fs::create_symlink(outside, folder_ / "m/link.safetensors");
+  write_index("link.safetensors");
+  EXPECT_THROW(open_model_files(folder_ / "m"), IoError);
+  ASSERT_EQ(::mkfifo((folder_ / "m/fifo").c_str(), 0600), 0);
+  write_index("fifo");
+  EXPECT_THROW(open_model_files(folder_ / "m"), IoError);
+  fs::create_symlink("/dev/zero", folder_ / "m/device");
+  write_index("device");
+  EXPECT_THROW(open_model_files(folder_ / "m"), IoError);
+}
+
+TEST_F(FolderTest, LinksOfTheHubCacheAreFollowed) {
+  make_directories(folder_ / "repo/blobs");
+  make_directories(folder_ / "repo/snapshots/rev");
+  write_files(lay_out_files("model", {{"w", DType::kU8, {1}}}), folder_ / "repo/blobs");
+  fs::create_symlink("../../blobs/model.safetensors",
+                     folder_ / "repo/snapshots/rev/model.safetensors");
+  EXPECT_EQ(open_model_files(folder_ / "repo/snapshots/rev").tensors.size(), 1U);
+}
+
+TEST_F(FolderTest, HostileIndexIsRefused) {
+  for (const std::string text :
+       {"{", "[]", R"({"weight_map":{"w":1}})", R"({"weight_map":{"w":"a","w":"b"}})",
+        R"({"a":[[[[[[[[[1]]]]]]]]],"weight_map":{}})"}) {
+    write_file_atomically(folder_ / "m/model.safetensors.index.json", text);
+    EXPECT_THROW(open_model_files(folder_ / "m"), IoError) << text;
+  }
+  EXPECT_THROW(open_model_files(folder_), UserError);
+}
+
+}  // namespace
+}  // namespace skein::checkpoint

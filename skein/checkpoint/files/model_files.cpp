@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/checkpoint/files/model_files.h"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <set>
+
+#include "skein/checkpoint/files/folder.h"
+#include "skein/core/json.h"
+#include "skein/core/system_failure.h"
+
+namespace skein::checkpoint {
+namespace {
+
+constexpr JsonLimits kIndexLimits{.bytes = uint64_t{256} << 20, .depth = 8};
+
+std::map<std::string, std::string> read_weight_map(const fs::path& folder,
+                                                   const std::string& name) {
+  const auto file = open_beneath(folder, name);
+  const auto path = (folder / name).string();
+  if (file.size() > kIndexLimits.bytes) throw IoError(path + " is too large for an index");
+  std::string text(file.size(), '\0');
+  file.read_at(0, std::as_writable_bytes(std::span(text)));
+  try {
+    const auto index = parse_json<IoError>(text, path, kIndexLimits);
+    return index.at("weight_map").get<std::map<std::string, std::string>>();
+  } catch (const nlohmann::json::exception& error) {
+    throw IoError(fmt::format("{}: {}", path, error.what()));
+  }
+}
+
+void add_file(ModelFiles& model, const std::string& name) {
+  File file;
+  Header header;
+  try_again([&] {
+    file = open_beneath(model.folder, name);
+    header = read_header(file, (model.folder / name).string());
+  });
+  model.files.push_back({name, std::move(file), std::move(header)});
+}
+
+void list_tensors(ModelFiles& model) {
+  for (const auto& file : model.files) {
+    for (const auto& tensor : file.header.tensors) {
+      const auto [other, is_new] =
+          model.tensors.try_emplace(tensor.name, StoredTensor{&file, &tensor});
+      if (!is_new) {
+        throw IoError(fmt::format("{}: tensor '{}' is in {} and in {}", model.folder.string(),
+                                  tensor.name, other->second.file->name, file.name));
+      }
+    }
+  }
+}
+
+// An index that promises what its files do not hold means a shard of another model.
+void check_weight_map(const ModelFiles& model,
+                      const std::map<std::string, std::string>& weight_map) {
+  for (const auto& [tensor, file] : weight_map) {
+    const auto found = model.tensors.find(tensor);
+    if (found == model.tensors.end() || found->second.file->name != file) {
+      throw IoError(fmt::format("{}: the index says that {} holds tensor '{}', and it does not",
+                                model.folder.string(), file, tensor));
+    }
+  }
+}
+
+}  // namespace
+
+ModelFiles open_model_files(const fs::path& folder, const std::string& stem) {
+  ModelFiles model{.folder = folder};
+  const auto single = stem + ".safetensors", index = single + ".index.json";
+  if (fs::exists(fs::symlink_status(folder / single))) {
+    add_file(model, single);
+    list_tensors(model);
+    return model;
+  }
+  if (!fs::exists(fs::symlink_status(folder / index))) {
+    throw UserError(fmt::format("{} holds neither {} nor {}; pickle files (.bin, .pt) are not read",
+                                folder.string(), single, index));
+  }
+  const auto weight_map = read_weight_map(folder, index);
+  std::set<std::string> names;
+  for (const auto& [tensor, file] : weight_map) names.insert(file);
+  for (const auto& name : names) add_file(model, name);
+  list_tensors(model);
+  check_weight_map(model, weight_map);
+  return model;
+}
+
+}  // namespace skein::checkpoint

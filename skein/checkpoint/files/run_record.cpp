@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/checkpoint/files/run_record.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "skein/checkpoint/files/folder.h"
+#include "skein/core/json.h"
+#include "skein/core/system_failure.h"
+
+namespace skein::checkpoint {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr JsonLimits kLimits{.bytes = uint64_t{64} << 20, .depth = 6};
+constexpr std::string_view kFormatName = "skein run";
+constexpr uint64_t kVersion = 1;  // stored on disk: a reader refuses others
+
+// Relative, and it stays below the folder whatever it is joined to.
+bool is_name_below(std::string_view name) {
+  while (true) {
+    const auto slash = name.find('/');
+    if (!is_plain_name(name.substr(0, slash))) return false;
+    if (slash == std::string_view::npos) return true;
+    name.remove_prefix(slash + 1);
+  }
+}
+
+std::vector<std::string> parse_names(const Json& json) {
+  auto names = json.get<std::vector<std::string>>();
+  for (const auto& name : names) {
+    if (!is_name_below(name)) throw IoError(fmt::format("'{}' is no name below the folder", name));
+  }
+  return names;
+}
+
+Start parse_start(const Json& json) {
+  Start start{.token = json.at("token").get<std::string>(),
+              .asked = json.at("asked").get<std::string>(),
+              .began_at = json.at("began_at").get<std::string>()};
+  const auto& step = json.at("step");
+  if (step.is_null()) return start;
+  if (!step.is_number_unsigned() || step.get<uint64_t>() > INT64_MAX) {
+    throw IoError(fmt::format("{} is no step", step.dump()));
+  }
+  start.step = step.get<int64_t>();
+  return start;
+}
+
+void check_version(const Json& json) {
+  if (json.at("format") != kFormatName) throw IoError("it is not the record of a run");
+  if (json.at("version") != kVersion) {
+    throw IoError(fmt::format("it has version {}; this program reads version {}",
+                              json.at("version").dump(), kVersion));
+  }
+}
+
+}  // namespace
+
+bool RunRecord::has_start(const std::string& token) const {
+  return std::ranges::any_of(starts, [&](const auto& start) { return start.token == token; });
+}
+
+bool RunRecord::is_being_removed(const std::string& token) const {
+  return std::ranges::count(removing_starts, token) > 0;
+}
+
+bool RunRecord::has_left(const std::string& token, int64_t step) const {
+  const auto writer =
+      std::ranges::find_if(starts, [&](const auto& start) { return start.token == token; });
+  if (writer == starts.end()) return false;
+  return std::any_of(writer + 1, starts.end(),
+                     [&](const auto& later) { return later.step && *later.step < step; });
+}
+
+std::optional<int64_t> RunRecord::step_when_asked(const std::string& folder) const {
+  std::optional<int64_t> step;
+  for (const auto& start : starts) {
+    if (start.asked == folder) step = start.step.value_or(0);
+  }
+  return step;
+}
+
+void RunRecord::add_file(const std::string& name) {
+  if (std::ranges::count(files, name) == 0) files.push_back(name);
+}
+
+std::string record_text(const RunRecord& record) {
+  nlohmann::ordered_json starts = nlohmann::ordered_json::array();
+  for (const auto& start : record.starts) {
+    starts.push_back({{"token", start.token},
+                      {"step", start.step ? nlohmann::ordered_json(*start.step) : nullptr},
+                      {"asked", start.asked},
+                      {"began_at", start.began_at}});
+  }
+  const nlohmann::ordered_json json = {
+      {"format", kFormatName},
+      {"version", kVersion},
+      {"starts", starts},
+      {"files", record.files},
+      {"removing", {{"starts", record.removing_starts}, {"files", record.removing_files}}}};
+  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+RunRecord parse_record(std::string_view text, std::string_view file) {
+  RunRecord record;
+  try {
+    const Json json = parse_json(text, kLimits);
+    check_version(json);
+    for (const auto& start : json.at("starts")) record.starts.push_back(parse_start(start));
+    record.files = parse_names(json.at("files"));
+    record.removing_starts = json.at("removing").at("starts").get<std::vector<std::string>>();
+    record.removing_files = parse_names(json.at("removing").at("files"));
+  } catch (const std::exception& error) {
+    throw IoError(fmt::format(
+        "{} cannot be used: {}. It lists the starts of the run in this folder; if it is damaged, "
+        "remove it: then every checkpoint in the folder counts as this run's",
+        file, error.what()));
+  }
+  return record;
+}
+
+std::optional<RunRecord> read_record(const fs::path& output) {
+  std::string text;
+  try {
+    try_again([&] { text = read_file(output / kRecordName, kLimits.bytes); });
+  } catch (const SystemFailure& failure) {
+    if (says_absent(failure.code)) return std::nullopt;
+    throw;
+  }
+  return parse_record(text, (output / kRecordName).string());
+}
+
+void write_record(const fs::path& output, const RunRecord& record) {
+  write_file_atomically(output / kRecordName, record_text(record));
+}
+
+}  // namespace skein::checkpoint

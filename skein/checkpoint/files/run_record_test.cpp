@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/checkpoint/files/run_record.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "skein/core/error.h"
+#include "skein/core/file_system.h"
+#include "skein/core/testing.h"
+
+namespace skein::checkpoint {
+namespace {
+
+class RunRecordTest : public TemporaryFolder {};
+
+TEST_F(RunRecordTest, WhatIsWrittenIsRead) {
+  EXPECT_FALSE(read_record(folder_).has_value());
+  RunRecord record;
+  record.starts = {{.token = "a", .step = {}, .asked = "", .began_at = ""},
+                   {.token = "b", .step = 36, .asked = "/x/checkpoint-36", .began_at = "now"}};
+  record.add_file("config.yaml");
+  record.add_file("runs/events.out.1");
+  record.add_file("config.yaml");
+  record.removing_starts = {"old"};
+  record.removing_files = {"latest"};
+  write_record(folder_, record);
+  const auto read = read_record(folder_).value();
+  EXPECT_EQ(record_text(read), record_text(record));
+  EXPECT_EQ(read.files, (std::vector<std::string>{"config.yaml", "runs/events.out.1"}));
+  EXPECT_EQ(read.starts[0].step, std::nullopt);
+  EXPECT_EQ(read.starts[1].step, 36);
+  EXPECT_TRUE(read.has_start("a") && !read.has_start("old") && read.is_being_removed("old"));
+}
+
+// A start leaves what earlier ones have saved beyond the step that it begins with.
+TEST_F(RunRecordTest, AStartLeavesWhatLiesBeyondItsBeginning) {
+  RunRecord record;
+  record.starts = {{.token = "a", .step = 0, .asked = "", .began_at = ""},
+                   {.token = "b", .step = 36, .asked = "", .began_at = ""},
+                   {.token = "c", .step = 40, .asked = "", .began_at = ""}};
+  EXPECT_FALSE(record.has_left("a", 36));
+  EXPECT_TRUE(record.has_left("a", 37));
+  EXPECT_TRUE(record.has_left("a", 40));
+  EXPECT_FALSE(record.has_left("b", 40));
+  EXPECT_TRUE(record.has_left("b", 44));
+  EXPECT_FALSE(record.has_left("c", 44));
+  EXPECT_FALSE(record.has_left("stranger", 99));
+}
+
+TEST_F(RunRecordTest, NamesThatLeaveTheFolderAreRefused) {
+  for (const char* name : {"../x", "/etc/passwd", "runs/../../x", "", "runs//x", "runs/", ".."}) {
+    RunRecord record;
+    record.files = {name};
+    const auto text = record_text(record);
+    EXPECT_THROW(parse_record(text, "f"), IoError) << name;
+  }
+}
+
+TEST_F(RunRecordTest, WhatIsDamagedIsRefusedWithAWayOut) {
+  const auto good = record_text({});
+  for (const auto& text : {std::string(), std::string("{"), std::string("[]"), std::string("{}"),
+                           good.substr(0, good.size() / 2)}) {
+    const auto message = refusal<IoError>([&] { parse_record(text, "out/.skein-run"); });
+    EXPECT_PRED2(contains, message, "out/.skein-run");
+    EXPECT_PRED2(contains, message, "remove it");
+  }
+  for (const char* step : {"-1", "1.5", "\"3\"", "18446744073709551615"}) {
+    const auto text = fmt::format(
+        R"({{"format":"skein run","version":1,"starts":[{{"token":"a","step":{},"asked":"",)"
+        R"("began_at":""}}],"files":[],"removing":{{"starts":[],"files":[]}}}})",
+        step);
+    EXPECT_PRED2(contains, refusal<IoError>([&] { parse_record(text, "f"); }), "is no step");
+  }
+}
+
+class Stale final : public FileSystem {
+ public:
+  int times = 0;  // that the record cannot be opened
+  int open(const fs::path& path, int flags) override {
+    if (path.filename() != kRecordName || times-- <= 0) return FileSystem::open(path, flags);
+    errno = ESTALE;
+    return -1;
+  }
+  void pause(std::chrono::milliseconds) override {}
+};
+
+// A record that cannot be read is not a folder without one.
+TEST_F(RunRecordTest, AStaleHandleIsTriedAgainAndThenAnError) {
+  write_record(folder_, {});
+  Stale stale;
+  const ScopedFileSystem scope(stale);
+  stale.times = 3;
+  EXPECT_TRUE(read_record(folder_).has_value());
+  stale.times = 100;
+  EXPECT_THROW(read_record(folder_), IoError);
+}
+
+}  // namespace
+}  // namespace skein::checkpoint

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#pragma once
+
+// Which files of an output folder would a run replace, and may it?
+
+#include <string>
+
+#include "skein/core/file.h"
+
+namespace skein::plan {
+
+// The name under which the run's configuration is saved: a user's own config.yaml is never
+// replaced. Throws UserError when a user has files under both names.
+std::string config_name(const fs::path& output);
+
+// Throws UserError when the folder is no run's and holds files that a run would replace.
+void check_foreign_files(const fs::path& output);
+
+}  // namespace skein::plan
