@@ -12,9 +12,9 @@
 #include <string_view>
 #include <utility>
 
-#include "skein/config/run_mark.h"
 #include "skein/core/amounts.h"
 #include "skein/core/error.h"
+#include "skein/core/run_mark.h"
 #include "skein/data/token_file.h"
 
 namespace skein::data {
@@ -86,7 +86,7 @@ class FolderWalk {
     if (path.filename().native().starts_with('.')) return;
     std::error_code ignored;
     if (entry.is_directory(ignored)) {
-      if (fs::exists(fs::symlink_status(path / config::kRunMark, ignored))) {
+      if (fs::exists(fs::symlink_status(path / kRunMark, ignored))) {
         notes_.push_back(
             fmt::format("{}: {} is the folder of a run: left out", key_, path.string()));
       } else if (entry.is_symlink(ignored)) {

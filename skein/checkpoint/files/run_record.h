@@ -14,12 +14,12 @@
 #include <string_view>
 #include <vector>
 
-#include "skein/config/run_mark.h"
 #include "skein/core/file.h"
+#include "skein/core/run_mark.h"
 
 namespace skein::checkpoint {
 
-inline constexpr std::string_view kRecordName = config::kRunMark;
+inline constexpr std::string_view kRecordName = kRunMark;
 
 // One start of a run: `run` of the manifests that it writes.
 struct Start {

@@ -4,9 +4,9 @@
 
 #include <string_view>
 
-namespace skein::config {
+namespace skein {
 
 // The file whose presence says that a folder is a run's (docs/run_record.md).
 inline constexpr std::string_view kRunMark = ".skein-run";
 
-}  // namespace skein::config
+}  // namespace skein
