@@ -60,7 +60,6 @@ bool CheckpointStore::finish() {
   if (thread_.joinable()) thread_.join();
   if (std::exchange(is_open_, false)) {
     if (failure_.empty()) last_committed_ = step_;
-    if (failure_.empty()) verified_step_ = step_;
     if (failure_.empty() && step_ == best_step_) protected_step_ = step_;
   }
   if (!failure_.empty()) check_fence();
@@ -113,7 +112,6 @@ CommitOptions CheckpointStore::commit_options(int64_t step) const {
           .save_total_limit = options_.save_total_limit,
           // The commit comes before older checkpoints are removed.
           .protected_step = step == best_step_ ? step : protected_step_,
-          .verified_step = verified_step_,
           .fence = options_.fence,
           .conditions = options_.conditions};
 }

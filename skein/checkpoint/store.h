@@ -71,8 +71,6 @@ class CheckpointStore {
   void protect(int64_t step) { best_step_ = step; }
   // The same for a checkpoint that is there.
   void protect_saved(int64_t step) { protected_step_ = step; }
-  // The run goes on from this step's checkpoint, of which every byte was read.
-  void set_verified(int64_t step) { verified_step_ = step; }
 
   // Waits for the save under way. Was the last one committed? (True when there was none.) Throws
   // CommError where it was not because the folder is another run's by now.
@@ -97,7 +95,6 @@ class CheckpointStore {
   std::atomic<bool> stop_ = false;
   int64_t best_step_ = -1;  // protected once it is committed
   int64_t protected_step_ = -1;
-  int64_t verified_step_ = -1;
   int64_t num_saves_ = 0;
   std::vector<std::unique_ptr<Exchange>> exchanges_;  // whose keys may still be in the store
 

@@ -62,6 +62,26 @@ std::string timestamp() {
                      now.tv_nsec / 1'000'000);
 }
 
+// Names in a stranger's files may hold what a terminal obeys: titles, cleared screens. Control
+// characters of ASCII and of Unicode (C2 80 to C2 9F) are shown as \xNN; our own line ends stay.
+std::string without_controls(std::string_view text) {
+  std::string safe;
+  safe.reserve(text.size());
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    const auto next = i + 1 < text.size() ? static_cast<unsigned char>(text[i + 1]) : 0U;
+    if (byte == 0xC2 && next >= 0x80 && next < 0xA0) {
+      safe += fmt::format("\\x{:02x}", next);
+      ++i;
+    } else if ((byte < 0x20 && byte != '\n' && byte != '\t') || byte == 0x7F) {
+      safe += fmt::format("\\x{:02x}", byte);
+    } else {
+      safe += text[i];
+    }
+  }
+  return safe;
+}
+
 void write_to_terminal(LogState& log, LogLevel level, std::string_view text) {
   const auto who = log.rank > 0 ? fmt::format("[rank {}] ", log.rank) : std::string();
   const auto line = fmt::format("{}{}{}\n", who, level_name(level), text);
@@ -108,10 +128,11 @@ void set_log_writer(LogWriter writer) {
   state().writer = std::move(writer);
 }
 
-void log_line(LogLevel level, std::string_view text) {
+void log_line(LogLevel level, std::string_view said) {
   auto& log = state();
   const std::lock_guard lock(log.mutex);
   if (level < log.level) return;
+  const auto text = without_controls(said);
   const bool to_terminal = log.rank <= 0 || level >= LogLevel::kWarning;
   if (to_terminal) write_to_terminal(log, level, text);
   if (log.files.empty()) return;

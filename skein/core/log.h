@@ -22,6 +22,7 @@ void set_log_rank(int rank);
 // disk that is full later gives one warning.
 void add_log_file(const std::filesystem::path& path);
 
+// Control characters but line ends and tabs come out as \xNN: text may quote strangers' files.
 void log_line(LogLevel level, std::string_view text);
 
 template <typename... Args>

@@ -34,6 +34,14 @@ namespace {
   _exit(10 + warnings);
 }
 
+TEST(Log, ControlCharactersAreShownNotObeyed) {
+  std::string said;
+  set_log_writer([&](std::string_view line) { said += line; });
+  log_warning("{}", "a\x1b]0;title\x07\x1b[2J\x7f\xc2\x9b\r b\n\tc é 名");
+  set_log_writer({});
+  EXPECT_EQ(said, "warning: a\\x1b]0;title\\x07\\x1b[2J\\x7f\\x9b\\x0d b\n\tc é 名\n");
+}
+
 TEST(Log, AFullDiskGivesOneWarning) {
   EXPECT_EXIT(log_to_full_disk(0), testing::ExitedWithCode(11), "");
   EXPECT_EXIT(log_to_full_disk(1), testing::ExitedWithCode(10), "");  // rank 0 says it

@@ -15,7 +15,7 @@
 namespace skein::data {
 namespace {
 
-constexpr const char* kFirstLine = "skein file index 1";
+constexpr const char* kFirstLine = "skein file index 2";
 constexpr size_t kDigestLength = 32;
 constexpr size_t kMaxEntries = 200'000;
 
@@ -33,8 +33,8 @@ Facts read_index(const fs::path& path) {
     std::istringstream words(line);
     FileIdentity identity;
     FileFacts fact;
-    words >> identity.path_digest >> identity.size >> identity.modified_ns >> identity.inode >>
-        identity.device >> fact.digest >> fact.largest_token;
+    words >> identity.path_digest >> identity.size >> identity.modified_ns >> identity.changed_ns >>
+        identity.inode >> identity.device >> fact.digest >> fact.largest_token;
     if (words && words.eof() && identity.path_digest.size() == kDigestLength &&
         fact.digest.size() == kDigestLength) {
       facts[identity] = fact;
@@ -46,9 +46,9 @@ Facts read_index(const fs::path& path) {
 std::string to_text(const Facts& facts) {
   std::string text = fmt::format("{}\n", kFirstLine);
   for (const auto& [identity, fact] : facts) {
-    text += fmt::format("{} {} {} {} {} {} {}\n", identity.path_digest, identity.size,
-                        identity.modified_ns, identity.inode, identity.device, fact.digest,
-                        fact.largest_token);
+    text += fmt::format("{} {} {} {} {} {} {} {}\n", identity.path_digest, identity.size,
+                        identity.modified_ns, identity.changed_ns, identity.inode, identity.device,
+                        fact.digest, fact.largest_token);
   }
   return text;
 }
@@ -66,6 +66,10 @@ void merge(Facts& all, const Facts& news) {
   }
 }
 
+int64_t nanoseconds(const timespec& time) {
+  return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+}
+
 }  // namespace
 
 FileIdentity FileIdentity::of(const fs::path& path) {
@@ -75,7 +79,8 @@ FileIdentity FileIdentity::of(const fs::path& path) {
   }
   return {.path_digest = digest(fs::absolute(path).lexically_normal().string()),
           .size = static_cast<uint64_t>(info.st_size),
-          .modified_ns = int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec,
+          .modified_ns = nanoseconds(info.st_mtim),
+          .changed_ns = nanoseconds(info.st_ctim),
           .inode = info.st_ino,
           .device = info.st_dev};
 }

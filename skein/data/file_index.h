@@ -17,11 +17,12 @@
 
 namespace skein::data {
 
-// A file's outside. Two versions of a file differ in it, unless someone sets clocks back.
+// A file's outside. Two versions of a file differ in it: nobody can set the time of the last change
+// of its inode.
 struct FileIdentity {
   std::string path_digest;  // of the absolute path
   uint64_t size = 0;
-  int64_t modified_ns = 0;
+  int64_t modified_ns = 0, changed_ns = 0;
   uint64_t inode = 0;
   uint64_t device = 0;
 

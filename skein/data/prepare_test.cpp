@@ -142,6 +142,17 @@ TEST_F(Prepare, FilesWrittenJustNowAreReadAgain) {
   EXPECT_TRUE(FileIndex(data_.data_cache_dir).find(FileIdentity::of(path)));
 }
 
+// A tool that sets the time of a file back after it has changed it.
+TEST_F(Prepare, AChangeIsSeenThoughItsTimeWasSetBack) {
+  write("edited.txt", "abc");
+  const auto path = folder_ / "edited.txt";
+  const auto before = FileIdentity::of(path);
+  const auto time = fs::last_write_time(path);
+  write("edited.txt", "abd");
+  fs::last_write_time(path, time);
+  EXPECT_NE(FileIdentity::of(path), before);
+}
+
 TEST_F(Prepare, ADamagedIndexIsMadeAnew) {
   const auto path = write_old("a.txt", "AB");
   data_.train_file = path.string();
@@ -150,7 +161,7 @@ TEST_F(Prepare, ADamagedIndexIsMadeAnew) {
   const auto good = read_file(index);
   for (const std::string& bad :
        {std::string(), std::string("\0\xff\n\n", 4), good.substr(0, good.size() / 2),
-        "skein file index 1\n" + std::string(32, 'a') + " -1 x\n" + std::string(1000, ' ')}) {
+        "skein file index 2\n" + std::string(32, 'a') + " -1 x\n" + std::string(1000, ' ')}) {
     write_file_atomically(index, bad);
     EXPECT_EQ(run().digest, digest);
   }

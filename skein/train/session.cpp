@@ -168,7 +168,6 @@ int64_t begin(Session& run) {
   int64_t step = 0;
   if (run.beginning.checkpoint) {
     step = run.state.restore(*run.beginning.checkpoint);
-    run.store.set_verified(step);
   } else if (config.model.train_from_scratch) {
     run.state.initialise(static_cast<uint64_t>(config.seed));
   } else {

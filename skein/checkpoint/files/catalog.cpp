@@ -269,10 +269,9 @@ bool give_up_oldest(const fs::path& output, const GiveUp& what) {
   for (const auto& seen : survey(output, record_with(output, what.token))) {
     if (seen.relation == Relation::kOwn) own.push_back(seen.listed);
   }
-  auto verified = std::ranges::find(own, what.verified_step, &ListedCheckpoint::step);
-  if (verified == own.end()) {
-    verified = std::ranges::find_if(own, [](const auto& one) { return verify(one).empty(); });
-  }
+  // Read now: since it was written, or read last, the disk may have changed it.
+  const auto is_whole = [](const auto& one) { return verify(one).empty(); };
+  const auto verified = std::ranges::find_if(own, is_whole);
   if (verified == own.end()) return false;
   for (auto oldest = own.rbegin(); oldest != own.rend(); ++oldest) {
     if (oldest->step >= verified->step) return false;

@@ -81,14 +81,13 @@ struct Rotation {
 void remove_old_checkpoints(const fs::path& output, const Rotation& rotation);
 
 struct GiveUp {
-  std::string token;           // of this start
-  int64_t verified_step = -1;  // that of the newest verified one; if it is gone, one is looked for
+  std::string token;  // of this start
   std::vector<int64_t> keep_steps;
 };
 
 // The disk is full: removes the oldest checkpoint of this run, and says so. Neither those of
-// `keep_steps`, nor any that is not older than the newest verified one. False: none was left to be
-// given up.
+// `keep_steps`, nor any that is not older than the newest that verifies now: it is read. False:
+// none was left to be given up.
 bool give_up_oldest(const fs::path& output, const GiveUp& what);
 
 // Renames to a temporary name, then deletes: no half of a folder ever looks like a whole one.

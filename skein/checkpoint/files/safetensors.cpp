@@ -120,6 +120,7 @@ class HeaderReader final : public JsonEvents {
   void begin_entry(const std::string& name) {
     key_.clear();
     if (name.empty()) refuse("a tensor without a name");
+    if (name.find_first_of("\r\n") != std::string::npos) refuse("a name of several lines");
     if (names_.size() > kMaxTensors) refuse(fmt::format("more than {} tensors", kMaxTensors));
     if (!names_.insert(name).second) refuse("the name '" + name + "' is there twice");
     key_ = name;

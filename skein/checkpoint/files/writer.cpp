@@ -299,7 +299,6 @@ bool make_room(const CommitOptions& options) try {
   if (options.save_total_limit <= 0) return false;
   if (options.fence) options.fence();  // another run's are not ours
   return give_up_oldest(options.output, {.token = options.token,
-                                         .verified_step = options.verified_step,
                                          .keep_steps = {options.step, options.protected_step}});
 } catch (const std::exception& error) {
   log_warning("{}", error.what());

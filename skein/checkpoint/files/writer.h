@@ -52,7 +52,6 @@ struct CommitOptions {
   std::string token;
   int64_t save_total_limit = 0;  // 0: keep all
   int64_t protected_step = -1;   // not removed, whatever the limit
-  int64_t verified_step = -1;    // the newest of which every byte was read, or written by this run
   // Asked right before the commit: throws when the folder is another run's by now. Empty: nobody
   // else can have it.
   std::function<void()> fence;

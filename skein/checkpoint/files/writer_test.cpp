@@ -128,7 +128,6 @@ class WriterTest : public TemporaryFolder {
             .step = step,
             .token = "t",
             .save_total_limit = limit_,
-            .verified_step = verified_,
             .fence = fence_,
             .conditions = conditions_};
   }
@@ -148,7 +147,6 @@ class WriterTest : public TemporaryFolder {
   RunConditions conditions_;
   std::function<void()> fence_;
   std::vector<std::string> nodes_;  // by rank; empty: one
-  int64_t verified_ = -1;
   int64_t limit_ = 0;
   int save_ = 0;
   std::vector<TensorEntry> model_ = kModel;
@@ -477,7 +475,6 @@ TEST_F(WriterTest, AFullDiskTakesTheOldestCheckpointFirst) {
     disk.can_reserve = !at_texts;
     disk.at_texts = at_texts;
     const ScopedFileSystem scope(disk);
-    verified_ = 2;
     EXPECT_NE(save(3, 2), "");  // without save_total_limit nothing is given up
     EXPECT_EQ(listing(), (Names{"checkpoint-1", "checkpoint-2", "latest"}));
     limit_ = 5;
@@ -497,14 +494,15 @@ TEST_F(WriterTest, AFullDiskNeverTakesTheNewestVerifiedOrAProtectedCheckpoint) {
   EXPECT_TRUE(give_up_oldest(folder_, {.token = "t"}));
   EXPECT_FALSE(give_up_oldest(folder_, {.token = "t"}));  // 2 is the newest that verifies
   EXPECT_EQ(listing(), (Names{"checkpoint-2", "checkpoint-3", "latest"}));
-  EXPECT_FALSE(give_up_oldest(folder_, {.token = "t", .verified_step = 3, .keep_steps = {2}}));
-  EXPECT_TRUE(give_up_oldest(folder_, {.token = "t", .verified_step = 3}));
-  EXPECT_EQ(listing(), (Names{"checkpoint-3", "latest"}));
+  save(4, 1);
+  EXPECT_TRUE(give_up_oldest(folder_, {.token = "t", .keep_steps = {2}}));
+  EXPECT_EQ(listing(), (Names{"checkpoint-2", "checkpoint-4", "latest"}));
+  EXPECT_TRUE(give_up_oldest(folder_, {.token = "t"}));
+  EXPECT_EQ(listing(), (Names{"checkpoint-4", "latest"}));
 }
 
 TEST_F(WriterTest, ADiskThatFillsInTheMiddleLosesTheSaveButNotTheNext) {
   limit_ = 5;
-  verified_ = 2;
   for (const int step : {1, 2}) save(step, 2);
   FullDisk disk(folder_);
   disk.can_reserve = false;

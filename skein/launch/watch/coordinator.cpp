@@ -27,8 +27,11 @@ constexpr milliseconds kReturn{1000};
 // Decisions are asked for ten times a second: after a longer gap this process did not run.
 constexpr milliseconds kPause{1000};
 
+// Codes that are not ours (127: a library is missing) say nothing to who reads ours.
 int code_of(const ChildEnd& end) {
-  return end.signal != 0 ? static_cast<int>(ExitCode::kInternal) : end.code;
+  constexpr int kOurs[] = {kDone, kUser, kComm, static_cast<int>(ExitCode::kIo), kStopped};
+  const bool is_ours = end.signal == 0 && std::ranges::count(kOurs, end.code) > 0;
+  return is_ours ? end.code : static_cast<int>(ExitCode::kInternal);
 }
 
 bool ended_well(const ChildEnd& end) {
