@@ -4,14 +4,13 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
-
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <fstream>
 
 #include <csignal>
+#include <fstream>
 #include <thread>
 
 #include "skein/core/error.h"
