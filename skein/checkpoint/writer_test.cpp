@@ -141,7 +141,7 @@ class WriterTest : public TemporaryFolder {
   WatchedStore store_;
   std::atomic<bool> stop_ = false;
   std::chrono::milliseconds timeout_{10'000};
-  std::function<std::chrono::steady_clock::time_point()> now_ = std::chrono::steady_clock::now;
+  std::function<Time()> now_ = Clock::now;
   RunConditions conditions_;
   std::function<void()> fence_;
   std::vector<std::string> nodes_;  // by rank; empty: one
@@ -355,7 +355,7 @@ class SlowDisk final : public PieceFlow {
 TEST_F(WriterTest, ASaveThatGoesOnIsNotLate) {
   timeout_ = std::chrono::milliseconds(1000);
   std::atomic<int64_t> clock = 0;
-  now_ = [&] { return std::chrono::steady_clock::time_point(std::chrono::milliseconds(clock)); };
+  now_ = [&] { return Time(std::chrono::milliseconds(clock)); };
   auto slow = job_of(1, 2, 'x');
   SlowDisk disk(clock, 900);
   slow.flow = &disk;
@@ -369,6 +369,21 @@ TEST_F(WriterTest, ASaveThatGoesOnIsNotLate) {
   rank.join();
   EXPECT_TRUE(verify(folder_ / "checkpoint-1").empty());
   EXPECT_GE(clock, 2700);
+}
+
+TEST_F(WriterTest, NoTimePassesWhileTheRunIsPaused) {
+  const auto options_of = [](int rank) {
+    return ExchangeOptions{
+        .prefix = "p", .rank = rank, .size = 2, .timeout = std::chrono::milliseconds(50)};
+  };
+  Clock::freeze();
+  std::thread other([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    Exchange(store_, options_of(0), stop_).announce_ready();
+  });
+  EXPECT_NO_THROW(Exchange(store_, options_of(1), stop_).await_ready());
+  other.join();
+  Clock::thaw();
 }
 
 TEST_F(WriterTest, AManifestThatNoReaderTakesIsNotCommitted) {
