@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "skein/checkpoint/manifest.h"
 #include "skein/core/error.h"
 #include "skein/core/hash.h"
@@ -212,6 +214,13 @@ TEST_F(OutlookTest, HubNamesAreNotDownloaded) {
   EXPECT_TRUE(contains(why_refused(), "hf download openai-community/gpt2 --local-dir gpt2"));
   config().model.model_name_or_path = (folder_ / "nowhere").string();
   EXPECT_FALSE(contains(why_refused(), "hf download"));
+}
+
+TEST_F(OutlookTest, EveryFileOfTheFolderIsTold) {
+  const auto files = look().files;
+  for (const char* name : {".skein-run", "config.yaml", "trainer_log.jsonl", "model.safetensors"}) {
+    EXPECT_EQ(std::ranges::count(files, config().checkpoint.output_dir + "/" + name), 1) << name;
+  }
 }
 
 TEST_F(OutlookTest, WhatIsNotGivenIsLeftOut) {
