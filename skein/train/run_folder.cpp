@@ -231,7 +231,6 @@ void claim_folder(const fs::path& output, const config::Resolved& resolved,
 }
 
 void record_files(const fs::path& output, const std::vector<fs::path>& paths) {
-  if (paths.empty()) return;
   auto record = checkpoint::read_record(output).value_or(RunRecord());
   for (const auto& path : paths) {
     const auto name = path.lexically_relative(output).string();

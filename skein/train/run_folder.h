@@ -31,7 +31,7 @@ void check_foreign_files(const fs::path& output);
 void claim_folder(const fs::path& output, const config::Resolved& resolved,
                   const Beginning& beginning, World& world);
 
-// Adds what lies below the folder to what --fresh removes. For one rank of it.
+// Adds what is about to be made below the folder to what --fresh removes. For one rank of it.
 void record_files(const fs::path& output, const std::vector<fs::path>& paths);
 
 // Collective: was the final model of a run of so many steps written here? A run can end between its
