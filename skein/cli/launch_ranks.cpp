@@ -95,7 +95,6 @@ launch::RankEnvironment foreign_rank(const launch::LaunchPlan& plan) {
                       .store_is_served = foreign.store_is_served,
                       .attempt = foreign.attempt},
           .gpu = foreign.gpu,
-          // After a restart by that launcher --fresh no longer holds.
           .continues = foreign.attempt != "0"};
 }
 

@@ -116,6 +116,17 @@ class NothingToContinue(Case):
         self.assertIn("continuing out/checkpoint-6", start("checkpoint-6/model.safetensors", 1, 0))
 
 
+class Restart(Case):
+    def test_it_goes_on_whatever_the_run_was_to_begin_with(self):
+        for wish in ("resume_from_checkpoint=false", "--fresh"):
+            with self.subTest(wish):
+                shutil.rmtree(self.work / "out", ignore_errors=True)
+                process = self.work.start(wish, "max_steps=200", "--max-restarts", "1", ranks=2)
+                self.work.wait_for_step(process, "out", 20)
+                kill(children(process.pid)[:1])
+                self.assertIn("continuing out/checkpoint-", finish(process, 0).stderr)
+
+
 class Strangers(Case):
     def test_another_programs_checkpoint_is_not_counted_or_removed(self):
         for step in (1, 4, 500):
