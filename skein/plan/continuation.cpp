@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "skein/checkpoint/catalog.h"
+#include "skein/checkpoint/model_files.h"
 #include "skein/config/output_folder.h"
 #include "skein/core/error.h"
 #include "skein/core/hash.h"
@@ -23,7 +24,7 @@ namespace {
 using nlohmann::ordered_json;
 
 // Past the last byte: verify() looks at names and sizes alone.
-constexpr checkpoint::Share kNoBytes{.rank = 1, .size = 1};
+const checkpoint::Share kNoBytes{.rank = 1, .size = 1};
 
 // Keys of config.json that may change without changing what the weights mean.
 const std::set<std::string> kNotArchitecture = {"dtype", "torch_dtype", "transformers_version",
@@ -70,6 +71,16 @@ void require_whole(const fs::path& checkpoint) {
   for (const auto& problem : problems) text += "\n  " + problem.message();
   throw UserError(fmt::format("resume_from_checkpoint: {} is not a whole checkpoint:{}",
                               checkpoint.string(), text));
+}
+
+// Has this folder's run begun with that checkpoint, and saved since? Then that need not be there.
+bool has_gone_on(const fs::path& output, const fs::path& named) {
+  const auto record = checkpoint::read_record(output);
+  const auto begun = record ? record->began_with(checkpoint::asked_name(named)) : std::nullopt;
+  if (!begun) return false;
+  return std::ranges::any_of(checkpoint::survey(output, record), [&](const auto& seen) {
+    return seen.relation == checkpoint::Relation::kOwn && seen.listed.step > *begun;
+  });
 }
 
 std::string model_type(const ordered_json& config) { return config.value("model_type", ""); }
@@ -191,6 +202,9 @@ StartPoint start_point(const config::CheckpointConfig& options, const fs::path& 
         "output_dir, or --fresh to remove them",
         output.string()));
   }
+  if (!options.fresh && has_gone_on(output, wish)) {
+    return {.from = StartPoint::From::kNewest, .checkpoint = {}};
+  }
   auto path = named_checkpoint(wish);
   if (options.fresh && path.parent_path() == fs::weakly_canonical(output)) {
     throw UserError(
@@ -218,11 +232,16 @@ std::optional<fs::path> checkpoint_to_continue(const config::CheckpointConfig& o
   return std::nullopt;
 }
 
-bool has_final_model(const fs::path& output, int64_t steps) {
-  std::error_code ignored;
-  if (!fs::exists(output / "config.json", ignored)) return false;
+bool has_final_model(const fs::path& output, int64_t steps) try {
   const auto state = find_trainer_state(output);
-  return state && state->step == steps;
+  if (!state || state->step != steps) return false;
+  checkpoint::open_model_files(output);
+  const auto config = read_file(output / "config.json");
+  return ordered_json::parse(config, nullptr, /*allow_exceptions=*/false).is_object();
+} catch (const UserError&) {
+  return false;  // no tensors
+} catch (const IoError&) {
+  return false;
 }
 
 bool is_finished(const config::CheckpointConfig& options, const HfConfig& model,

@@ -37,8 +37,8 @@ StartPoint start_point(const config::CheckpointConfig& options, const fs::path& 
 // the sizes that were written and whose texts are whole. Throws as start_point() does.
 std::optional<fs::path> checkpoint_to_continue(const config::CheckpointConfig& options);
 
-// Was the final model of a run of so many steps written here? A run can end between its last
-// checkpoint and that.
+// Was the final model of a run of so many steps written here, and is it still? A run can end
+// between its last checkpoint and that.
 bool has_final_model(const fs::path& output, int64_t steps);
 
 // Did this very run end here without a checkpoint to continue (save_strategy: no)? Its final model

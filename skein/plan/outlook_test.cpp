@@ -144,18 +144,40 @@ TEST_F(OutlookTest, ContinuesTheNewestThatLooksWhole) {
   EXPECT_FALSE(look().continues);
 }
 
+// One number.
+std::string tiny_tensors() {
+  std::string header = R"({"w": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}})";
+  header.resize(64, ' ');
+  return std::string("@\0\0\0\0\0\0\0", 8) + header + "1234";
+}
+
 TEST_F(OutlookTest, ARunWithItsFinalModelHasNothingLeft) {
   write_checkpoint(12);
   EXPECT_FALSE(look().continues->nothing_left);
   write("out/trainer_state.json", state_text(12));
   write("out/config.json", "{}");
+  write("out/model.safetensors", tiny_tensors());
   EXPECT_TRUE(look().continues->nothing_left);
+  write("out/model.safetensors", tiny_tensors().substr(0, 74));
+  EXPECT_FALSE(look().continues->nothing_left);
+  fs::remove(folder_ / "out/model.safetensors");
+  EXPECT_FALSE(look().continues->nothing_left);
+  write("out/model.safetensors", tiny_tensors());
+  for (const char* config : {"[]", "x", ""}) {
+    write("out/config.json", config);
+    EXPECT_FALSE(look().continues->nothing_left) << config;
+  }
+  write("out/config.json", "{}");
+  write("out/trainer_state.json", R"({"global_step": "x"})");
+  EXPECT_FALSE(look().continues->nothing_left);
+  write("out/trainer_state.json", state_text(12));
   config().schedule.num_train_epochs = 4;
   EXPECT_FALSE(look().continues->nothing_left);
 }
 
 TEST_F(OutlookTest, AFinalModelWithoutCheckpointsIsTheEndOfThatRunAlone) {
   write("out/trainer_state.json", state_text(12));
+  write("out/model.safetensors", tiny_tensors());
   EXPECT_FALSE(look().continues);
   write("out/config.json", read_file(folder_ / "model/config.json"));
   EXPECT_TRUE(look().continues->nothing_left);

@@ -171,9 +171,7 @@ std::optional<ListedCheckpoint> newer_than_asked(const std::string& asked, const
   int64_t step = -1;
   if (world.leads_output()) {
     if (const auto record = checkpoint::read_record(output)) {
-      for (const auto& start : record->starts) {
-        if (start.asked == asked) step = start.step.value_or(0);
-      }
+      step = record->began_with(asked).value_or(-1);
     }
   }
   const auto [lowest, highest] = extent_over_leaders(step, world);
@@ -183,7 +181,7 @@ std::optional<ListedCheckpoint> newer_than_asked(const std::string& asked, const
 
 Beginning begin_at(const config::CheckpointConfig& options, const fs::path& output, World& world) {
   const auto& wish = options.resume_from_checkpoint;
-  const auto asked = fs::absolute(wish).lexically_normal().string();
+  const auto asked = checkpoint::asked_name(wish);
   if (!options.fresh) {
     if (const auto newer = newer_than_asked(asked, output, world)) {
       log_info("this run began with {} and has gone on since", wish);

@@ -10,14 +10,15 @@
 #include <algorithm>
 #include <ctime>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "skein/checkpoint/catalog.h"
+#include "skein/checkpoint/plan.h"
 #include "skein/config/saved_config.h"
 #include "skein/core/error.h"
 #include "skein/core/hash.h"
 #include "skein/core/log.h"
+#include "skein/plan/continuation.h"
 
 namespace skein::train {
 namespace {
@@ -30,10 +31,21 @@ using checkpoint::SurveyedCheckpoint;
 constexpr const char* kRunFiles[] = {"trainer_log.jsonl", "trainer_state.json", "training_loss.svg",
                                      "failures.json", "latest"};
 
-// What a run replaces without asking: it must be its own.
-constexpr const char* kReplacedFiles[] = {
-    "trainer_log.jsonl", "trainer_state.json",           "training_loss.svg",
-    "model.safetensors", "model.safetensors.index.json", "config.json"};
+// What a run replaces without asking, besides the parts of a model: it must be its own. Where it
+// writes none of them, another model's would lie beside its own.
+constexpr std::string_view kReplacedFiles[] = {"trainer_log.jsonl",
+                                               "trainer_state.json",
+                                               "training_loss.svg",
+                                               "latest",
+                                               "config.json",
+                                               "generation_config.json",
+                                               "tokenizer.json",
+                                               "tokenizer_config.json",
+                                               "special_tokens_map.json",
+                                               "tokenizer.model",
+                                               "vocab.json",
+                                               "merges.txt",
+                                               "chat_template.jinja"};
 
 // Alike for the ranks that share the folder, and for no others: host names may repeat.
 std::string folder_id(const fs::path& folder) {
@@ -66,6 +78,12 @@ void tell_changes(const fs::path& saved, const config::Resolved& resolved) {
   const auto changes = config::changed_keys(read_file(saved), resolved);
   if (changes.empty()) return;
   log_info("changed since the last start:\n  {}", fmt::join(changes, "\n  "));
+}
+
+// Older programs kept no record. A config.yaml says nothing: it may be the recipe of this start.
+bool is_run_folder(const std::optional<RunRecord>& record,
+                   const std::vector<SurveyedCheckpoint>& survey) {
+  return record || std::ranges::count(survey, Relation::kOwn, &SurveyedCheckpoint::relation) > 0;
 }
 
 // A folder without a record: what older programs have saved there is this run's.
@@ -104,9 +122,10 @@ void remove_below(const fs::path& output, const std::string& name) {
   std::error_code error;
   // Through no link that leads elsewhere.
   const auto root = fs::canonical(output, error), parent = fs::canonical(path.parent_path(), error);
-  if (error || parent.string().rfind(root.string(), 0) != 0) return;
+  if (error || std::ranges::mismatch(root, parent).in1 != root.end()) return;
   remove_tree(path);
-  if (parent != root) fs::remove(path.parent_path(), error);  // only when it is empty
+  if (parent == root || fs::is_symlink(path.parent_path(), error)) return;
+  fs::remove(path.parent_path(), error);  // only when it is empty
 }
 
 // What --fresh has written down to be removed. An interrupted removal is made up for here.
@@ -175,9 +194,9 @@ void claim(const fs::path& output, const config::Resolved& resolved, const Begin
     if (record.has_start(seen.run)) record.add_file(renames.back().second.filename().string());
   }
   const auto name = config_name(output);
-  const bool is_run_folder = old || fs::exists(output / name);
+  const bool is_run = is_run_folder(old, survey);
   for (const char* file : kRunFiles) {
-    const bool is_users = !is_run_folder && fs::exists(fs::symlink_status(output / file));
+    const bool is_users = !is_run && fs::exists(fs::symlink_status(output / file));
     if (!is_users) record.add_file(file);
   }
   record.add_file(name);
@@ -210,12 +229,16 @@ std::string start_token(const fs::path& output, const World& world) {
 }
 
 void check_foreign_files(const fs::path& output) {
-  const auto saved = output / config_name(output);
-  if (fs::exists(saved) || checkpoint::read_record(output)) return;  // a run's folder
+  config_name(output);  // throws
+  const auto record = checkpoint::read_record(output);
+  if (is_run_folder(record, checkpoint::survey(output, record))) return;
   std::vector<std::string> foreign;
-  for (const char* name : kReplacedFiles) {
-    if (fs::exists(fs::symlink_status(output / name))) foreign.emplace_back(name);
+  for (const auto& entry : fs::directory_iterator(output)) {
+    auto name = entry.path().filename().string();
+    const bool is_replaced = std::ranges::count(kReplacedFiles, name) > 0;
+    if (is_replaced || checkpoint::is_planned_name(name, "model")) foreign.push_back(name);
   }
+  std::ranges::sort(foreign);
   if (foreign.empty()) return;
   throw UserError(fmt::format(
       "output_dir: {} holds {}, which no run of skein has written and this one would replace: give "
@@ -240,13 +263,8 @@ void record_files(const fs::path& output, const std::vector<fs::path>& paths) {
 }
 
 bool has_final_model(const fs::path& output, int64_t steps, World& world) {
-  const auto is_there = [&] {
-    const auto state = output / "trainer_state.json";
-    if (!fs::exists(output / "config.json") || !fs::exists(state)) return false;
-    const auto saved = nlohmann::json::parse(read_file(state), nullptr, /*allow_exceptions=*/false);
-    return saved.is_object() && saved.value("global_step", int64_t{-1}) == steps;
-  };
-  return world.group.sum(int64_t{world.leads_output() && !is_there()}) == 0;
+  const bool lacks_it = world.leads_output() && !plan::has_final_model(output, steps);
+  return world.group.sum(int64_t{lacks_it}) == 0;
 }
 
 }  // namespace skein::train

@@ -34,8 +34,7 @@ void claim_folder(const fs::path& output, const config::Resolved& resolved,
 // Adds what is about to be made below the folder to what --fresh removes. For one rank of it.
 void record_files(const fs::path& output, const std::vector<fs::path>& paths);
 
-// Collective: was the final model of a run of so many steps written here? A run can end between its
-// last checkpoint and that.
+// Collective: plan::has_final_model(), on all nodes.
 bool has_final_model(const fs::path& output, int64_t steps, World& world);
 
 }  // namespace skein::train
