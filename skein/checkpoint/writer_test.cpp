@@ -371,6 +371,42 @@ TEST_F(WriterTest, ASaveThatGoesOnIsNotLate) {
   EXPECT_GE(clock, 2700);
 }
 
+// Until then they wait for the save, and not in a collective for a rank whose disk is slow.
+TEST_F(WriterTest, TheOthersWaitUntilOldCheckpointsAreGone) {
+  struct Watched final : FileSystem {
+    int remove(const fs::path& path) override {
+      ++removals;
+      announced += store->try_get("checkpoint/t/2/result").has_value() ? 1 : 0;
+      return FileSystem::remove(path);
+    }
+    skein::Store* store = nullptr;
+    std::atomic<int> removals = 0, announced = 0;
+  } watched;
+  watched.store = &store_;
+  limit_ = 1;
+  EXPECT_EQ(save(1, 2), "");
+  const ScopedFileSystem scope(watched);
+  EXPECT_EQ(save(2, 2), "");
+  EXPECT_EQ(listing(), (Names{"checkpoint-2", "latest"}));
+  EXPECT_GT(watched.removals, 0);
+  EXPECT_EQ(watched.announced, 0);
+}
+
+TEST_F(WriterTest, ASaveThatDoesNotRotateLeavesItToTheNext) {
+  limit_ = 1;
+  for (const int step : {1, 2, 3}) {
+    auto last = options(step);
+    last.rotates = step != 2;
+    Exchange exchange(store_, exchange_options(0, 1), stop_);
+    EXPECT_EQ(write_checkpoint(job_of(0, 1, 'x'), last, exchange), "");
+    ++save_;
+    if (step == 2) {
+      EXPECT_EQ(listing(), (Names{"checkpoint-1", "checkpoint-2", "latest"}));
+    }
+  }
+  EXPECT_EQ(listing(), (Names{"checkpoint-3", "latest"}));
+}
+
 TEST_F(WriterTest, NoTimePassesWhileTheRunIsPaused) {
   const auto options_of = [](int rank) {
     return ExchangeOptions{
