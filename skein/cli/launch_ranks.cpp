@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
@@ -190,6 +191,7 @@ int launch_ranks(const RankJob& given) {
   if (const auto variables = launch::describe(environment); !variables.empty()) {
     log_info("variables: {}", variables);
   }
+  config::check_subfolders(config::output_folder(job.resolved.config.checkpoint), ::geteuid());
   if (plan.foreign) {
     if (plan.foreign->rank == 0 && job.check_space) job.check_space(run.place());
     become_rank(job, plan);
