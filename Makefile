@@ -25,7 +25,7 @@ test-long: build  ## all tests with their whole matrices, and the whole demo (by
 	@python3 tools/run_tests.py --long
 	@tools/demo.sh --fresh
 
-faults: build  ## crash states, broken disks, killed runs: at length (18 minutes)
+faults: build  ## crash states, broken disks, killed runs: at length (20 minutes)
 	@tests/faults/run.sh
 
 parity: build  ## compare with transformers, peft, datasets, … in an environment of its own (5 GB)

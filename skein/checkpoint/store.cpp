@@ -36,12 +36,14 @@ void CheckpointStore::begin_job(const Contents& contents, Staging::Wish wish) {
   job_.flow = &staging_;
 }
 
-void CheckpointStore::save(int64_t step, const Contents& contents) {
+void CheckpointStore::save(int64_t step, const Contents& contents, bool rotates) {
   finish();
   begin_job(contents, Staging::Wish::kAllAtOnce);
   step_ = step;
   exchanges_.push_back(make_exchange(step));
-  const auto write = [this, options = commit_options(step), exchange = exchanges_.back().get()] {
+  auto options = commit_options(step);
+  options.rotates = rotates;
+  const auto write = [this, options, exchange = exchanges_.back().get()] {
     failure_ = write_checkpoint(job_, options, *exchange);
     staging_.close();
     if (failure_.empty()) forget_older_keys();

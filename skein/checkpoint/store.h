@@ -58,8 +58,9 @@ class CheckpointStore {
   void await_prepared() { staging_.await_prepared(); }
 
   // Waits for the save before, and returns while checkpoint-STEP is being copied and written. The
-  // tensors must not change before before_update() or finish().
-  void save(int64_t step, const Contents& contents);
+  // tensors must not change before before_update() or finish(). `rotates`: checkpoints beyond
+  // save_total_limit are removed, which takes as long as reading one.
+  void save(int64_t step, const Contents& contents, bool rotates = true);
 
   // What the caller issues from here on may change them: it runs after the copies. Blocks the host
   // only where host memory is short. Nothing to do when is_copying() is false.

@@ -3,6 +3,7 @@
 #include "skein/cli/guard.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -53,6 +54,18 @@ Failure describe(const std::exception_ptr& failure) try {
   return {ExitCode::kInternal, "internal: an exception of unknown type"};
 }
 
+bool may_go_away(int descriptor) {
+  struct stat info{};
+  if (::fstat(descriptor, &info) != 0) return false;
+  return S_ISFIFO(info.st_mode) || S_ISSOCK(info.st_mode) || ::isatty(descriptor) == 1;
+}
+
+void require_output() {
+  const bool is_lost = std::fflush(stdout) != 0 || std::ferror(stdout) != 0;
+  if ((!is_lost && !terminal_out().has_failed()) || may_go_away(STDOUT_FILENO)) return;
+  throw IoError("what was asked for could not be written to stdout: is the disk full?");
+}
+
 bool ask(const std::function<bool()>& may_speak) try {
   return !may_speak || may_speak();
 } catch (const std::exception&) {
@@ -66,6 +79,17 @@ void open_missing_streams() {
     // The lowest free number is taken: this one.
     if (fcntl(descriptor, F_GETFD) < 0) [[maybe_unused]]
       const int nothing = open("/dev/null", O_RDWR);
+  }
+}
+
+int with_output(const std::function<int()>& body) {
+  try {
+    const int code = body();
+    if (code == static_cast<int>(ExitCode::kDone)) require_output();
+    return code;
+  } catch (const std::system_error&) {  // of fmt::print()
+    require_output();
+    throw;
   }
 }
 

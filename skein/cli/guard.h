@@ -25,6 +25,10 @@ struct GuardHooks {
   std::function<void(ExitCode code, const std::string& message)> on_failure;
 };
 
+// Returns what `body` returns. Throws IoError when what it has written to stdout is lost: a script
+// would take an empty file for the answer. Who reads a pipe or a terminal may go away.
+int with_output(const std::function<int()>& body);
+
 // At a program's end: gives a slow terminal a moment to take what it has not taken yet.
 void say_last_words();
 

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
@@ -95,7 +96,6 @@ launch::RankEnvironment foreign_rank(const launch::LaunchPlan& plan) {
                       .store_is_served = foreign.store_is_served,
                       .attempt = foreign.attempt},
           .gpu = foreign.gpu,
-          // After a restart by that launcher --fresh no longer holds.
           .continues = foreign.attempt != "0"};
 }
 
@@ -187,6 +187,7 @@ int launch_ranks(const RankJob& given) {
   if (const auto variables = launch::describe(environment); !variables.empty()) {
     log_info("variables: {}", variables);
   }
+  config::check_subfolders(config::output_folder(job.resolved.config.checkpoint), ::geteuid());
   if (plan.foreign) {
     if (plan.foreign->rank == 0 && job.check_space) job.check_space(run.place());
     become_rank(job, plan);

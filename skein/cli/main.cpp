@@ -110,8 +110,12 @@ int run(const std::vector<std::string>& arguments) {
 int main(int argc, char** argv) {
   skein::hold_stop_signals();  // first: there is no instant at which one is lost
   skein::cli::open_missing_streams();
-  const int code = skein::cli::run_guarded(
-      [&] { return skein::cli::run(std::vector<std::string>(argv + 1, argv + argc)); });
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  const int code = skein::cli::run_guarded([&] {
+    // A finished training is one, whoever has lost its lines.
+    if (!words.empty() && words[0] == "train") return skein::cli::run(words);
+    return skein::cli::with_output([&] { return skein::cli::run(words); });
+  });
   skein::cli::say_last_words();
   return code;
 }

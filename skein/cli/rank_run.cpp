@@ -69,7 +69,11 @@ comm::GroupOptions group_options(const launch::RankEnvironment& environment,
 
 config::Resolved read_configuration(const launch::RankEnvironment& environment) {
   auto resolved = config::decode_resolved(environment.configuration);
-  if (environment.continues) resolved.config.checkpoint.fresh = false;
+  auto& checkpoint = resolved.config.checkpoint;
+  if (!environment.continues) return resolved;
+  // Its own checkpoints are no other run's, whatever this one was to begin with.
+  checkpoint.fresh = false;
+  if (checkpoint.resume_from_checkpoint == "false") checkpoint.resume_from_checkpoint = "auto";
   return resolved;
 }
 

@@ -76,7 +76,9 @@ constexpr Command kCommands[] = {{"train", run_train_rank},
 int run(const std::vector<std::string>& arguments) {
   for (const auto& command : kCommands) {
     if (!arguments.empty() && arguments[0] == command.name) {
-      return command.run(std::span(arguments).subspan(1));
+      const auto rest = std::span(arguments).subspan(1);
+      if (command.run == run_train_rank) return command.run(rest);
+      return with_output([&] { return command.run(rest); });
     }
   }
   throw UserError("skein-worker is started by skein: type `skein train CONFIG.yaml`");

@@ -3,6 +3,7 @@
 #include "skein/config/output_folder.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <utility>
 
@@ -42,6 +43,19 @@ void check_output_folder(const Resolved& resolved) {
            fmt::format("--fresh removes the run in {}, and with it model_name_or_path, {}; give "
                        "another output_dir, or leave --fresh out",
                        output.string(), model.string()));
+  }
+}
+
+void check_subfolders(const fs::path& output, unsigned self) {
+  for (const char* name : {"logs", "runs", "wandb"}) {
+    const auto path = output / name;
+    struct stat info{};
+    if (::lstat(path.c_str(), &info) != 0 || !S_ISLNK(info.st_mode) || info.st_uid == self)
+      continue;
+    throw UserError(fmt::format(
+        "output_dir: {} is a link that another user has made, and nothing is written through such "
+        "a one: remove it, or give another output_dir",
+        path.string()));
   }
 }
 

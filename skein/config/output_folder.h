@@ -21,4 +21,8 @@ inline std::filesystem::path output_folder(const CheckpointConfig& checkpoint) {
 // what it writes.
 void check_output_folder(const Resolved& resolved);
 
+// Throws UserError when a folder that a run makes below `output` is a link of another user than
+// `self`: what is written there would land where they like. A link of one's own is followed.
+void check_subfolders(const std::filesystem::path& output, unsigned self);
+
 }  // namespace skein::config

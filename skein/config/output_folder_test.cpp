@@ -3,6 +3,7 @@
 #include "skein/config/output_folder.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "skein/core/error.h"
 #include "skein/core/testing.h"
@@ -46,6 +47,15 @@ TEST_F(OutputFolderTest, FreshDoesNotRemoveTheModelThatItBeginsWith) {
   const auto model = (folder_ / "out/checkpoint-5").string(), output = (folder_ / "out").string();
   EXPECT_EQ(refused(model, output), "");
   EXPECT_PRED2(contains, refused(model, output, "--fresh"), "--fresh removes");
+}
+
+TEST_F(OutputFolderTest, ALinkOfAnotherUserIsNotFollowed) {
+  fs::create_directory(folder_ / "runs");
+  fs::create_directory_symlink("/nowhere", folder_ / "logs");
+  EXPECT_NO_THROW(check_subfolders(folder_, ::geteuid()));
+  EXPECT_PRED2(contains, refusal<UserError>([&] { check_subfolders(folder_, ::geteuid() + 1); }),
+               "logs is a link that another user has made");
+  EXPECT_NO_THROW(check_subfolders(folder_ / "absent", ::geteuid() + 1));
 }
 
 }  // namespace

@@ -78,15 +78,16 @@ void write_secret_file(const fs::path& path) {
   char digits[2 * secret.size() + 1];
   sodium_bin2hex(digits, sizeof digits, secret.data(), secret.size());
   // Never through write(2) into a file that others may have opened before: a new one, renamed.
-  auto pattern = path.string() + ".XXXXXX";
-  const File file(mkostemp(pattern.data(), O_CLOEXEC));  // with mode 0600
-  if (!file) throw_errno(fmt::format("cannot write {}", pattern));
-  file.write_at(0, std::as_bytes(std::span(digits, 2 * secret.size())));
-  if (rename(pattern.c_str(), path.c_str()) != 0) {
-    const int reason = errno;
-    unlink(pattern.c_str());
-    errno = reason;
-    throw_errno(fmt::format("cannot write {}", path.string()));
+  const auto temporary = temporary_beside(path);
+  const int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+  const File file(open(temporary.c_str(), flags, S_IRUSR | S_IWUSR));
+  if (!file) throw_errno(fmt::format("cannot write {}", temporary.string()));
+  try {
+    file.write_at(0, std::as_bytes(std::span(digits, 2 * secret.size())));
+    rename_path(temporary, path);
+  } catch (const IoError&) {
+    unlink(temporary.c_str());
+    throw;
   }
 }
 

@@ -11,6 +11,7 @@
 
 #include "skein/control/socket.h"
 #include "skein/core/error.h"
+#include "skein/core/log.h"
 
 namespace skein::control {
 namespace {
@@ -23,6 +24,7 @@ using std::chrono::milliseconds;
 constexpr milliseconds kFirstAttempt{100};
 constexpr milliseconds kLongestAttempt{1000};
 constexpr int kTurnsInQueue = 20;
+constexpr std::chrono::seconds kSilence{10};  // then it is said that a store cannot be joined
 constexpr size_t kReadSize = size_t{64} << 10;
 // Keeps the sum of clock and wait in range.
 constexpr Store::Duration kLongestWait = std::chrono::hours(24 * 30);
@@ -91,7 +93,8 @@ StoreClient::Connection::Opened StoreClient::Connection::open(const Secret& secr
                                                               const StoreAddress& address,
                                                               Duration patience,
                                                               const StoreRequest& first) {
-  const auto deadline = Clock::now() + std::min(patience, kLongestWait);
+  const auto begin = Clock::now(), deadline = begin + std::min(patience, kLongestWait);
+  bool told = false;
   const auto explain = [&](const CommError& error) {
     return fmt::format("{} cannot join the control store at {} port {}: {}", name_of(address),
                        address.host, address.port, error.what());
@@ -108,6 +111,11 @@ StoreClient::Connection::Opened StoreClient::Connection::open(const Secret& secr
     } catch (const CommError& error) {
       const auto pause = random_part_of(most);
       if (Clock::now() + pause >= deadline) throw CommError(explain(error));
+      if (!told && Clock::now() > begin + kSilence) {
+        told = true;
+        log_warning("{}; it is tried for {:.0f} s more", explain(error),
+                    std::chrono::duration<double>(deadline - Clock::now()).count());
+      }
       std::this_thread::sleep_for(pause);
     }
   }

@@ -16,6 +16,7 @@
 #include "skein/control/store_server.h"
 #include "skein/control/wire.h"
 #include "skein/core/error.h"
+#include "skein/core/file_system.h"
 #include "skein/core/testing.h"
 
 namespace skein::control {
@@ -332,6 +333,24 @@ TEST_F(SecretFileTest, IsWrittenAnewAndReadByItsOwnerAlone) {
   EXPECT_NE(first, read_secret_file(path));
   fs::permissions(path, fs::perms::group_read, fs::perm_options::add);
   EXPECT_THROW(read_secret_file(path), UserError);
+}
+
+// What a kill at this moment leaves must have a name that the next start sweeps.
+TEST_F(SecretFileTest, HasATemporaryNameThatIsSweptUntilItIsThere) {
+  struct Watched final : FileSystem {
+    int rename(const fs::path& from, const fs::path& to, unsigned flags) override {
+      name = from.filename();
+      mode = fs::status(from).permissions();
+      return FileSystem::rename(from, to, flags);
+    }
+    std::string name;
+    fs::perms mode{};
+  } watched;
+  const ScopedFileSystem scope(watched);
+  write_secret_file(folder / "secret");
+  EXPECT_EQ(watched.name.substr(0, 11), "secret.tmp-");
+  EXPECT_EQ(watched.name.size(), temporary_beside("secret").string().size());
+  EXPECT_EQ(watched.mode, fs::perms::owner_read | fs::perms::owner_write);
 }
 
 TEST_F(SecretFileTest, AShortOrMissingOneIsRefused) {

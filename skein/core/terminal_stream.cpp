@@ -64,6 +64,7 @@ bool TerminalStream::write_waiting() {
     if (count < 0 && errno == EINTR) continue;
     if (count < 0 && errno == EAGAIN) return false;
     if (count < 0) {  // nobody is there any more
+      has_failed_ = true;
       waiting_.clear();
       dropped_ = 0;
       return true;
@@ -105,6 +106,11 @@ void TerminalStream::flush(std::chrono::milliseconds patience) {
     pollfd ready{own_ ? own_.descriptor() : descriptor_, POLLOUT, 0};
     if (left <= 0 || ::poll(&ready, 1, static_cast<int>(left)) == 0) return;
   }
+}
+
+bool TerminalStream::has_failed() {
+  const std::lock_guard lock(mutex_);
+  return has_failed_;
 }
 
 std::optional<pollfd> TerminalStream::entry() {

@@ -34,6 +34,8 @@ class TerminalStream {
   void write(std::string_view text);
   // Writes what waits, within `patience`.
   void flush(std::chrono::milliseconds patience = {});
+  // Has a write failed, because nobody reads any more or there is no room?
+  bool has_failed();
   // What to poll() for while anything waits.
   std::optional<pollfd> entry();
 
@@ -50,6 +52,7 @@ class TerminalStream {
   File own_;                                      // the same, opened a second time; or none
   std::string waiting_;
   int64_t dropped_ = 0;  // lines
+  bool has_failed_ = false;
 };
 
 // This process's; they are never destroyed, so that all threads can use them to the end.

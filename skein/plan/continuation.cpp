@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "skein/checkpoint/files/catalog.h"
+#include "skein/checkpoint/files/model_files.h"
 #include "skein/config/output_folder.h"
 #include "skein/core/error.h"
 #include "skein/core/hash.h"
@@ -23,7 +24,7 @@ namespace {
 using nlohmann::ordered_json;
 
 // Past the last byte: verify() looks at names and sizes alone.
-constexpr checkpoint::Share kNoBytes{.rank = 1, .size = 1};
+const checkpoint::Share kNoBytes{.rank = 1, .size = 1};
 
 // Keys of config.json that may change without changing what the weights mean.
 const std::set<std::string> kNotArchitecture = {"dtype", "torch_dtype", "transformers_version",
@@ -187,10 +188,6 @@ StartFrom start_from(const config::CheckpointConfig& options, const fs::path& ou
       output.string()));
 }
 
-std::string asked_folder(const config::CheckpointConfig& options) {
-  return fs::absolute(options.resume_from_checkpoint).lexically_normal().string();
-}
-
 fs::path named_checkpoint(const config::CheckpointConfig& options, const fs::path& output) {
   fs::path path = options.resume_from_checkpoint;
   std::error_code ignored;
@@ -224,7 +221,9 @@ std::optional<fs::path> checkpoint_to_continue(const config::CheckpointConfig& o
   if (from == StartFrom::kNewest) {
     return is_there ? newest_above(-1, output, record) : std::nullopt;
   }
-  const auto began = record ? record->step_when_asked(asked_folder(options)) : std::nullopt;
+  const auto began =
+      record ? record->began_with(checkpoint::asked_name(options.resume_from_checkpoint))
+             : std::nullopt;
   if (began && !options.fresh) {
     if (auto newer = newest_above(*began, output, record)) return newer;
   }
@@ -233,11 +232,16 @@ std::optional<fs::path> checkpoint_to_continue(const config::CheckpointConfig& o
   return path;
 }
 
-bool has_final_model(const fs::path& output, int64_t steps) {
-  std::error_code ignored;
-  if (!fs::exists(output / "config.json", ignored)) return false;
+bool has_final_model(const fs::path& output, int64_t steps) try {
   const auto state = find_trainer_state(output);
-  return state && state->step == steps;
+  if (!state || state->step != steps) return false;
+  checkpoint::open_model_files(output);
+  const auto config = read_file(output / "config.json");
+  return ordered_json::parse(config, nullptr, /*allow_exceptions=*/false).is_object();
+} catch (const UserError&) {
+  return false;  // no tensors
+} catch (const IoError&) {
+  return false;
 }
 
 bool is_finished(const config::CheckpointConfig& options, const HfConfig& model,

@@ -28,9 +28,7 @@ enum class StartFrom { kBeginning, kNewest, kNamed };
 StartFrom start_from(const config::CheckpointConfig& options, const fs::path& output);
 
 // kNamed is the beginning of a run: once that has gone on, its own newer checkpoints win. The
-// folder as it was asked for, absolute, which the run's record keeps,
-std::string asked_folder(const config::CheckpointConfig& options);
-// and the checkpoint there. Throws UserError when there is none, or it would be removed (fresh).
+// checkpoint that is named. Throws UserError when there is none, or it would be removed (fresh).
 fs::path named_checkpoint(const config::CheckpointConfig& options, const fs::path& output);
 
 // The checkpoint that a start would continue. Of this run's newest, one whose files have the sizes
@@ -38,8 +36,8 @@ fs::path named_checkpoint(const config::CheckpointConfig& options, const fs::pat
 // UserError when the named one is not whole, IoError when something cannot be read.
 std::optional<fs::path> checkpoint_to_continue(const config::CheckpointConfig& options);
 
-// Was the final model of a run of so many steps written here? A run can end between its last
-// checkpoint and that.
+// Was the final model of a run of so many steps written here, and is it still? A run can end
+// between its last checkpoint and that.
 bool has_final_model(const fs::path& output, int64_t steps);
 
 // Did this very run end here without a checkpoint to continue (save_strategy: no)? Its final model

@@ -38,8 +38,9 @@ std::vector<std::string> files_to_write(const config::RunConfig& config,
                                         const std::optional<RunPlan>& steps) {
   const auto folder = config::output_folder(config.checkpoint);
   if (folder.empty()) return {};
-  std::vector<std::string> names = {"config.yaml",       "trainer_log.jsonl", "trainer_state.json",
-                                    "logs/training.log", "logs/rank-K.log",   "training_loss.svg"};
+  std::vector<std::string> names = {".skein-run",         "config.yaml",       "trainer_log.jsonl",
+                                    "trainer_state.json", "logs/training.log", "logs/rank-K.log",
+                                    "training_loss.svg"};
   for (const auto& reporter : config.log.report_to) {
     names.push_back(reporter == "wandb" ? "wandb/offline-run-…" : "runs/events.out.tfevents…");
   }

@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "skein/checkpoint/files/manifest.h"
 #include "skein/checkpoint/files/run_record.h"
 #include "skein/core/error.h"
@@ -149,13 +151,34 @@ TEST_F(OutlookTest, ContinuesTheNewestThatLooksWhole) {
   EXPECT_FALSE(look().continues);
 }
 
+// One number.
+std::string tiny_tensors() {
+  std::string header = R"({"w": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}})";
+  header.resize(64, ' ');
+  return std::string("@\0\0\0\0\0\0\0", 8) + header + "1234";
+}
+
 TEST_F(OutlookTest, ARunWithItsFinalModelHasNothingLeft) {
   write_record();
   write_checkpoint(12);
   EXPECT_FALSE(look().continues->nothing_left);
   write("out/trainer_state.json", state_text(12));
   write("out/config.json", "{}");
+  write("out/model.safetensors", tiny_tensors());
   EXPECT_TRUE(look().continues->nothing_left);
+  write("out/model.safetensors", tiny_tensors().substr(0, 74));
+  EXPECT_FALSE(look().continues->nothing_left);
+  fs::remove(folder_ / "out/model.safetensors");
+  EXPECT_FALSE(look().continues->nothing_left);
+  write("out/model.safetensors", tiny_tensors());
+  for (const char* config : {"[]", "x", ""}) {
+    write("out/config.json", config);
+    EXPECT_FALSE(look().continues->nothing_left) << config;
+  }
+  write("out/config.json", "{}");
+  write("out/trainer_state.json", R"({"global_step": "x"})");
+  EXPECT_FALSE(look().continues->nothing_left);
+  write("out/trainer_state.json", state_text(12));
   config().schedule.num_train_epochs = 4;
   EXPECT_FALSE(look().continues->nothing_left);
 }
@@ -170,6 +193,7 @@ TEST_F(OutlookTest, AnotherProgramsFilesAreNotReplaced) {
 TEST_F(OutlookTest, AFinalModelWithoutCheckpointsIsTheEndOfThatRunAlone) {
   write_record();
   write("out/trainer_state.json", state_text(12));
+  write("out/model.safetensors", tiny_tensors());
   EXPECT_FALSE(look().continues);
   write("out/config.json", read_file(folder_ / "model/config.json"));
   EXPECT_TRUE(look().continues->nothing_left);
@@ -252,6 +276,13 @@ TEST_F(OutlookTest, HubNamesAreNotDownloaded) {
   EXPECT_TRUE(contains(why_refused(), "hf download openai-community/gpt2 --local-dir gpt2"));
   config().model.model_name_or_path = (folder_ / "nowhere").string();
   EXPECT_FALSE(contains(why_refused(), "hf download"));
+}
+
+TEST_F(OutlookTest, EveryFileOfTheFolderIsTold) {
+  const auto files = look().files;
+  for (const char* name : {".skein-run", "config.yaml", "trainer_log.jsonl", "model.safetensors"}) {
+    EXPECT_EQ(std::ranges::count(files, config().checkpoint.output_dir + "/" + name), 1) << name;
+  }
 }
 
 TEST_F(OutlookTest, WhatIsNotGivenIsLeftOut) {

@@ -5,8 +5,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <string_view>
 #include <vector>
 
+#include "skein/checkpoint/files/file_layout.h"
 #include "skein/checkpoint/files/run_record.h"
 #include "skein/config/saved_config.h"
 #include "skein/core/error.h"
@@ -14,10 +17,21 @@
 namespace skein::plan {
 namespace {
 
-// What a run replaces without asking: it must be its own.
-constexpr const char* kReplacedFiles[] = {
-    "trainer_log.jsonl", "trainer_state.json",           "training_loss.svg",
-    "model.safetensors", "model.safetensors.index.json", "config.json"};
+// What a run replaces without asking, besides the parts of a model: it must be its own. Where it
+// writes none of them, another model's would lie beside its own.
+constexpr std::string_view kReplacedFiles[] = {"trainer_log.jsonl",
+                                               "trainer_state.json",
+                                               "training_loss.svg",
+                                               "latest",
+                                               "config.json",
+                                               "generation_config.json",
+                                               "tokenizer.json",
+                                               "tokenizer_config.json",
+                                               "special_tokens_map.json",
+                                               "tokenizer.model",
+                                               "vocab.json",
+                                               "merges.txt",
+                                               "chat_template.jinja"};
 
 bool is_or_may_be_ours(const fs::path& file) {
   return !fs::exists(file) || config::is_saved_config(read_file(file));
@@ -35,13 +49,24 @@ std::string config_name(const fs::path& output) {
       output.string()));
 }
 
+bool is_run_folder(const std::optional<checkpoint::RunRecord>& record,
+                   const std::vector<checkpoint::SurveyedCheckpoint>& survey) {
+  return record || std::ranges::count(survey, checkpoint::Relation::kOwn,
+                                      &checkpoint::SurveyedCheckpoint::relation) > 0;
+}
+
 void check_foreign_files(const fs::path& output) {
-  const auto saved = output / config_name(output);
-  if (fs::exists(saved) || checkpoint::read_record(output)) return;  // a run's folder
+  config_name(output);  // throws
+  const auto record = checkpoint::read_record(output);
+  if (is_run_folder(record, checkpoint::survey(output, record))) return;
   std::vector<std::string> foreign;
-  for (const char* name : kReplacedFiles) {
-    if (fs::exists(fs::symlink_status(output / name))) foreign.emplace_back(name);
+  std::error_code absent;
+  for (const auto& entry : fs::directory_iterator(output, absent)) {
+    auto name = entry.path().filename().string();
+    const bool is_replaced = std::ranges::count(kReplacedFiles, name) > 0;
+    if (is_replaced || checkpoint::is_layout_name(name, "model")) foreign.push_back(name);
   }
+  std::ranges::sort(foreign);
   if (foreign.empty()) return;
   throw UserError(fmt::format(
       "output_dir: {} holds {}, which no run of skein has written and this one would replace: give "

@@ -57,7 +57,7 @@ auto start(std::string_view name, const Make& make) -> decltype(make()) {
 std::unique_ptr<EventFile> start_tensorboard(const ReporterOptions& options) {
   const fs::path folder =
       environment("TENSORBOARD_LOGGING_DIR", (options.output / "runs").string());
-  auto file = std::make_unique<EventFile>(folder, options.resume_step);
+  auto file = std::make_unique<EventFile>(folder, options.resume_step, options.announce);
   file->start_hparams(options.hparams, {"train/loss", "eval/loss"});
   file->text(0, "config", fmt::format("```yaml\n{}\n```", options.config_text));
   return file;
@@ -83,8 +83,8 @@ void replay(WandbRun& run, const fs::path& trainer_log, int64_t last_step) {
 }
 
 std::unique_ptr<WandbRun> start_wandb(const ReporterOptions& options) {
-  auto run = std::make_unique<WandbRun>(
-      WandbOptions{options.output, options.run_name, options.hparams, options.resume_step});
+  auto run = std::make_unique<WandbRun>(WandbOptions{
+      options.output, options.run_name, options.hparams, options.resume_step, options.announce});
   if (options.resume_step) replay(*run, options.output / kRecordLogName, *options.resume_step);
   log_info("W&B offline run; to upload it: wandb sync {}", run->folder().string());
   return run;
@@ -108,12 +108,6 @@ Reporters::Reporters(const ReporterOptions& options)
     tensorboard_ = start("tensorboard", [&] { return start_tensorboard(options); });
   if (asks_for(options.report_to, "wandb") && !wandb_is_disabled())
     wandb_ = start("wandb", [&] { return start_wandb(options); });
-  if (tensorboard_) written_.push_back(tensorboard_->path());
-  if (wandb_) {
-    const auto& folder = wandb_->folder();
-    written_.insert(written_.end(), {folder, folder.parent_path() / "latest-run",
-                                     options.output / "wandb" / "wandb-resume.json"});
-  }
 }
 
 Reporters::~Reporters() = default;

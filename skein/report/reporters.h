@@ -30,6 +30,7 @@ struct ReporterOptions {
   std::string config_text;             // the resolved configuration, as YAML
   Hparams hparams;                     // the same, flat
   std::optional<int64_t> resume_step;  // finished steps of the checkpoint that is continued
+  Announce announce = [](const auto&) {};
 };
 
 class Reporters {
@@ -48,9 +49,6 @@ class Reporters {
   // training_loss.svg from trainer_log.jsonl.
   void finish();
 
-  // The files and folders that this run has begun to write there, wherever they are.
-  const std::vector<fs::path>& written() const { return written_; }
-
  private:
   void write_plot();
 
@@ -58,7 +56,6 @@ class Reporters {
   std::string title_;
   std::unique_ptr<EventFile> tensorboard_;  // empty: not asked for, or given up
   std::unique_ptr<WandbRun> wandb_;
-  std::vector<fs::path> written_;
 };
 
 // Hugging Face's rule: eval_X → eval/X, test_X → test/X, X → train/X.

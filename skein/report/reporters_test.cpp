@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 
@@ -102,6 +103,26 @@ TEST_F(ReportersTest, AFolderThatCannotBeMadeDoesNotStopTheRun) {
   Reporters reporters(options({"tensorboard"}));
   reporters.record(1, {{"loss", 1}});
   reporters.finish();
+}
+
+// A kill may come between: what nobody was told of would stay for good.
+TEST_F(ReportersTest, WhatIsMadeIsToldBefore) {
+  if (keep_) GTEST_SKIP() << "writes for another program";
+  std::vector<fs::path> told;
+  auto watched = options({"all"});
+  watched.announce = [&](const std::vector<fs::path>& paths) {
+    for (const auto& path : paths) EXPECT_FALSE(fs::exists(fs::symlink_status(path))) << path;
+    told.insert(told.end(), paths.begin(), paths.end());
+  };
+  Reporters reporters(watched);
+  reporters.record(1, {{"loss", 1}});
+  for (const auto& file : files_of(output_)) {
+    const auto is_below = [&](const fs::path& path) {
+      return file.string().starts_with(path.string());
+    };
+    EXPECT_TRUE(std::any_of(told.begin(), told.end(), is_below)) << file;
+  }
+  EXPECT_EQ(told.size(), 4U);
 }
 
 TEST_F(ReportersTest, UnknownNameIsRefused) {

@@ -130,10 +130,12 @@ WireMessage plugin_data(int field, const WireMessage& content) {
 
 }  // namespace
 
-EventFile::EventFile(const fs::path& folder, std::optional<int64_t> resume_step) {
+EventFile::EventFile(const fs::path& folder, std::optional<int64_t> resume_step,
+                     const Announce& announce) {
+  const auto path = free_name(folder);
+  announce({path});
   make_directories(folder);
-  path_ = free_name(folder);
-  file_ = File::create(path_);
+  file_ = File::create(path);
   write_record(
       WireMessage().real(event::kWallTime, wall_time()).text(event::kFileVersion, "brain.Event:2"));
   if (!resume_step) return;

@@ -21,7 +21,7 @@ class EventFile {
  public:
   // Creates FOLDER/events.out.tfevents.<time>.<host>.<pid>.<n>. A run that continues after
   // `resume_step` makes a new file, which tells readers to drop the old ones' later steps.
-  EventFile(const fs::path& folder, std::optional<int64_t> resume_step);
+  EventFile(const fs::path& folder, std::optional<int64_t> resume_step, const Announce& announce);
 
   void scalars(int64_t step, const Numbers& values);
   // Shown as Markdown.
@@ -32,14 +32,11 @@ class EventFile {
   // will be continued must not have one.
   void end_hparams();
 
-  const fs::path& path() const { return path_; }
-
  private:
   void hparams_value(std::string_view tag, const WireMessage& content);
   void write_event(int64_t step, int field, const WireMessage& content);
   void write_record(const WireMessage& event);
 
-  fs::path path_;
   File file_;
   uint64_t size_ = 0;
 };

@@ -151,22 +151,23 @@ std::string folder_name(std::time_t start, const std::string& id) {
                      id);
 }
 
-fs::path make_run_folder(const fs::path& parent, const std::string& id) {
+fs::path free_name(const fs::path& parent, const std::string& id) {
   std::time_t start = std::time(nullptr);
   while (file_exists(parent / folder_name(start, id))) ++start;  // continued within a second
-  const auto name = folder_name(start, id);
-  make_directories(parent / name / "files");
-  replace_symlink(parent / "latest-run", name);
-  return parent / name;
+  return parent / folder_name(start, id);
 }
 
 }  // namespace
 
 WandbRun::WandbRun(const WandbOptions& options) : id_(choose_id(options)) {
   const fs::path parent = fs::path(environment("WANDB_DIR", options.output.string())) / "wandb";
-  folder_ = make_run_folder(parent, id_);
-  make_directories(options.output / "wandb");
-  write_file_atomically(memory_of(options.output), nlohmann::json{{"run_id", id_}}.dump() + "\n");
+  const auto memory = memory_of(options.output);
+  folder_ = free_name(parent, id_);
+  options.announce({folder_, parent / "latest-run", memory});
+  make_directories(folder_ / "files");
+  replace_symlink(parent / "latest-run", folder_.filename());
+  make_directories(memory.parent_path());
+  write_file_atomically(memory, nlohmann::json{{"run_id", id_}}.dump() + "\n");
 
   file_ = File::create(folder_ / fmt::format("run-{}.wandb", id_));
   std::string header = ":W&B";

@@ -28,6 +28,7 @@ struct WandbOptions {
   std::string run_name;  // empty: WANDB_NAME, else W&B invents one
   Hparams config;
   std::optional<int64_t> resume_step;  // continues the run whose id the output folder remembers
+  Announce announce;
 };
 
 class WandbRun {

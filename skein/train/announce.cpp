@@ -15,6 +15,7 @@
 #include "skein/report/hardware.h"
 #include "skein/report/hparams.h"
 #include "skein/train/place.h"
+#include "skein/train/run_folder.h"
 
 namespace skein::train {
 namespace {
@@ -96,7 +97,8 @@ void announce(Session& run, int64_t step) {
                                                             : config.log.run_name,
                     .config_text = config::to_yaml(run.resolved),
                     .hparams = hparams_of(run),
-                    .resume_step = run.beginning.checkpoint ? std::optional(step) : std::nullopt});
+                    .resume_step = run.beginning.checkpoint ? std::optional(step) : std::nullopt,
+                    .announce = [&](const auto& paths) { record_files(run.output, paths); }});
 }
 
 }  // namespace skein::train

@@ -157,7 +157,7 @@ std::optional<ListedCheckpoint> newer_than_asked(const std::string& asked, const
   int64_t step = -1;
   if (world.leads_output()) {
     if (const auto record = checkpoint::read_record(output)) {
-      step = record->step_when_asked(asked).value_or(-1);
+      step = record->began_with(asked).value_or(-1);
     }
   }
   const auto [lowest, highest] = extent_over_leaders(step, world);
@@ -166,7 +166,7 @@ std::optional<ListedCheckpoint> newer_than_asked(const std::string& asked, const
 }
 
 Beginning begin_at(const config::CheckpointConfig& options, const fs::path& output, World& world) {
-  const auto asked = plan::asked_folder(options);
+  const auto asked = checkpoint::asked_name(options.resume_from_checkpoint);
   if (!options.fresh) {
     if (const auto newer = newer_than_asked(asked, output, world)) {
       log_info("this run began with {} and has gone on since", options.resume_from_checkpoint);

@@ -326,7 +326,9 @@ TEST_F(BeginningTest, ANamedCheckpointIsTheBeginningOfARun) {
   EXPECT_EQ(start("b", {wish}), "checkpoint-100");  // nothing newer yet
   save("b", 104);
   EXPECT_EQ(start("c", {wish}), "checkpoint-104");
-  save("c", 108);
+  EXPECT_EQ(start("c2", {wish}), "checkpoint-104");  // killed before it saved
+  EXPECT_EQ(start("c3", {wish + "/"}), "checkpoint-104");
+  save("c3", 108);
   fs::remove_all(folder_ / "elsewhere");  // no longer needed
   EXPECT_EQ(start("d", {wish}), "checkpoint-108");
   EXPECT_EQ(start("e"), "checkpoint-108");
@@ -373,6 +375,19 @@ TEST_F(BeginningTest, FreshInAFolderThatWasNeverARunRemovesNothing) {
   EXPECT_TRUE(fs::exists(output_ / "failures.json"));
 }
 
+TEST_F(BeginningTest, FreshRemovesNothingThroughALink) {
+  start("a");
+  for (const char* elsewhere : {"elsewhere", "out-too"}) {  // the second begins as the folder does
+    write(fmt::format("{}/events.a", elsewhere), "x");
+    fs::remove(output_ / "runs");
+    fs::create_directory_symlink(folder_ / elsewhere, output_ / "runs");
+    record_files(output_, {output_ / "runs/events.a"});
+    EXPECT_EQ(start("b", {"--fresh"}), "");
+    EXPECT_TRUE(fs::exists(folder_ / elsewhere / "events.a"));
+    EXPECT_TRUE(fs::is_symlink(output_ / "runs"));
+  }
+}
+
 // --fresh is one decision as well.
 TEST_F(BeginningTest, AnInterruptedFreshIsMadeUpFor) {
   start("a");
@@ -392,10 +407,24 @@ TEST_F(BeginningTest, AnInterruptedFreshIsMadeUpFor) {
 }
 
 TEST_F(BeginningTest, FilesThatSkeinDidNotWriteAreNotReplaced) {
-  write("out/model.safetensors", "theirs");
-  for (const char* word : {"seed=42", "--fresh"}) {
-    EXPECT_PRED2(contains, refused<UserError>({word}), "holds model.safetensors, which no run");
+  for (const char* name :
+       {"model.safetensors", "model-00001-of-00002.safetensors", "tokenizer.json", "latest"}) {
+    write(fmt::format("out/{}", name), "theirs");
+    for (const char* word : {"seed=42", "--fresh"}) {
+      EXPECT_PRED2(contains, refused<UserError>({word}),
+                   fmt::format("holds {}, which no run", name));
+    }
+    fs::remove(output_ / name);
   }
+}
+
+// What a run has written may be the recipe of the next.
+TEST_F(BeginningTest, ACopiedConfigMakesNoRunFolder) {
+  write("out/config.yaml", config::to_yaml(resolved({})));
+  write("out/trainer_log.jsonl", "theirs");
+  EXPECT_PRED2(contains, refused<UserError>(), "holds trainer_log.jsonl, which no run");
+  fs::remove(output_ / "trainer_log.jsonl");
+  EXPECT_EQ(start("a"), "");
 }
 
 TEST_F(BeginningTest, AUsersConfigStays) {

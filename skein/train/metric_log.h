@@ -75,10 +75,6 @@ class MetricLog {
 
   // From here on the terminal shows progress and reporters get the records. First rank only.
   void show(const report::Terminal::Options& terminal, const report::ReporterOptions& reporters);
-  // What show() has made besides the log.
-  std::vector<fs::path> reporter_files() const {
-    return reporters_ ? reporters_->written() : std::vector<fs::path>();
-  }
   // The run has ended well.
   void finish();
 

@@ -20,11 +20,13 @@
 namespace skein::train {
 namespace {
 
-void save(Session& run, int64_t step) {
+// What stops saves and no more: what is beyond save_total_limit goes with the next save.
+void save(Session& run, int64_t step, bool stopping) {
   run.metrics.phases().enter(Phase::kSave);
   settle_best(run);
   const board::HostWork work("saving");
-  run.store.save(step, run.state.contents(step, !run.config.checkpoint.save_only_model));
+  run.store.save(step, run.state.contents(step, !run.config.checkpoint.save_only_model),
+                 /*rotates=*/!stopping || step == run.plan.total_steps);
 }
 
 std::vector<tensor::Batch> on_device(const data::StepBatches& data, at::Device device) {
@@ -115,7 +117,7 @@ Outcome run_offline(const config::Resolved& resolved, const config::BatchPlan& b
     }
     // What stops saves at once, and leaves the evaluation to the continuation.
     if (evaluates && !stopping) stopping = !evaluate_step(run, step, data.epoch, saves, stop);
-    if (saves || stopping) save(run, step);
+    if (saves || stopping) save(run, step, stopping);
   }
 
   stop.finish();

@@ -83,9 +83,10 @@ void remove_below(const fs::path& output, const std::string& name) {
   std::error_code error;
   // Through no link that leads elsewhere.
   const auto root = fs::canonical(output, error), parent = fs::canonical(path.parent_path(), error);
-  if (error || parent.string().rfind(root.string(), 0) != 0) return;
+  if (error || std::ranges::mismatch(root, parent).in1 != root.end()) return;
   remove_tree(path);
-  if (parent != root) fs::remove(path.parent_path(), error);  // only when it is empty
+  if (parent == root || fs::is_symlink(path.parent_path(), error)) return;
+  fs::remove(path.parent_path(), error);  // only when it is empty
 }
 
 // What --fresh has written down to be removed. An interrupted removal is made up for here.
@@ -154,9 +155,9 @@ void claim(const fs::path& output, const config::Resolved& resolved, const Begin
     if (record.has_start(seen.run)) record.add_file(renames.back().second.filename().string());
   }
   const auto name = plan::config_name(output);
-  const bool is_run_folder = old || fs::exists(output / name);
+  const bool is_run = plan::is_run_folder(old, survey);
   for (const char* file : kRunFiles) {
-    const bool is_users = !is_run_folder && fs::exists(fs::symlink_status(output / file));
+    const bool is_users = !is_run && fs::exists(fs::symlink_status(output / file));
     if (!is_users) record.add_file(file);
   }
   record.add_file(name);
@@ -196,7 +197,6 @@ void claim_folder(const fs::path& output, const config::Resolved& resolved,
 }
 
 void record_files(const fs::path& output, const std::vector<fs::path>& paths) {
-  if (paths.empty()) return;
   auto record = checkpoint::read_record(output).value_or(RunRecord());
   for (const auto& path : paths) {
     const auto name = path.lexically_relative(output).string();

@@ -28,7 +28,7 @@ std::string start_token(const fs::path& output, const World& world);
 void claim_folder(const fs::path& output, const config::Resolved& resolved,
                   const Beginning& beginning, World& world);
 
-// Adds what lies below the folder to what --fresh removes. For one rank of it.
+// Adds what is about to be made below the folder to what --fresh removes. For one rank of it.
 void record_files(const fs::path& output, const std::vector<fs::path>& paths);
 
 // Collective: plan::has_final_model(), for all that lead a folder.

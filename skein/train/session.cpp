@@ -177,7 +177,6 @@ int64_t begin(Session& run) {
   run.state.restore_log();  // records of steps that were lost do not stay
   if (run.state.best_step()) run.store.protect_saved(*run.state.best_step());
   announce(run, step);
-  record_files(run.output, run.metrics.reporter_files());
   run.store.await_prepared();
   return step;
 }

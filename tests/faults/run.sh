@@ -3,7 +3,7 @@
 # Copyright the skein authors.
 #
 # What docs/fault_tolerance.md promises, tried at length: disks after a crash, broken bits, disks
-# that fail, runs that are killed, asked to stop or frozen, and how soon that is noticed. About 18 minutes on two cores.
+# that fail, runs that are killed, asked to stop or frozen, and how soon that is noticed. About 20 minutes on two cores.
 #
 #   tests/faults/run.sh [BUILD]     default build/release
 set -uo pipefail
@@ -27,6 +27,7 @@ part "disks that are full, broken or read-only" \
   "$build/tests/checkpoint_test" --gtest_brief=1 --gtest_filter='FaultTest.*'
 part "kill and resume" tests/faults/kill_and_resume.py
 part "asked to stop at any instant" tests/faults/stops.py
+part "asked to stop where saves are slow" tests/faults/slow_saves.py
 part "a rank that cannot be killed" tests/faults/frozen.py
 part "how soon is it noticed" tests/faults/detection.py
 

@@ -28,6 +28,7 @@ void replay(const char* name, void (*target)(std::string_view)) {
 
 TEST(Fuzz, SafetensorsCorpus) { replay("safetensors", safetensors); }
 TEST(Fuzz, ManifestCorpus) { replay("manifest", manifest); }
+TEST(Fuzz, RunRecordCorpus) { replay("run_record", run_record); }
 TEST(Fuzz, ConfigCorpus) { replay("config", config); }
 TEST(Fuzz, FramesCorpus) { replay("frames", frames); }
 TEST(Fuzz, MessagesCorpus) { replay("messages", messages); }

@@ -16,6 +16,7 @@ namespace skein::fuzz {
 
 void safetensors(std::string_view bytes);
 void manifest(std::string_view bytes);
+void run_record(std::string_view bytes);
 void config(std::string_view bytes);
 void frames(std::string_view bytes);
 void messages(std::string_view bytes);

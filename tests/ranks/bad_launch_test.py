@@ -6,13 +6,14 @@ disks in disk_test.py."""
 import hashlib
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import time
 import unittest
 from pathlib import Path
 
-from harness import ENVIRONMENT, SKEIN, Workspace, finish, free_port
+from harness import ENVIRONMENT, SKEIN, Workspace, children, finish, free_port, run_skein
 
 STACK = ("terminate called", "what():", "frame #", "Traceback", "c10::", ".cpp:")
 SOON = 15  # seconds on a busy machine for what takes three
@@ -104,6 +105,27 @@ class FolderInUse(unittest.TestCase):
                 self.assertEqual((work / "out" / name).read_bytes(), (work / "alone" / name).read_bytes())
             self.assertEqual([r["step"] for r in work.records("out")], list(range(1, 251)))
             self.assertEqual([p.name for p in (work / "out").glob(".skein*")], [".skein-run"])
+
+
+class AllAtOnce(unittest.TestCase):
+    """Ranks that all fail before anything is known of a cause."""
+
+    def test_none_can_join(self):
+        unshare = ["unshare", "--net"] if os.geteuid() == 0 else ["unshare", "--map-root-user", "--net"]
+        with Workspace(max_steps=2, global_batch_size=8) as work:
+            for ranks in (1, 2):  # the loopback interface of a new namespace is down
+                command = work.command("output_dir=out", "join_timeout=2", ranks=ranks)
+                ended = run_skein(command, work.folder, 3, prefix=unshare)
+                self.assertIn("cannot join the control store", ended.stderr)
+
+    def test_all_are_told_to_end(self):
+        with Workspace(max_steps=200, global_batch_size=8) as work:
+            process = work.start("output_dir=out", ranks=2)
+            while process.poll() is None and len(children(process.pid)) < 2:
+                time.sleep(0.001)
+            for pid in children(process.pid):
+                os.kill(pid, signal.SIGTERM)
+            self.assertIn("SIGTERM", finish(process, 1).stderr)
 
 
 class Streams(unittest.TestCase):

@@ -7,7 +7,7 @@ import signal
 import time
 import unittest
 
-from foreign_test import ForeignRun, torch_style
+from foreign_test import ForeignRun, slurm, torch_style
 from harness import TIMEOUT, children, finish
 
 TAKEN_OVER = '{"host":"host-b","boot":"other","pid":77,"since":"noon","token":"t"}\n'
@@ -51,8 +51,13 @@ class Fence(ForeignRun):
         self.check_taken_over([run], self.work / "again")
 
     def test_other_launchers(self):
-        ranks = self.start_ranks(torch_style, "output_dir=other")
-        self.check_taken_over(ranks, self.work / "other")
+        for variables in (torch_style, slurm):
+            with self.subTest(variables.__name__):
+                output = f"other-{variables.__name__}"
+                self.check_taken_over(self.start_ranks(variables, f"output_dir={output}"), self.work / output)
+
+    def test_mpirun(self):
+        self.check_taken_over([self.start_mpirun("output_dir=mpi")], self.work / "mpi")
 
     def test_a_folder_made_anew(self):
         """Frozen, its folder removed and used by a new run that has ended: what wakes up writes nothing there."""

@@ -12,7 +12,8 @@ import subprocess
 import time
 import unittest
 
-from harness import ENVIRONMENT, SKEIN, Workspace, finish, free_port, is_alive, wait_until_gone
+from harness import (ENVIRONMENT, SKEIN, TIMEOUT, Workspace, finish, free_port, is_alive,
+                     wait_until_gone)
 
 RANKS = 2
 
@@ -73,6 +74,20 @@ class ForeignRun(unittest.TestCase):
         self.addCleanup(self.end_all, ranks)
         return ranks
 
+    def start_mpirun(self, *words):
+        mpirun = shutil.which("mpirun")
+        self.assertIsNotNone(mpirun, "mpirun is missing; type: sudo apt-get install openmpi-bin")
+        command = [mpirun, "--allow-run-as-root", "--oversubscribe", "-np", str(RANKS), SKEIN, "train",
+                   "c.yaml", *words]
+        # Open MPI talks to itself only, and finds no other daemon of the machine.
+        environment = ENVIRONMENT | {"OMPI_MCA_btl_tcp_if_include": "lo",
+                                     "OMPI_MCA_oob_tcp_if_include": "lo"}
+        process = subprocess.Popen(command, cwd=self.work.folder, env=environment,
+                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, text=True, start_new_session=True)
+        self.addCleanup(self.end_all, [process])
+        return process
+
     def end_all(self, ranks):
         for process in ranks:
             if process.poll() is None:
@@ -84,7 +99,7 @@ class ForeignRun(unittest.TestCase):
         return [finish(process, code) for process in ranks]
 
     def wait_for_log(self, output, step):
-        give_up = time.monotonic() + 60
+        give_up = time.monotonic() + TIMEOUT
         log = self.work / output / "trainer_log.jsonl"
         while not log.exists() or log.read_bytes().count(b"\n") < step:
             self.assertLess(time.monotonic(), give_up, f"no step {step}")
@@ -122,17 +137,7 @@ class SameRun(ForeignRun):
         self.assertEqual(self.model("own"), self.model("out"))
 
     def test_mpirun(self):
-        mpirun = shutil.which("mpirun")
-        self.assertIsNotNone(mpirun, "mpirun is missing; type: sudo apt-get install openmpi-bin")
-        command = [mpirun, "--allow-run-as-root", "--oversubscribe", "-np", str(RANKS), SKEIN, "train",
-                   "c.yaml", "output_dir=mpi"]
-        # Open MPI talks to itself only, and finds no other daemon of the machine.
-        environment = ENVIRONMENT | {"OMPI_MCA_btl_tcp_if_include": "lo",
-                                     "OMPI_MCA_oob_tcp_if_include": "lo"}
-        process = subprocess.Popen(command, cwd=self.work.folder, env=environment,
-                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                   stderr=subprocess.PIPE, text=True, start_new_session=True)
-        ended = finish(process, 0)
+        ended = finish(self.start_mpirun("output_dir=mpi"), 0)
         self.assertIn("Open MPI", ended.stderr)
         self.assertEqual(self.model("own"), self.model("mpi"))
 
@@ -184,7 +189,8 @@ class Trouble(ForeignRun):
     def test_folder_in_use(self):
         first = self.start_ranks(slurm, "output_dir=taken")
         self.wait_for_log("taken", 1)
-        second = self.start_ranks(slurm, "output_dir=taken")
+        # Its rank 1 may look for the store when rank 0 has been refused already: then it waits so long.
+        second = self.start_ranks(slurm, "output_dir=taken", "join_timeout=20")
         refused = finish(second[0], 2)
         self.assertIn("taken is in use", refused.stderr)
         self.assertNotEqual(finish(second[1]).returncode, 0)

@@ -116,6 +116,47 @@ class NothingToContinue(Case):
         self.assertIn("continuing out/checkpoint-6", start("checkpoint-6/model.safetensors", 1, 0))
 
 
+class Restart(Case):
+    def test_it_goes_on_whatever_the_run_was_to_begin_with(self):
+        for wish in ("resume_from_checkpoint=false", "--fresh"):
+            with self.subTest(wish):
+                shutil.rmtree(self.work / "out", ignore_errors=True)
+                process = self.work.start(wish, "max_steps=200", "--max-restarts", "1", ranks=2)
+                self.work.wait_for_step(process, "out", 20)
+                kill(children(process.pid)[:1])
+                self.assertIn("continuing out/checkpoint-", finish(process, 0).stderr)
+
+
+class NamedBeginning(Case):
+    def test_it_goes_on_in_any_spelling_and_when_the_beginning_is_gone(self):
+        self.work.run(ranks=1)
+        shutil.copytree(self.work / "out/checkpoint-4", self.work / "c4")
+        (self.work / "here").symlink_to(".")
+        begun = self.work.run("output_dir=r", "resume_from_checkpoint=c4", ranks=1).stderr
+        self.assertIn("at step 4 of 6", begun)
+        for steps, spelling in ((8, "c4/"), (10, "here/c4")):
+            said = self.work.run("output_dir=r", f"resume_from_checkpoint={spelling}", f"max_steps={steps}", ranks=1).stderr
+            self.assertIn(f"continuing r/checkpoint-{steps - 2}", said)
+        shutil.rmtree(self.work / "c4")
+        said = self.work.run("output_dir=r", "resume_from_checkpoint=c4", "max_steps=12", ranks=1).stderr
+        self.assertIn("continuing r/checkpoint-10", said)
+        self.assertEqual([name for name in checkpoints(self.work, "r") if "aside" in name], [])
+
+
+class FinalModel(Case):
+    def test_one_that_is_gone_or_damaged_is_written_again(self):
+        self.work.run(ranks=2)
+        model = self.work / "out/model.safetensors"
+        whole = model.read_bytes()
+        for broken in (None, whole[:-1]):
+            model.unlink()
+            if broken:
+                model.write_bytes(broken)
+            self.assertNotIn("nothing left", self.work.run(ranks=2).stderr)
+            self.assertEqual(model.read_bytes(), whole)
+        self.assertIn("nothing left", self.work.run(ranks=2).stderr)
+
+
 class Strangers(Case):
     def test_another_programs_checkpoint_is_not_counted_or_removed(self):
         for step in (1, 4, 500):

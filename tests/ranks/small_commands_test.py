@@ -2,9 +2,11 @@
 # Copyright the skein authors.
 """`skein plan` against what a run then does, and `skein checkpoint` on what it left."""
 import json
+import subprocess
 import unittest
+from pathlib import Path
 
-from harness import Workspace, gpt2, llama, run_skein
+from harness import ENVIRONMENT, SKEIN, Workspace, gpt2, llama, run_skein
 
 
 class Plan(unittest.TestCase):
@@ -74,6 +76,22 @@ class Checkpoints(unittest.TestCase):
         for words in (["list"], ["list", "nowhere"], ["list", "model"], ["verify", "model"], ["lsit", "out"],
                       ["list", "out", "--jsno"]):
             self.assertEqual(self.ask(*words, code=2).stdout, "")
+
+
+class Output(unittest.TestCase):
+    def test_what_cannot_be_written_is_an_error(self):
+        """A script would take an empty file for the answer."""
+        self.assertTrue(Path("/dev/full").is_char_device(), "something has replaced it")
+        with Workspace(max_steps=2, global_batch_size=8, output_dir="out") as work:
+            work.run(ranks=1)
+            for words in ("config show c.yaml", "config schema", "checkpoint list out", "plan c.yaml", "--help",
+                          "eval out --dataset text.txt --block-size 32 --device cpu --json",
+                          "generate out --prompt ab --max-new-tokens 4 --device cpu"):
+                with self.subTest(words), open("/dev/full", "w") as full:
+                    ended = subprocess.run([SKEIN, *words.split()], cwd=work.folder, env=ENVIRONMENT, text=True,
+                                           stdin=subprocess.DEVNULL, stdout=full, stderr=subprocess.PIPE)
+                    self.assertEqual(ended.returncode, 4, ended.stderr)
+                    self.assertIn("could not be written to stdout", ended.stderr)
 
 
 class Damage(Checkpoints):

@@ -199,7 +199,8 @@ fs::path aside_name(const fs::path& checkpoint, const std::string& token) {
   return free;
 }
 
-std::vector<Problem> verify(const ListedCheckpoint& listed, Manifest* manifest, Share share) {
+std::vector<Problem> verify(const ListedCheckpoint& listed, Manifest* manifest,
+                            const Share& share) {
   Manifest accepted;
   auto problems = verify(listed.path, &accepted, share);
   if (problems.empty() && accepted.step != static_cast<uint64_t>(listed.step)) {
@@ -252,7 +253,7 @@ void remove_old_checkpoints(const fs::path& output, const Rotation& rotation) {
       for (const auto& old : beyond) remove_folder(old.path);
       return;
     }
-    const auto problems = verify(*unread);
+    const auto problems = verify(*unread, nullptr, {.on_read = rotation.on_read});
     if (problems.empty()) {
       read.insert(unread->step);
       continue;

@@ -5,6 +5,7 @@
 // Which checkpoints does a run folder hold, whose are they, and which of them may go?
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -59,7 +60,7 @@ fs::path aside_name(const fs::path& checkpoint, const std::string& token);
 
 // verify(), and that it is the checkpoint of the step that its name says.
 std::vector<Problem> verify(const ListedCheckpoint& listed, Manifest* manifest = nullptr,
-                            Share share = {});
+                            const Share& share = {});
 void warn_skipped(const fs::path& checkpoint, const std::vector<Problem>& problems);
 
 // What an interrupted run left under temporary names.
@@ -73,6 +74,7 @@ struct Rotation {
   int64_t written_step = 0;     // just committed, by
   std::string token;            // this start
   int64_t protected_step = -1;  // stays like the one just written, whatever the limit
+  std::function<void(uint64_t bytes)> on_read = {};
 };
 
 // Removes the oldest checkpoints of this run until `limit` are left. Others are neither counted nor

@@ -97,10 +97,14 @@ class CatalogTest : public TemporaryFolder {
   }
 
   void rotate(int64_t written, int64_t limit, int64_t protected_step = -1) {
-    remove_old_checkpoints(
-        folder_,
-        {.limit = limit, .written_step = written, .token = "b", .protected_step = protected_step});
+    remove_old_checkpoints(folder_, {.limit = limit,
+                                     .written_step = written,
+                                     .token = "b",
+                                     .protected_step = protected_step,
+                                     .on_read = [this](uint64_t bytes) { bytes_read_ += bytes; }});
   }
+
+  uint64_t bytes_read_ = 0;
 
   std::string log_;
 };
@@ -117,6 +121,7 @@ TEST_F(CatalogTest, OnlyThisRunsCheckpointsAreCountedOrRemoved) {
   write("checkpoint-500/manifest.json", "{}");
   rotate(40, 2);
   EXPECT_EQ(steps(), (Steps{500, 40, 30, 15, 5}));
+  EXPECT_GT(bytes_read_, 0U);  // what takes long says that it goes on
   rotate(40, 1);
   EXPECT_EQ(steps(), (Steps{500, 40, 15, 5}));
 }
@@ -250,6 +255,18 @@ TEST_F(CatalogTest, AStrangersFolderIsSetAsideNotReplaced) {
   EXPECT_PRED2(contains, log_, "checkpoint-7 is not a checkpoint of this run");
   sweep_temporaries(folder_);
   EXPECT_TRUE(fs::exists(folder_ / "checkpoint-7.aside-t"));
+}
+
+TEST_F(CatalogTest, ALinkThatLeadsNowhereIsSetAside) {
+  fs::create_symlink("/nowhere/checkpoint-7", folder_ / "checkpoint-7");
+  MemoryStore store;
+  std::atomic<bool> stop = false;
+  Exchange exchange(store, {.prefix = "c", .rank = 0, .size = 1}, stop);
+  EXPECT_EQ(write_checkpoint({}, {.output = folder_, .step = 7, .token = "t", .conditions = {}},
+                             exchange),
+            "");
+  EXPECT_TRUE(fs::is_symlink(folder_ / "checkpoint-7.aside-t"));
+  EXPECT_TRUE(verify(folder_ / "checkpoint-7").empty());
 }
 
 // `latest` and the limit do not hang on each other.

@@ -8,7 +8,8 @@
 // the same connection, and could not be stopped. No collective.
 //
 // A wait ends in vain when no rank has written a byte for as long as `timeout`: a slow disk is not
-// a late rank. Ranks tell what they have written through one counter.
+// a late rank, and while a run is paused no time passes. Ranks tell what they have written through
+// one counter.
 
 #include <atomic>
 #include <chrono>
@@ -18,6 +19,7 @@
 #include <vector>
 
 #include "skein/checkpoint/files/page_routes.h"
+#include "skein/core/clock.h"
 #include "skein/core/store.h"
 
 namespace skein::checkpoint {
@@ -35,7 +37,7 @@ struct ExchangeOptions {
   int size = 1;
   std::string node;                            // this rank's; empty on all ranks: they are on one
   std::chrono::milliseconds timeout{600'000};  // without progress of any rank
-  std::function<std::chrono::steady_clock::time_point()> now = std::chrono::steady_clock::now;
+  std::function<Time()> now = Clock::now;
 };
 
 // What a rank hands over to others, and gets from them: sorted by bytes, as both sides know them.
@@ -83,8 +85,6 @@ class Exchange {
   void erase_keys();
 
  private:
-  using TimePoint = std::chrono::steady_clock::time_point;
-
   std::string key(const std::string& what) const { return options_.prefix + "/" + what; }
   std::string done_key(int rank) const;
   std::string part_key(int rank, int64_t part) const;
@@ -103,9 +103,9 @@ class Exchange {
   std::vector<std::string> own_keys_;  // of put()
   bool room_made_ = false;
   uint64_t untold_ = 0;  // bytes
-  TimePoint told_;
+  Time told_;
   int64_t seen_bytes_ = 0;  // of all ranks
-  TimePoint moved_;         // when they were last seen to grow
+  Time moved_;              // when they were last seen to grow
 };
 
 }  // namespace skein::checkpoint

@@ -7,6 +7,7 @@
 // The format is docs/checkpoint_format.md.
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -82,11 +83,13 @@ Manifest read_manifest(const fs::path& folder);
 struct Share {
   int rank = 0;
   int size = 1;
+  std::function<void(uint64_t bytes)> on_read = {};  // told as it goes on
 };
 
 // Reads every byte of this share; names and sizes are looked at by all. Empty when it is whole.
 // What cannot be read is tried again (core/system_failure.h), then a problem that says so.
 // `manifest`, when given, receives the accepted manifest.
-std::vector<Problem> verify(const fs::path& folder, Manifest* manifest = nullptr, Share share = {});
+std::vector<Problem> verify(const fs::path& folder, Manifest* manifest = nullptr,
+                            const Share& share = {});
 
 }  // namespace skein::checkpoint

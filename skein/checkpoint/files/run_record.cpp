@@ -50,6 +50,21 @@ Start parse_start(const Json& json) {
   return start;
 }
 
+// JSON holds no bytes that are not UTF-8.
+std::string storable(const std::string& text) {
+  try {
+    Json(text).dump();
+    return text;
+  } catch (const Json::exception&) {
+    std::string escaped;
+    for (const unsigned char byte : text) {
+      escaped +=
+          byte < 0x80 ? std::string(1, static_cast<char>(byte)) : fmt::format("%{:02X}", byte);
+    }
+    return escaped;
+  }
+}
+
 void check_version(const Json& json) {
   if (json.at("format") != kFormatName) throw IoError("it is not the record of a run");
   if (json.at("version") != kVersion) {
@@ -76,12 +91,20 @@ bool RunRecord::has_left(const std::string& token, int64_t step) const {
                      [&](const auto& later) { return later.step && *later.step < step; });
 }
 
-std::optional<int64_t> RunRecord::step_when_asked(const std::string& folder) const {
-  std::optional<int64_t> step;
+std::optional<int64_t> RunRecord::began_with(const std::string& asked) const {
   for (const auto& start : starts) {
-    if (start.asked == folder) step = start.step.value_or(0);
+    // Older programs wrote what was typed.
+    if (!start.asked.empty() && asked_name(start.asked) == asked) return start.step.value_or(0);
   }
-  return step;
+  return std::nullopt;
+}
+
+std::string asked_name(const fs::path& folder) {
+  auto path = fs::absolute(folder).lexically_normal();
+  if (!path.has_filename()) path = path.parent_path();  // "folder/"
+  std::error_code error;
+  const auto parent = fs::weakly_canonical(path.parent_path(), error);
+  return storable((error ? path : parent / path.filename()).string());
 }
 
 void RunRecord::add_file(const std::string& name) {

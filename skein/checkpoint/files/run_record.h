@@ -27,7 +27,7 @@ struct Start {
   // Of the checkpoint in this folder that it went on from; 0: it began elsewhere, or with the first
   // weights. None: an older program, which kept no record, made it.
   std::optional<int64_t> step;
-  std::string asked;     // the folder that resume_from_checkpoint named, absolute; else empty
+  std::string asked;     // the folder that resume_from_checkpoint named, asked_name(); else empty
   std::string began_at;  // for people
 };
 
@@ -42,12 +42,16 @@ struct RunRecord {
   bool is_being_removed(const std::string& token) const;
   // Has the run since begun again at an earlier step? Then it does not follow that checkpoint.
   bool has_left(const std::string& token, int64_t step) const;
-  // The step at which the run began, in this folder, when a start last asked for `folder`. None: no
-  // start has.
-  std::optional<int64_t> step_when_asked(const std::string& folder) const;
+  // The step of the first start that asked for a folder, asked_name(): those after it have gone on.
+  // None: no start did.
+  std::optional<int64_t> began_with(const std::string& asked) const;
   // Adds a name once.
   void add_file(const std::string& name);
 };
+
+// One name for all spellings of a folder, also where it is gone. A link at its end stays: what
+// `latest` was when it was asked for is not what it is now.
+std::string asked_name(const fs::path& folder);
 
 // None where there is no record. Throws IoError when it cannot be read, or is not what was written.
 std::optional<RunRecord> read_record(const fs::path& output);

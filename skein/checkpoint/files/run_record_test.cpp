@@ -49,6 +49,33 @@ TEST_F(RunRecordTest, AStartLeavesWhatLiesBeyondItsBeginning) {
   EXPECT_FALSE(record.has_left("stranger", 99));
 }
 
+TEST_F(RunRecordTest, AFolderIsTheSameInEverySpelling) {
+  fs::create_directories(folder_ / "runs/checkpoint-8");
+  fs::create_symlink("runs", folder_ / "here");
+  fs::create_symlink("checkpoint-8", folder_ / "runs/latest");
+  const auto name = asked_name(folder_ / "runs/checkpoint-8");
+  for (const char* other :
+       {"runs/checkpoint-8/", "runs/checkpoint-8/.", "runs/../runs//checkpoint-8",
+        "here/checkpoint-8", "here/checkpoint-8/"}) {
+    EXPECT_EQ(asked_name(folder_ / other), name) << other;
+  }
+  EXPECT_NE(asked_name(folder_ / "runs/latest"), name);
+  EXPECT_EQ(asked_name(folder_ / "here/latest"), asked_name(folder_ / "runs/latest"));
+  EXPECT_EQ(asked_name(name), name);
+  fs::remove_all(folder_ / "runs/checkpoint-8");
+  EXPECT_EQ(asked_name(folder_ / "here/checkpoint-8/"), name);
+}
+
+TEST_F(RunRecordTest, AFolderThatIsNoTextIsFoundAgain) {
+  RunRecord record;
+  const auto asked = asked_name("/x/\xff\x80%/checkpoint-8");
+  record.starts = {{.token = "a", .step = 8, .asked = asked, .began_at = ""}};
+  write_record(folder_, record);
+  EXPECT_EQ(read_record(folder_)->began_with(asked), 8);
+  EXPECT_EQ(read_record(folder_)->began_with(asked_name("/x/\xfe\x80%/checkpoint-8")),
+            std::nullopt);
+}
+
 TEST_F(RunRecordTest, NamesThatLeaveTheFolderAreRefused) {
   for (const char* name : {"../x", "/etc/passwd", "runs/../../x", "", "runs//x", "runs/", ".."}) {
     RunRecord record;

@@ -64,12 +64,17 @@ struct Stretch {
   uint64_t begin = 0;
   uint64_t end = 0;
 
-  Stretch(const Manifest& manifest, Share share) {
+  const Share& share;
+
+  Stretch(const Manifest& manifest, const Share& of) : share(of) {
     uint64_t total = 0;
     for (const auto& file : manifest.files) total += file.size;
     const auto rank = static_cast<uint64_t>(share.rank), size = static_cast<uint64_t>(share.size);
     begin = total * rank / size;
     end = total * (rank + 1) / size;
+  }
+  void tell_read(uint64_t bytes) const {
+    if (share.on_read) share.on_read(bytes);
   }
   bool holds(uint64_t position) const { return begin <= position && position < end; }
 };
@@ -100,6 +105,7 @@ void verify_file(const fs::path& folder, const FileRecord& record, const Stretch
       held.read_at(range.begin, buffer);
       file = std::move(held);
     });
+    stretch.tell_read(buffer.size());
     if (digest(std::span<const std::byte>(buffer)) == range.digest) continue;
     problems.push_back(
         {record.name, tensors_in(file, record, range.begin, range.end),
@@ -151,7 +157,7 @@ Manifest read_manifest(const fs::path& folder) {
   return parse_manifest(text, "its text");
 }
 
-std::vector<Problem> verify(const fs::path& folder, Manifest* manifest, Share share) {
+std::vector<Problem> verify(const fs::path& folder, Manifest* manifest, const Share& share) {
   std::vector<Problem> problems;
   Manifest accepted;
   try {

@@ -234,7 +234,9 @@ class Placement {
       : temporary_(std::move(temporary)),
         final_(options.output / checkpoint_name(options.step)),
         replaced_(final_) {
-    if (fs::exists(final_) && !is_of_run(options.output, final_, options.token)) {
+    // A link that leads nowhere is in the way too.
+    const bool taken = fs::exists(fs::symlink_status(final_));
+    if (taken && !is_of_run(options.output, final_, options.token)) {
       const auto aside = aside_name(final_, options.token);
       rename_path(final_, aside);
       log_info("{} is not a checkpoint of this run: it is {} now", final_.string(), aside.string());
@@ -350,7 +352,9 @@ void remove_other_shards(const Job& job, const fs::path& output) {
     const bool current = job.texts.contains(name) ||
                          std::any_of(job.files.begin(), job.files.end(),
                                      [&](const auto& file) { return file.name == name; });
-    if (!current && is_layout_name(name, "model")) remove_tree(entry.path());
+    if (current || !is_layout_name(name, "model")) continue;
+    log_info("removing {}, a part of an older model", entry.path().string());
+    remove_tree(entry.path());
   }
 }
 
@@ -438,6 +442,18 @@ void announce_result(Exchange& exchange, const std::string& failure, bool room_m
   }
 }
 
+// Before the others know of the commit: while they wait for that, nobody waits in a collective for
+// this rank, whose disk may be slow.
+void rotate(const CommitOptions& options, Exchange& exchange) {
+  if (!options.rotates) return;
+  remove_old_checkpoints(options.output,
+                         {.limit = options.save_total_limit,
+                          .written_step = options.step,
+                          .token = options.token,
+                          .protected_step = options.protected_step,
+                          .on_read = [&](uint64_t bytes) { exchange.advance(bytes); }});
+}
+
 }  // namespace
 
 std::string write_checkpoint(const Job& job, const CommitOptions& options, Exchange& exchange) {
@@ -449,20 +465,14 @@ std::string write_checkpoint(const Job& job, const CommitOptions& options, Excha
   const auto [failure, full] = lead(job, options, place, exchange, [&](const auto& ranges) {
     placement = commit(job, options, place.folder, ranges);
   });
-  // Removing much may take long: the others need not wait for it.
-  announce_result(exchange, failure);
   if (failure.empty()) {
-    // After the others know: what stays is read first, and that takes its time.
     attempt(options, [&] { placement->remove_older(); });
     attempt(options,
             [&] { replace_symlink(options.output / "latest", checkpoint_name(options.step)); });
-    attempt(options, [&] {
-      remove_old_checkpoints(options.output, {.limit = options.save_total_limit,
-                                              .written_step = options.step,
-                                              .token = options.token,
-                                              .protected_step = options.protected_step});
-    });
+    attempt(options, [&] { rotate(options, exchange); });
+    announce_result(exchange, failure);
   } else {
+    announce_result(exchange, failure);
     remove_quietly(place.folder);
     log_warning("{} was not saved; training goes on: {}", name, failure);
     if (full) make_room(options);  // for the next

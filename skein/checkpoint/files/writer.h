@@ -51,6 +51,7 @@ struct CommitOptions {
   int64_t step = 0;
   std::string token;
   int64_t save_total_limit = 0;  // 0: keep all
+  bool rotates = true;           // false: what is beyond the limit stays until the next save
   int64_t protected_step = -1;   // not removed, whatever the limit
   // Asked right before the commit: throws when the folder is another run's by now. Empty: nobody
   // else can have it.
@@ -62,8 +63,8 @@ struct CommitOptions {
 // and try again; a file system that cannot reserve room may be full only later, in the middle of a
 // write: then this save fails, and Exchange::room_made() says that another may not.
 
-// Writes checkpoint-STEP. Returns why it failed, empty when it was committed: the same on every
-// rank that can reach the store. Rank 0 warns. Never throws.
+// Writes checkpoint-STEP, and removes older ones. Returns why it failed, empty when it was
+// committed: the same on every rank that can reach the store. Rank 0 warns. Never throws.
 std::string write_checkpoint(const Job& job, const CommitOptions& options, Exchange& exchange);
 
 // Replaces the model files of `output` itself, one by one, and the texts. Returns as above.

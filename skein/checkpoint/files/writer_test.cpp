@@ -143,7 +143,7 @@ class WriterTest : public TemporaryFolder {
   WatchedStore store_;
   std::atomic<bool> stop_ = false;
   std::chrono::milliseconds timeout_{10'000};
-  std::function<std::chrono::steady_clock::time_point()> now_ = std::chrono::steady_clock::now;
+  std::function<Time()> now_ = Clock::now;
   RunConditions conditions_;
   std::function<void()> fence_;
   std::vector<std::string> nodes_;  // by rank; empty: one
@@ -356,7 +356,7 @@ class SlowDisk final : public PieceFlow {
 TEST_F(WriterTest, ASaveThatGoesOnIsNotLate) {
   timeout_ = std::chrono::milliseconds(1000);
   std::atomic<int64_t> clock = 0;
-  now_ = [&] { return std::chrono::steady_clock::time_point(std::chrono::milliseconds(clock)); };
+  now_ = [&] { return Time(std::chrono::milliseconds(clock)); };
   auto slow = job_of(1, 2, 'x');
   SlowDisk disk(clock, 900);
   slow.flow = &disk;
@@ -370,6 +370,57 @@ TEST_F(WriterTest, ASaveThatGoesOnIsNotLate) {
   rank.join();
   EXPECT_TRUE(verify(folder_ / "checkpoint-1").empty());
   EXPECT_GE(clock, 2700);
+}
+
+// Until then they wait for the save, and not in a collective for a rank whose disk is slow.
+TEST_F(WriterTest, TheOthersWaitUntilOldCheckpointsAreGone) {
+  struct Watched final : FileSystem {
+    int remove(const fs::path& path) override {
+      ++removals;
+      announced += store->try_get("checkpoint/t/2/result").has_value() ? 1 : 0;
+      return FileSystem::remove(path);
+    }
+    skein::Store* store = nullptr;
+    std::atomic<int> removals = 0, announced = 0;
+  } watched;
+  watched.store = &store_;
+  limit_ = 1;
+  EXPECT_EQ(save(1, 2), "");
+  const ScopedFileSystem scope(watched);
+  EXPECT_EQ(save(2, 2), "");
+  EXPECT_EQ(listing(), (Names{"checkpoint-2", "latest"}));
+  EXPECT_GT(watched.removals, 0);
+  EXPECT_EQ(watched.announced, 0);
+}
+
+TEST_F(WriterTest, ASaveThatDoesNotRotateLeavesItToTheNext) {
+  limit_ = 1;
+  for (const int step : {1, 2, 3}) {
+    auto last = options(step);
+    last.rotates = step != 2;
+    Exchange exchange(store_, exchange_options(0, 1), stop_);
+    EXPECT_EQ(write_checkpoint(job_of(0, 1, 'x'), last, exchange), "");
+    ++save_;
+    if (step == 2) {
+      EXPECT_EQ(listing(), (Names{"checkpoint-1", "checkpoint-2", "latest"}));
+    }
+  }
+  EXPECT_EQ(listing(), (Names{"checkpoint-3", "latest"}));
+}
+
+TEST_F(WriterTest, NoTimePassesWhileTheRunIsPaused) {
+  const auto options_of = [](int rank) {
+    return ExchangeOptions{
+        .prefix = "p", .rank = rank, .size = 2, .timeout = std::chrono::milliseconds(50)};
+  };
+  Clock::freeze();
+  std::thread other([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    Exchange(store_, options_of(0), stop_).announce_ready();
+  });
+  EXPECT_NO_THROW(Exchange(store_, options_of(1), stop_).await_ready());
+  other.join();
+  Clock::thaw();
 }
 
 TEST_F(WriterTest, AManifestThatNoReaderTakesIsNotCommitted) {

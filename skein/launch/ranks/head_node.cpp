@@ -31,7 +31,8 @@ CoordinatorOptions coordinator_options(const LaunchPlan& plan, const LaunchOptio
           .node_silence = options.node_silence,
           .longest_end = options.longest_end,
           .limits = options.limits,
-          .needs_shared_output = options.needs_shared_output};
+          .needs_shared_output = options.needs_shared_output,
+          .saves = !options.output.empty()};
 }
 
 // A rank that ended with an error of its own has told it; one that was killed or ended by us, or
@@ -213,8 +214,9 @@ HeadNode::Next HeadNode::after_failure(const Outcome& outcome) {
   Next ended{.text = outcome.failure->size > 1 ? "the other ranks were ended" : ""};
   if (!outcome.can_restart) return ended;
   const bool none_left = restarts_ == plan_.max_restarts;
-  // A failure before the first step says nothing about its samples.
-  const bool in_step = board.phase > board::Phase::kLoading;
+  // A failure before the first step, or of the disk, says nothing about its samples.
+  const bool in_step =
+      board.phase > board::Phase::kLoading && outcome.code != static_cast<int>(ExitCode::kIo);
   if (in_step && !options_.output.empty()) {
     const int times = FailureCount(options_.output).add(board.step, board.samples);
     if (times >= kTooOften) {

@@ -188,7 +188,7 @@ void Coordinator::begin_generation() {
 void Coordinator::watch(Time now) {
   if (end_if_lost(now) || end_if_asked(now)) return;
   if (end_if_failed(now) || end_if_stuck(now)) return;
-  end_if_done();
+  end_if_done(now);
 }
 
 bool Coordinator::is_suspect(const Node& node, Time now) const {
@@ -288,7 +288,9 @@ bool Coordinator::end_if_failed(Time now) {
   });
   if (died_of_stop && only_symptoms) {
     end({.code = kStopped,
-         .message = "stopped before all ranks could save; the same command continues the run"},
+         .message = options_.saves
+                        ? "stopped before all ranks could save; the same command continues the run"
+                        : "stopped before the end"},
         /*at_once=*/false, now);
     return true;
   }
@@ -357,8 +359,8 @@ std::optional<Verdict> Coordinator::find_unstoppable(const std::vector<RankView>
                           name_of(slowest->board.phase))};
 }
 
-bool Coordinator::end_if_done() {
-  if (!all_started() || !all_ended()) return false;
+bool Coordinator::end_if_done(Time now) {
+  if (!all_started() || !all_ended() || !failures(now).empty()) return false;
   bool stopped = false;
   each_rank([&](int, const RankStatus& rank) { stopped |= rank.end->code == kStopped; });
   state_ = State::kOver;

@@ -30,6 +30,7 @@ struct CoordinatorOptions {
   std::chrono::milliseconds longest_end{60'000};  // of ranks that were told to end
   Limits limits;
   bool needs_shared_output = true;
+  bool saves = true;  // a run that is stopped can be continued
 };
 
 // How a generation of ranks ended, or why there was none.
@@ -92,7 +93,7 @@ class Coordinator {
   bool end_if_asked(Time now);
   bool end_if_failed(Time now);
   bool end_if_stuck(Time now);
-  bool end_if_done();
+  bool end_if_done(Time now);
   void begin_generation();
   void end(Outcome outcome, bool at_once, Time now);
   void finish_ending(Time now);

@@ -291,6 +291,24 @@ TEST_F(CoordinatorTest, OnlySymptomsAreReportedAfterTheWindow) {
   EXPECT_EQ(advance(milliseconds(1001)).order, Order::kEnd);
 }
 
+// While a cause is waited for, the others may end as well: that is not done.
+TEST_F(CoordinatorTest, AllFailedAtOnceIsReportedToo) {
+  for (const auto how : {ChildEnd{.code = 3}, ChildEnd{.signal = SIGTERM}}) {
+    nodes.clear();
+    SetUp();
+    run_ranks();
+    end_all(how, /*ours=*/false);
+    EXPECT_EQ(tell_and_decide().order, Order::kRun);
+    EXPECT_FALSE(coordinator->outcome());
+    for (int i = 0; i < 4; ++i) rank(i).end_ms = 1001;
+    EXPECT_EQ(advance(milliseconds(1001)).order, Order::kEnd);
+    tell_and_decide();
+    ASSERT_TRUE(coordinator->outcome());
+    EXPECT_EQ(coordinator->outcome()->code, how.code == 3 ? 3 : 1);
+    EXPECT_TRUE(coordinator->outcome()->failure);
+  }
+}
+
 TEST_F(CoordinatorTest, ASilentNodeIsLostForThisGeneration) {
   run_ranks();
   EXPECT_EQ(advance_alone(options.node_silence / 2).order, Order::kRun);

@@ -173,15 +173,17 @@ FailureCount::FailureCount(const fs::path& output) : file_(output / "failures.js
     step_ = saved.at("step").get<int64_t>();
     count_ = saved.at("count").get<int>();
   } catch (const std::exception& problem) {
-    log_warning("{} is not ours or damaged and counts as none: {}", file_.string(), problem.what());
+    log_warning("{} was not written by skein: it stays, and failed steps are not counted: {}",
+                file_.string(), problem.what());
+    file_.clear();
     step_ = -1;
-    count_ = 0;
   }
 }
 
 int FailureCount::add(int64_t step, const std::vector<int64_t>& samples) {
   count_ = step == step_ ? count_ + 1 : 1;
   step_ = step;
+  if (file_.empty()) return count_;
   const nlohmann::ordered_json saved = {{"step", step}, {"count", count_}, {"samples", samples}};
   try {
     write_file_atomically(file_, saved.dump() + "\n");
@@ -196,7 +198,7 @@ void FailureCount::clear() {
   step_ = -1;
   count_ = 0;
   std::error_code ignored;
-  fs::remove(file_, ignored);
+  if (!file_.empty()) fs::remove(file_, ignored);
 }
 
 }  // namespace skein::launch

@@ -62,7 +62,7 @@ class FailureCount {
   void clear();  // the run went on
 
  private:
-  std::filesystem::path file_;
+  std::filesystem::path file_;  // empty: its place is taken
   int64_t step_ = -1;
   int count_ = 0;
 };
