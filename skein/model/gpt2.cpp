@@ -144,7 +144,7 @@ at::Tensor Gpt2::decode_at(const at::Tensor& positions, const at::Tensor& tokens
   const auto attend = [&](const Block& block) -> Attend {
     return [&](const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
       return cache.attend(static_cast<size_t>(block.index), q, k, v,
-                          {.positions = positions, .scale = attention_scale(block)});
+                          {.positions = positions, .attention = {.scale = attention_scale(block)}});
     };
   };
   return run_blocks(x, {.key = {.training = false}, .documents = {}}, attend, units);

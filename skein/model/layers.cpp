@@ -106,6 +106,10 @@ void UnitBuilder::add_norm(const std::string& name, int64_t channels, at::Tensor
   if (bias) add(name + ".bias", {channels}, {Init::Kind::kZeros}, *bias);
 }
 
+void UnitBuilder::add_offset_norm(const std::string& name, int64_t channels, at::Tensor& weight) {
+  add(name + ".weight", {channels}, {Init::Kind::kZeros}, weight);
+}
+
 ops::Dropout Draws::at(double probability, int64_t layer, ops::DropoutSite site) const {
   return {.probability = key.training ? probability : 0,
           .stream = ops::dropout_stream(key, layer, site),

@@ -83,6 +83,8 @@ class UnitBuilder {
   // A norm's weight (ones), and its bias (zeros) where there is one.
   void add_norm(const std::string& name, int64_t channels, at::Tensor& weight,
                 at::Tensor* bias = nullptr);
+  // Of a norm that multiplies by 1 + weight (zeros).
+  void add_offset_norm(const std::string& name, int64_t channels, at::Tensor& weight);
 
  private:
   UnitBuilder(tensor::ParameterTable& table, int unit, at::ScalarType dtype)

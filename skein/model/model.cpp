@@ -12,6 +12,7 @@
 
 #include "skein/core/error.h"
 #include "skein/model/families.h"
+#include "skein/ops/attention.h"
 #include "skein/ops/init.h"
 #include "skein/ops/linear_cross_entropy.h"
 
@@ -72,7 +73,7 @@ at::Tensor Model::head_loss_sum(const at::Tensor& hidden, const at::Tensor& targ
   const auto block = [this, targets, weights](const tensor::Tensors& in) {
     return ops::linear_cross_entropy_sum(in[0].flatten(0, 1), head_weight(), targets.flatten(),
                                          weights.defined() ? weights.flatten() : weights,
-                                         {.vocabulary = vocab_size()});
+                                         {.vocabulary = vocab_size(), .cap = logit_cap()});
   };
   return run_unit(units, head_unit(), {hidden}, block);
 }
@@ -81,7 +82,7 @@ at::Tensor Model::head_log_probs(const at::Tensor& hidden, const at::Tensor& tar
                                  tensor::Units& units) const {
   const auto block = [this, targets](const tensor::Tensors& in) {
     return ops::linear_log_probs(in[0].flatten(0, 1), head_weight(), targets.flatten(),
-                                 {.vocabulary = vocab_size()})
+                                 {.vocabulary = vocab_size(), .cap = logit_cap()})
         .view(targets.sizes());
   };
   return run_unit(units, head_unit(), {hidden}, block);
@@ -89,7 +90,8 @@ at::Tensor Model::head_log_probs(const at::Tensor& hidden, const at::Tensor& tar
 
 at::Tensor Model::head_logits(const at::Tensor& hidden, tensor::Units& units) const {
   const auto block = [this](const tensor::Tensors& in) {
-    return at::linear(in[0], head_weight()).narrow(-1, 0, vocab_size());
+    const auto logits = at::linear(in[0], head_weight()).narrow(-1, 0, vocab_size());
+    return logit_cap() > 0 ? ops::soft_cap(logits, logit_cap()) : logits;
   };
   return run_unit(units, head_unit(), {hidden}, block);
 }

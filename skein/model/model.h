@@ -45,6 +45,8 @@ class Model {
   // The longest row that the model was made for.
   virtual int64_t max_positions() const = 0;
   virtual int64_t vocab_size() const = 0;
+  // Logits are cap · tanh(logit / cap); 0: no cap.
+  virtual double logit_cap() const { return 0; }
 
   // Sum of -log p(target), times `weights` (B, T) where defined -> float64 scalar. Never holds all
   // logits. Targets are those of Batch: the token that a position predicts, or kIgnore.

@@ -138,8 +138,8 @@ TEST(Build, FreshAdaptersChangeNothing) {
 }
 
 TEST(Model, RunsOnTheMetaDevice) {
-  for (const auto& config : {tiny_config(kTinyLlama), tiny_config(kTinyGpt)}) {
-    const auto model = build(config, {.dtype = at::kBFloat16});
+  for (const auto& family : tiny_families()) {
+    const auto model = build(tiny_config(family), {.dtype = at::kBFloat16});
     materialise(model->table(), at::kMeta, 0);
     auto batch = tiny_batch(2, 5);
     for (auto* t : {&batch.tokens, &batch.targets, &batch.documents}) *t = t->to(at::kMeta);
@@ -151,19 +151,43 @@ TEST(Model, RunsOnTheMetaDevice) {
   }
 }
 
+// Gemma's logits have a cap.
 TEST(Model, ThreeHeadsAgree) {
-  const auto model = tiny_model(tiny_config(kTinyLlama));
-  const auto batch = tiny_batch(2, 5);
+  for (const auto& family : {kTinyLlama, kTinyGemma2}) {
+    const auto model = tiny_model(tiny_config(family));
+    const auto batch = tiny_batch(2, 5);
+    tensor::PlainUnits units;
+    const auto hidden = model->forward(batch, kTinyStep, units);
+    const auto index = batch.targets.clamp_min(0).unsqueeze(2);
+    const auto expected =
+        at::log_softmax(model->head_logits(hidden, units), 2).gather(2, index).squeeze(2) *
+        batch.targets.ne(tensor::kIgnore);
+    EXPECT_TRUE(at::allclose(model->head_log_probs(hidden, batch.targets, units), expected, 1e-12));
+    const auto weights = at::arange(10, at::kDouble).view({2, 5});
+    EXPECT_TRUE(at::allclose(model->head_loss_sum(hidden, batch.targets, weights, units),
+                             -(expected * weights).sum(), 1e-12));
+  }
+}
+
+// Two layers of windows of three: what a token sees ends four positions before it.
+TEST(Decoder, AWindowEndsWhatATokenSees) {
+  const auto model = tiny_model(tiny_config(kTinyMistral));
   tensor::PlainUnits units;
-  const auto hidden = model->forward(batch, kTinyStep, units);
-  const auto index = batch.targets.clamp_min(0).unsqueeze(2);
-  const auto expected =
-      at::log_softmax(model->head_logits(hidden, units), 2).gather(2, index).squeeze(2) *
-      batch.targets.ne(tensor::kIgnore);
-  EXPECT_TRUE(at::allclose(model->head_log_probs(hidden, batch.targets, units), expected, 1e-12));
-  const auto weights = at::arange(10, at::kDouble).view({2, 5});
-  EXPECT_TRUE(at::allclose(model->head_loss_sum(hidden, batch.targets, weights, units),
-                           -(expected * weights).sum(), 1e-12));
+  auto batch = tiny_batch(1, 9);
+  const auto before = model->forward(batch, kTinyStep, units);
+  batch.tokens[0][1] = (batch.tokens[0][1] + 1).remainder(17);
+  const auto after = model->forward(batch, kTinyStep, units);
+  EXPECT_TRUE(at::equal(before.narrow(1, 6, 3), after.narrow(1, 6, 3)));
+  EXPECT_FALSE(at::allclose(before.select(1, 5), after.select(1, 5)));
+}
+
+TEST(Decoder, NormsThatAddOneBeginAtZero) {
+  const auto model = build(tiny_config(kTinyGemma3));
+  materialise(model->table(), at::kCPU, 3);
+  EXPECT_EQ(model->table().find("model.norm.weight")->slot->abs().max().item<double>(), 0);
+  const auto llama = build(tiny_config(kTinyLlama));
+  materialise(llama->table(), at::kCPU, 3);
+  EXPECT_EQ(llama->table().find("model.norm.weight")->slot->min().item<double>(), 1);
 }
 
 // A leaf of the head has rows of zeros behind the vocabulary; no result shows them.
@@ -202,8 +226,8 @@ TEST(Model, PaddedRowsOfTheHeadAreNotSeen) {
 }
 
 TEST(Model, IsCausal) {
-  for (const auto& config : {tiny_config(kTinyLlama), tiny_config(kTinyGpt)}) {
-    const auto model = tiny_model(config);
+  for (const auto& family : tiny_families()) {
+    const auto model = tiny_model(tiny_config(family));
     tensor::PlainUnits units;
     auto batch = tiny_batch(1, 6);
     const auto before = model->forward(batch, kTinyStep, units);

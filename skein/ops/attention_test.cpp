@@ -31,16 +31,19 @@ struct AttentionCase {
   }
 
   // One query at a time, as the definition says. `kept` (B, H, T, T) multiplies the probabilities.
-  at::Tensor by_definition(double scale, const at::Tensor& kept) const {
+  at::Tensor by_definition(double scale, const at::Tensor& kept, int64_t window = 5,
+                           double cap = 1e9) const {
     std::vector<at::Tensor> rows;
     for (int64_t b = 0; b < 2; ++b) {
       for (int64_t h = 0; h < 4; ++h) {
         for (int64_t t = 0; t < 5; ++t) {
-          const auto keys = k[b][h / 2].narrow(0, 0, t + 1),
-                     values = v[b][h / 2].narrow(0, 0, t + 1);
-          const auto weights = (keys.mv(q[b][h][t]) * scale).exp();
+          const int64_t seen = std::min(t + 1, window), first = t + 1 - seen;
+          const auto keys = k[b][h / 2].narrow(0, first, seen),
+                     values = v[b][h / 2].narrow(0, first, seen);
+          const auto scores = (keys.mv(q[b][h][t]) * (scale / cap)).tanh() * cap;
+          const auto weights = scores.exp();
           const auto probability = weights / weights.sum();
-          rows.push_back(values.t().mv(probability * kept[b][h][t].narrow(0, 0, t + 1)));
+          rows.push_back(values.t().mv(probability * kept[b][h][t].narrow(0, first, seen)));
         }
       }
     }
@@ -63,6 +66,22 @@ TEST(CausalAttention, EqualsItsDefinitionWithGroupedHeads) {
   const AttentionCase c;
   c.expect_equal(causal_attention(c.q, c.k, c.v), c.by_definition(1 / std::sqrt(6.0), kAll()));
   c.expect_equal(causal_attention(c.q, c.k, c.v, {.scale = 0.3}), c.by_definition(0.3, kAll()));
+}
+
+TEST(CausalAttention, SeesTheWindowAlone) {
+  const AttentionCase c;
+  for (const int64_t window : {1, 3, 5, 8}) {
+    c.expect_equal(causal_attention(c.q, c.k, c.v, {.scale = 0.3, .window = window}),
+                   c.by_definition(0.3, kAll(), window));
+  }
+}
+
+TEST(CausalAttention, CapsScores) {
+  const AttentionCase c;
+  c.expect_equal(causal_attention(c.q, c.k, c.v, {.scale = 0.3, .cap = 0.5}),
+                 c.by_definition(0.3, kAll(), 5, 0.5));
+  c.expect_equal(causal_attention(c.q, c.k, c.v, {.scale = 0.3, .window = 2, .cap = 0.5}),
+                 c.by_definition(0.3, kAll(), 2, 0.5));
 }
 
 TEST(CausalAttention, DropsProbabilitiesByTheKeyedMask) {
