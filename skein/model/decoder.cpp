@@ -3,11 +3,11 @@
 #include "skein/model/decoder.h"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/gelu.h>
 #include <fmt/format.h>
 
+#include <functional>
 #include <vector>
 
 #include "skein/core/error.h"
@@ -112,7 +112,7 @@ class Decoder final : public Model {
     Draws draws;
     std::function<Attend(const Block&)> attend;  // each block's attention
   };
-  RotaryTables rotary_tables(const at::Tensor& positions, int64_t length) const;
+  RotaryTables rotary_tables(const std::function<ops::RopeTable(const plan::Rope&)>& make) const;
   ops::AttentionOptions attention_options(const Block& block) const;
 
   at::Tensor run(const at::Tensor& tokens, const Pass& pass, Units& units) const;
@@ -179,18 +179,15 @@ void Decoder::add_norm(UnitBuilder& unit, const std::string& name, int64_t size,
 }
 
 at::Tensor Decoder::hidden_states(const Batch& batch, const StepKey& key, Units& units) const {
-  const Draws draws{key, batch.documents};
+  const Draws draws{key, batch.documents, batch.run};
   const auto attend = [&](const Block& block) -> Attend {
     auto options = attention_options(block);
     options.dropout = draws.at(config_.attention_dropout, block.index, DropoutSite::kAttention);
-    return [options](const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
-      return ops::causal_attention(q, k, v, options);
-    };
+    return attend_within(batch, options);
   };
-  const auto length = batch.tokens.size(1);
-  const auto positions =
-      at::arange(length, embedding_.options().dtype(at::kFloat).requires_grad(false));
-  return run(batch.tokens, {rotary_tables(positions, length), draws, attend}, units);
+  const auto rotary = rotary_tables(
+      [&](const plan::Rope& rope) { return rotary_table(rope, batch, embedding_.options()); });
+  return run(batch.tokens, {rotary, draws, attend}, units);
 }
 
 at::Tensor Decoder::decode_at(const at::Tensor& positions, const at::Tensor& tokens, KvCache& cache,
@@ -202,16 +199,18 @@ at::Tensor Decoder::decode_at(const at::Tensor& positions, const at::Tensor& tok
     };
   };
   const Draws none{.key = {.training = false}, .documents = {}};
-  return run(tokens, {rotary_tables(positions, cache.capacity()), none, attend}, units);
+  // Keys in the cache keep their rotation: a text is one of the length that there is room for.
+  const auto rotary = rotary_tables([&](const plan::Rope& rope) {
+    return rotary_table(rope, positions, cache.capacity(), embedding_.options());
+  });
+  return run(tokens, {rotary, none, attend}, units);
 }
 
-RotaryTables Decoder::rotary_tables(const at::Tensor& positions, int64_t length) const {
-  const auto options = embedding_.options();
-  auto full = rotary_table(config_.rope, positions, length, options);
-  if (config_.window_rope == config_.rope || config_.dimensions().windowed_layers == 0) {
-    return {full, full};
-  }
-  return {full, rotary_table(config_.window_rope, positions, length, options)};
+RotaryTables Decoder::rotary_tables(
+    const std::function<ops::RopeTable(const plan::Rope&)>& make) const {
+  auto full = make(config_.rope);
+  const bool one = config_.window_rope == config_.rope || config_.dimensions().windowed_layers == 0;
+  return {full, one ? full : make(config_.window_rope)};
 }
 
 ops::AttentionOptions Decoder::attention_options(const Block& block) const {

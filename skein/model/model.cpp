@@ -4,6 +4,7 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/linear.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -76,6 +77,17 @@ at::Tensor Model::head_loss_sum(const at::Tensor& hidden, const at::Tensor& targ
                                          {.vocabulary = vocab_size(), .cap = logit_cap()});
   };
   return run_unit(units, head_unit(), {hidden}, block);
+}
+
+at::Tensor Model::head_loss_sum(const at::Tensor& hidden, const tensor::Batch& batch, double weight,
+                                tensor::Units& units) const {
+  auto rows = hidden, targets = batch.targets;
+  if (batch.run) {
+    rows = hidden.index_select(1, batch.run->places);
+    targets = targets.index_select(1, batch.run->places);
+  }
+  const auto weights = at::full(targets.sizes(), weight, targets.options().dtype(at::kDouble));
+  return head_loss_sum(rows, targets, weights, units);
 }
 
 at::Tensor Model::head_log_probs(const at::Tensor& hidden, const at::Tensor& targets,

@@ -253,6 +253,101 @@ TEST(Model, DropoutDoesNotDependOnTheBatchSplitOrPadding) {
   }
 }
 
+// Four documents of up to nine tokens: padded to rows, and behind each other.
+struct PackedCase {
+  std::vector<int64_t> lengths{4, 1, 9, 3};
+  tensor::Batch padded = tiny_batch(4, 9);
+  tensor::HostBatch host{.rows = 1};
+  tensor::Batch packed;
+
+  PackedCase() {
+    for (int64_t row = 0; row < 4; ++row) {
+      const auto length = lengths[static_cast<size_t>(row)];
+      padded.targets[row].narrow(0, length, 9 - length).fill_(tensor::kIgnore);
+      for (int64_t t = 0; t < length; ++t) {
+        host.tokens.push_back(padded.tokens[row][t].item<int64_t>());
+        host.targets.push_back(padded.targets[row][t].item<int64_t>());
+        host.num_targets += host.targets.back() != tensor::kIgnore;
+      }
+      host.documents.push_back(padded.documents[row].item<int64_t>());
+      host.document_ends.push_back(static_cast<int32_t>(host.tokens.size()));
+    }
+    host.length = static_cast<int64_t>(host.tokens.size());
+    packed = to_device(host, at::kCPU);
+  }
+};
+
+// Positions, windows, dropout inside attention and out: all is the document's own.
+TEST(Packing, EqualsThePaddedReference) {
+  const PackedCase c;
+  auto families = tiny_families();
+  families.push_back(kTinyLlama + R"(, "attention_dropout": 0.3)");
+  for (const auto& family : families) {
+    const auto model = tiny_model(tiny_config(family));
+    tensor::PlainUnits units;
+    std::vector<at::Tensor> leaves;
+    for (const auto& p : model->table().parameters) leaves.push_back(*p.slot);
+    const auto hidden = model->forward(c.packed, kTinyStep, units);
+    const auto expected = model->forward(c.padded, kTinyStep, units);
+    int64_t begin = 0;
+    for (int64_t row = 0; row < 4; ++row) {
+      const auto length = c.lengths[static_cast<size_t>(row)];
+      EXPECT_TRUE(at::allclose(hidden[0].narrow(0, begin, length),
+                               expected[row].narrow(0, 0, length), 1e-11, 1e-12))
+          << family << row;
+      begin += length;
+    }
+    const auto loss = model->head_loss_sum(hidden, c.packed, 0.5, units);
+    const auto wanted = model->head_loss_sum(expected, c.padded, 0.5, units);
+    EXPECT_TRUE(at::allclose(loss, wanted, 1e-12)) << family;
+    const auto gradients = torch::autograd::grad({loss}, leaves);
+    const auto wanted_gradients = torch::autograd::grad({wanted}, leaves);
+    for (size_t i = 0; i < leaves.size(); ++i) {
+      EXPECT_TRUE(at::allclose(gradients[i], wanted_gradients[i], 1e-9, 1e-11)) << family << i;
+    }
+  }
+}
+
+// These turn by a document's own length: some here are longer than the original five.
+TEST(Packing, RotatesByTheDocumentsLength) {
+  const PackedCase c;
+  const std::string original = R"(, "max_position_embeddings": 5, "rope_scaling": )";
+  for (const auto& config :
+       {tiny_config(kTinyQwen3, original + R"({"rope_type": "dynamic", "factor": 3})"),
+        tiny_config(kTinyPhi,
+                    R"(, "partial_rotary_factor": 1, "original_max_position_embeddings": 5,
+                    "rope_scaling": {"rope_type": "longrope", "short_factor": [1, 1.5],
+                                     "long_factor": [2, 9]})")}) {
+    const auto model = tiny_model(config);
+    tensor::PlainUnits units;
+    const auto hidden = model->forward(c.packed, kTinyStep, units);
+    const auto together = model->forward(c.padded, kTinyStep, units);
+    int64_t begin = 0;
+    for (int64_t row = 0; row < 4; ++row) {
+      const auto length = c.lengths[static_cast<size_t>(row)];
+      tensor::Batch alone;
+      alone.tokens = c.padded.tokens.narrow(0, row, 1).narrow(1, 0, length);
+      alone.documents = c.padded.documents.narrow(0, row, 1);
+      const auto expected = model->forward(alone, kTinyStep, units)[0];
+      EXPECT_TRUE(at::allclose(hidden[0].narrow(0, begin, length), expected, 1e-11, 1e-12)) << row;
+      const bool is_long = length > 5;
+      if (length > 1) {
+        EXPECT_EQ(at::allclose(together[row].narrow(0, 0, length), expected, 1e-9), is_long);
+      }
+      begin += length;
+    }
+  }
+}
+
+TEST(Packing, RefusesDocumentsLongerThanTheirPositions) {
+  PackedCase c;
+  c.host.documents = {1, 2};
+  c.host.document_ends = {7, 17};
+  const auto model = tiny_model(tiny_config(kTinyGpt));
+  tensor::PlainUnits units;
+  EXPECT_THROW(model->forward(to_device(c.host, at::kCPU), kTinyStep, units), UserError);
+}
+
 TEST(Model, DropoutActsInTrainingAlone) {
   const auto model = tiny_model(tiny_config(kTinyGpt));
   tensor::PlainUnits units;

@@ -4,12 +4,14 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/pow.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/where.h>
 
 #include <numbers>
+#include <vector>
 
 namespace skein::model {
 namespace {
@@ -91,6 +93,26 @@ at::Tensor frequencies(const Rope& rope, int64_t length, const at::TensorOptions
 ops::RopeTable rotary_table(const Rope& rope, const at::Tensor& positions, int64_t length,
                             const at::TensorOptions& options) {
   return ops::rope_table(positions, frequencies(rope, length, options), rope.magnitude, options);
+}
+
+ops::RopeTable rotary_table(const Rope& rope, const tensor::Batch& batch,
+                            const at::TensorOptions& options) {
+  if (!batch.run) {
+    const auto length = batch.tokens.size(1);
+    return rotary_table(rope, at::arange(length, wide(options)), length, options);
+  }
+  const auto& run = *batch.run;
+  if (!rope.depends_on_length()) return rotary_table(rope, run.positions, run.longest, options);
+  std::vector<at::Tensor> cos, sin;
+  int64_t begin = 0;
+  for (const int64_t end : run.ends) {
+    const auto positions = run.positions.narrow(0, begin, end - begin);
+    const auto table = rotary_table(rope, positions, end - begin, options);
+    cos.push_back(table.cos);
+    sin.push_back(table.sin);
+    begin = end;
+  }
+  return {at::cat(cos), at::cat(sin)};
 }
 
 }  // namespace skein::model

@@ -4,6 +4,7 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/_flash_attention_forward.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/ones.h>
@@ -12,6 +13,9 @@
 
 #include <cmath>
 #include <limits>
+#include <vector>
+
+#include "skein/core/error.h"
 
 namespace skein::ops {
 namespace {
@@ -43,18 +47,58 @@ bool fits_flash(const at::Tensor& q) {
   return q.is_cuda() && q.element_size() == 2 && q.size(3) % 8 == 0 && q.size(3) <= 256;
 }
 
+// q (B, T, H, D), or (T, H, D) of a run of documents.
+at::Tensor flash(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                 const tensor::DocumentRun* run, const AttentionOptions& options) {
+  std::optional<at::Tensor> bounds;
+  if (run) bounds = run->bounds;
+  const int64_t longest = run ? run->longest : q.size(1);
+  std::optional<int64_t> left, right;
+  if (options.window > 0) {
+    left = options.window - 1;
+    right = 0;
+  }
+  const auto found = at::_flash_attention_forward(
+      q, k, v, bounds, bounds, longest, longest, /*dropout_p=*/0.0, /*is_causal=*/true,
+      /*return_debug_mask=*/false, options.scale, left, right);
+  return std::get<0>(found);
+}
+
 at::Tensor windowed(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                     const AttentionOptions& options) {
   if (!fits_flash(q)) return unfused(q, k, v, options);
-  const auto num_tokens = q.size(2);
-  const auto found = at::_flash_attention_forward(
-      q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), {}, {}, num_tokens, num_tokens,
-      /*dropout_p=*/0.0, /*is_causal=*/true, /*return_debug_mask=*/false, options.scale,
-      /*window_size_left=*/options.window - 1, /*window_size_right=*/0);
-  return std::get<0>(found).transpose(1, 2);
+  const auto rows = [](const at::Tensor& x) { return x.transpose(1, 2); };
+  return rows(flash(rows(q), rows(k), rows(v), /*run=*/nullptr, options));
+}
+
+at::Tensor one_by_one(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                      const tensor::DocumentRun& run, const AttentionOptions& options) {
+  std::vector<at::Tensor> outputs;
+  int64_t begin = 0;
+  for (size_t i = 0; i < run.ends.size(); ++i) {
+    const int64_t length = run.ends[i] - begin;
+    auto own = options;
+    if (options.dropout.probability > 0) {
+      own.dropout.documents = options.dropout.documents.narrow(0, static_cast<int64_t>(i), 1);
+    }
+    outputs.push_back(causal_attention(q.narrow(2, begin, length), k.narrow(2, begin, length),
+                                       v.narrow(2, begin, length), own));
+    begin = run.ends[i];
+  }
+  return at::cat(outputs, 2);
 }
 
 }  // namespace
+
+at::Tensor document_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                              const tensor::DocumentRun& run, const AttentionOptions& options) {
+  SKEIN_CHECK(q.size(0) == 1 && q.size(2) == run.ends.back(), "a run of documents is one row");
+  if (q.is_meta()) return at::empty_like(q);
+  const bool plain = options.dropout.probability == 0 && !options.cap;
+  if (!plain || !fits_flash(q)) return one_by_one(q, k, v, run, options);
+  const auto rows = [](const at::Tensor& x) { return x.squeeze(0).transpose(0, 1); };  // (T, H, D)
+  return flash(rows(q), rows(k), rows(v), &run, options).transpose(0, 1).unsqueeze(0);
+}
 
 at::Tensor soft_cap(const at::Tensor& x, std::optional<double> cap) {
   return cap ? (x / *cap).tanh() * *cap : x;

@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "skein/ops/dropout.h"
+#include "skein/tensor/batch.h"
 
 namespace skein::ops {
 
@@ -28,6 +29,11 @@ struct AttentionOptions {
 // wrong with one. A window shorter than T is fused on GPUs in 16 bits, and holds scores elsewhere.
 at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                             const AttentionOptions& options = {});
+
+// The same within each document of a run: q (1, H, T, D), k and v (1, G, T, D) -> (1, H, T, D). The
+// dropout's documents are (N). One varlen kernel on GPUs in 16 bits, else document by document.
+at::Tensor document_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                              const tensor::DocumentRun& run, const AttentionOptions& options = {});
 
 // cap · tanh(x / cap); x itself where there is no cap.
 at::Tensor soft_cap(const at::Tensor& x, std::optional<double> cap);
