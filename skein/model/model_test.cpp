@@ -339,6 +339,24 @@ TEST(Packing, RotatesByTheDocumentsLength) {
   }
 }
 
+// As a rank gets it that has no rows left.
+TEST(Packing, ARunWithoutTargetsGivesZeros) {
+  const tensor::HostBatch host{.rows = 1,
+                               .length = 1,
+                               .tokens = {3},
+                               .targets = {tensor::kIgnore},
+                               .documents = {0},
+                               .document_ends = {1}};
+  const auto batch = to_device(host, at::kCPU);
+  const auto model = tiny_model(tiny_config(kTinyLlama));
+  tensor::PlainUnits units;
+  const auto loss = model->head_loss_sum(model->forward(batch, kTinyStep, units), batch, 1, units);
+  EXPECT_EQ(loss.item<double>(), 0);
+  const auto leaf = *model->table().find("model.embed_tokens.weight")->slot;
+  const auto gradient = torch::autograd::grad({loss}, {leaf})[0];
+  EXPECT_EQ(gradient.abs().max().item<double>(), 0);
+}
+
 TEST(Packing, RefusesDocumentsLongerThanTheirPositions) {
   PackedCase c;
   c.host.documents = {1, 2};
