@@ -2,7 +2,7 @@
 // Copyright the skein authors.
 #pragma once
 
-// Next-token prediction over whole blocks.
+// Next-token prediction over whole blocks, or over the targets of documents.
 
 #include "skein/algorithms/algorithm.h"
 

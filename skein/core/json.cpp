@@ -174,6 +174,11 @@ const Json* JsonObject::find(const char* key) const {
   return entry == object_.end() || entry->is_null() ? nullptr : &*entry;
 }
 
+bool JsonObject::is_null(const char* key) const {
+  const auto entry = object_.find(key);
+  return entry != object_.end() && entry->is_null();
+}
+
 std::optional<JsonObject> JsonObject::object(const char* key) const {
   const auto* entry = find(key);
   if (!entry) return std::nullopt;

@@ -94,6 +94,8 @@ class JsonObject {
 
   // Null when the key is absent or null.
   const nlohmann::json* find(const char* key) const;
+  // Is it there, and null? For keys whose null says something else than their absence.
+  bool is_null(const char* key) const;
   std::optional<JsonObject> object(const char* key) const;
 
   // Leave `value` alone when the key is absent. Numbers are not rounded to integers.

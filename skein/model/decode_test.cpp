@@ -15,7 +15,10 @@ constexpr tensor::StepKey kEvaluation{.training = false};
 std::vector<plan::HfConfig> decode_cases() {
   std::vector<plan::HfConfig> cases = {
       tiny_config(kTinyLlama, R"(, "num_key_value_heads": 4)"),
-      tiny_config(kTinyGpt, R"(, "scale_attn_by_inverse_layer_idx": true)")};
+      tiny_config(kTinyGpt, R"(, "scale_attn_by_inverse_layer_idx": true)"),
+      tiny_config(kTinyLlama, R"(, "rope_scaling": {"rope_type": "llama3", "factor": 4,
+          "original_max_position_embeddings": 4})"),
+      tiny_config(kTinyMistral, R"(, "rope_scaling": {"rope_type": "yarn", "factor": 4})")};
   for (const auto& family : tiny_families()) cases.push_back(tiny_config(family));
   return cases;
 }

@@ -51,7 +51,7 @@ class Gpt2 final : public Model {
 
   void add_block(int index, const BuildOptions& options);
 
-  at::Tensor embed(const at::Tensor& tokens, const Draws& draws) const;
+  at::Tensor embed(const Batch& batch, const Draws& draws) const;
   at::Tensor run_blocks(at::Tensor x, const Draws& draws,
                         const std::function<Attend(const Block&)>& attend, Units& units) const;
   at::Tensor run_block(const Block& block, const at::Tensor& x, const Draws& draws,
@@ -115,23 +115,19 @@ void Gpt2::add_block(int index, const BuildOptions& options) {
 }
 
 at::Tensor Gpt2::hidden_states(const Batch& batch, const StepKey& key, Units& units) const {
-  if (batch.tokens.size(1) > config_.n_positions) {
+  if (longest_document(batch) > config_.n_positions) {
     throw UserError(fmt::format(
         "a row has {} tokens, but the model knows {} positions (n_positions): lower block_size",
-        batch.tokens.size(1), config_.n_positions));
+        longest_document(batch), config_.n_positions));
   }
-  const Draws draws{key, batch.documents};
-  const auto x =
-      run_unit(units, embedding_unit_, {}, [this, tokens = batch.tokens, draws](const Tensors&) {
-        return embed(tokens, draws);  // (B, T, C)
-      });
+  const Draws draws{key, batch.documents, batch.run};
+  const auto x = run_unit(units, embedding_unit_, {}, [this, batch, draws](const Tensors&) {
+    return embed(batch, draws);  // (B, T, C)
+  });
   const auto attend = [&](const Block& block) -> Attend {
-    const ops::AttentionOptions options{
-        .scale = attention_scale(block),
-        .dropout = draws.at(config_.attn_pdrop, block.index, DropoutSite::kAttention)};
-    return [options](const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
-      return ops::causal_attention(q, k, v, options);
-    };
+    return attend_within(
+        batch, {.scale = attention_scale(block),
+                .dropout = draws.at(config_.attn_pdrop, block.index, DropoutSite::kAttention)});
   };
   return run_blocks(x, draws, attend, units);
 }
@@ -144,7 +140,7 @@ at::Tensor Gpt2::decode_at(const at::Tensor& positions, const at::Tensor& tokens
   const auto attend = [&](const Block& block) -> Attend {
     return [&](const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
       return cache.attend(static_cast<size_t>(block.index), q, k, v,
-                          {.positions = positions, .scale = attention_scale(block)});
+                          {.positions = positions, .attention = {.scale = attention_scale(block)}});
     };
   };
   return run_blocks(x, {.key = {.training = false}, .documents = {}}, attend, units);
@@ -162,8 +158,8 @@ at::Tensor Gpt2::run_blocks(at::Tensor x, const Draws& draws,
                   [this](const Tensors& in) { return ops::layer_norm(in[0], norm_); });
 }
 
-at::Tensor Gpt2::embed(const at::Tensor& tokens, const Draws& draws) const {  // (B, T)
-  const auto x = ops::embedding(tokens_, tokens) + positions_.narrow(0, 0, tokens.size(1));
+at::Tensor Gpt2::embed(const Batch& batch, const Draws& draws) const {
+  const auto x = ops::embedding(tokens_, batch.tokens) + position_rows(positions_, batch);
   return ops::dropout(x, draws.at(config_.embd_pdrop, -1, DropoutSite::kEmbedding));
 }
 

@@ -14,7 +14,6 @@
 #include <limits>
 
 #include "skein/core/error.h"
-#include "skein/ops/attention.h"
 
 namespace skein::model {
 namespace {
@@ -27,17 +26,22 @@ at::Tensor to_tensor(std::span<const int64_t> values, at::Device device) {
 
 // Unfused: rows end at different places, and fused kernels would need a mask tensor.
 at::Tensor attend_up_to(const at::Tensor& q, const at::Tensor& keys, const at::Tensor& values,
-                        const at::Tensor& positions, double scale) {
+                        const KvCache::Place& place) {
+  const auto& [positions, attention] = place;
   const auto rows = q.size(0), groups = keys.size(1), tokens = q.size(2), width = keys.size(2);
   const auto group = q.size(1) / groups;
   // The heads that share keys become one matrix, so that the cache is not repeated.
   const auto shared = q.reshape({rows, groups, group * tokens, q.size(3)});
-  const auto scores =
-      (at::matmul(shared, keys.transpose(2, 3)) * scale).view({rows, groups, group, tokens, width});
-  const auto future =
-      at::arange(width, positions.options()).gt(positions.unsqueeze(2));  // (B, T, W)
+  const double scale = attention.scale.value_or(1 / std::sqrt(static_cast<double>(q.size(3))));
+  const auto scores = ops::soft_cap(at::matmul(shared, keys.transpose(2, 3)) * scale, attention.cap)
+                          .view({rows, groups, group, tokens, width});
+  const auto keys_at = at::arange(width, positions.options());
+  auto unseen = keys_at.gt(positions.unsqueeze(2));  // (B, T, W)
+  if (attention.window > 0) {
+    unseen = unseen.logical_or_(keys_at.le(positions.unsqueeze(2) - attention.window));
+  }
   const auto wide = q.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-  const auto masked = scores.to(wide).masked_fill(future.view({rows, 1, 1, tokens, width}),
+  const auto masked = scores.to(wide).masked_fill(unseen.view({rows, 1, 1, tokens, width}),
                                                   -std::numeric_limits<double>::infinity());
   const auto probabilities =
       at::softmax(masked, 4).to(q.scalar_type()).view({rows, groups, group * tokens, width});
@@ -76,17 +80,15 @@ at::Tensor KvCache::positions(int64_t num_tokens, at::Device device) const {
 
 at::Tensor KvCache::attend(size_t index, const at::Tensor& q, const at::Tensor& k,
                            const at::Tensor& v, const Place& place) {
-  const auto& [positions, scale] = place;
   const auto tokens = q.size(2);
   auto& [keys, values] = block(index, k);
-  const auto places = positions.view({rows(), 1, tokens, 1}).expand_as(k);
+  const auto places = place.positions.view({rows(), 1, tokens, 1}).expand_as(k);
   keys.scatter_(2, places, k);
   values.scatter_(2, places, v);
   // Nothing before: what the tokens attend to is what came in.
-  if (is_empty()) return ops::causal_attention(q, k, v, {.scale = scale});
+  if (is_empty()) return ops::causal_attention(q, k, v, place.attention);
   const auto width = *std::ranges::max_element(lengths_) + tokens;
-  return attend_up_to(q, keys.narrow(2, 0, width), values.narrow(2, 0, width), positions,
-                      scale.value_or(1 / std::sqrt(static_cast<double>(q.size(3)))));
+  return attend_up_to(q, keys.narrow(2, 0, width), values.narrow(2, 0, width), place);
 }
 
 void KvCache::advance(int64_t num_tokens) {

@@ -13,9 +13,10 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <vector>
+
+#include "skein/ops/attention.h"
 
 namespace skein::model {
 
@@ -35,13 +36,13 @@ class KvCache {
   void keep_rows(std::span<const int64_t> rows);
 
   struct Place {
-    at::Tensor positions;           // (B, T), of positions()
-    std::optional<double> scale{};  // of the scores; 1/√D unless given
+    at::Tensor positions;               // (B, T), of positions()
+    ops::AttentionOptions attention{};  // without dropout
   };
   // For models; callers use Model::decode.
   at::Tensor positions(int64_t num_tokens, at::Device device) const;  // (B, T): the next ones
-  // Stores k and v (B, G, T, D) there and attends from q (B, H, T, D) to every position up
-  // to its own -> (B, H, T, D). Probabilities are formed in fp32 at least.
+  // Stores k and v (B, G, T, D) there and attends from q (B, H, T, D) to every position up to its
+  // own that its window holds -> (B, H, T, D). Probabilities are formed in fp32 at least.
   at::Tensor attend(size_t block, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                     const Place& place);
   void advance(int64_t num_tokens);

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <utility>
 
+#include "skein/ops/embedding.h"
 #include "skein/ops/linear.h"
 #include "skein/plan/shapes.h"
 
@@ -106,10 +107,36 @@ void UnitBuilder::add_norm(const std::string& name, int64_t channels, at::Tensor
   if (bias) add(name + ".bias", {channels}, {Init::Kind::kZeros}, *bias);
 }
 
+void UnitBuilder::add_offset_norm(const std::string& name, int64_t channels, at::Tensor& weight) {
+  add(name + ".weight", {channels}, {Init::Kind::kZeros}, weight);
+}
+
 ops::Dropout Draws::at(double probability, int64_t layer, ops::DropoutSite site) const {
-  return {.probability = key.training ? probability : 0,
-          .stream = ops::dropout_stream(key, layer, site),
-          .documents = documents};
+  ops::Dropout dropout{.probability = key.training ? probability : 0,
+                       .stream = ops::dropout_stream(key, layer, site),
+                       .documents = documents};
+  // Attention takes a run document by document.
+  if (run && site != ops::DropoutSite::kAttention) {
+    dropout.documents = run->documents;
+    dropout.positions = run->positions;
+  }
+  return dropout;
+}
+
+Attend attend_within(const tensor::Batch& batch, const ops::AttentionOptions& options) {
+  return [run = batch.run, options](const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+    return run ? ops::document_attention(q, k, v, *run, options)
+               : ops::causal_attention(q, k, v, options);
+  };
+}
+
+at::Tensor position_rows(const at::Tensor& table, const tensor::Batch& batch) {
+  return batch.run ? ops::embedding(table, batch.run->positions)
+                   : table.narrow(0, 0, batch.tokens.size(1));
+}
+
+int64_t longest_document(const tensor::Batch& batch) {
+  return batch.run ? batch.run->longest : batch.tokens.size(1);
 }
 
 at::Tensor run_unit(tensor::Units& units, int unit, const tensor::Tensors& inputs,

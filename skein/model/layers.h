@@ -9,10 +9,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "skein/ops/attention.h"
 #include "skein/ops/dropout.h"
 #include "skein/tensor/batch.h"
 #include "skein/tensor/parameter_table.h"
@@ -83,6 +85,8 @@ class UnitBuilder {
   // A norm's weight (ones), and its bias (zeros) where there is one.
   void add_norm(const std::string& name, int64_t channels, at::Tensor& weight,
                 at::Tensor* bias = nullptr);
+  // Of a norm that multiplies by 1 + weight (zeros).
+  void add_offset_norm(const std::string& name, int64_t channels, at::Tensor& weight);
 
  private:
   UnitBuilder(tensor::ParameterTable& table, int unit, at::ScalarType dtype)
@@ -102,7 +106,8 @@ class UnitBuilder {
 // The random streams of one forward pass.
 struct Draws {
   tensor::StepKey key;
-  at::Tensor documents;  // (B)
+  at::Tensor documents;                              // (B), or (N) of a run
+  std::shared_ptr<const tensor::DocumentRun> run{};  // of the batch
 
   // `layer` counts blocks from 0; the embedding's is -1.
   ops::Dropout at(double probability, int64_t layer, ops::DropoutSite site) const;
@@ -112,6 +117,15 @@ struct Draws {
 // tokens themselves, or over a cache too.
 using Attend =
     std::function<at::Tensor(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v)>;
+
+// Over the tokens themselves: within each row of the batch, or within each document of a run.
+Attend attend_within(const tensor::Batch& batch, const ops::AttentionOptions& options);
+
+// Rows of a table (positions, C) for the tokens of a batch -> (T, C): positions begin at 0 in every
+// row, or in every document of a run.
+at::Tensor position_rows(const at::Tensor& table, const tensor::Batch& batch);
+// The most tokens that a document of the batch has.
+int64_t longest_document(const tensor::Batch& batch);
 
 // Runs a unit whose block has one output.
 at::Tensor run_unit(tensor::Units& units, int unit, const tensor::Tensors& inputs,

@@ -4,6 +4,7 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/linear.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -12,6 +13,7 @@
 
 #include "skein/core/error.h"
 #include "skein/model/families.h"
+#include "skein/ops/attention.h"
 #include "skein/ops/init.h"
 #include "skein/ops/linear_cross_entropy.h"
 
@@ -72,16 +74,27 @@ at::Tensor Model::head_loss_sum(const at::Tensor& hidden, const at::Tensor& targ
   const auto block = [this, targets, weights](const tensor::Tensors& in) {
     return ops::linear_cross_entropy_sum(in[0].flatten(0, 1), head_weight(), targets.flatten(),
                                          weights.defined() ? weights.flatten() : weights,
-                                         {.vocabulary = vocab_size()});
+                                         {.vocabulary = vocab_size(), .cap = logit_cap()});
   };
   return run_unit(units, head_unit(), {hidden}, block);
+}
+
+at::Tensor Model::head_loss_sum(const at::Tensor& hidden, const tensor::Batch& batch, double weight,
+                                tensor::Units& units) const {
+  auto rows = hidden, targets = batch.targets;
+  if (batch.run) {
+    rows = hidden.index_select(1, batch.run->places);
+    targets = targets.index_select(1, batch.run->places);
+  }
+  const auto weights = at::full(targets.sizes(), weight, targets.options().dtype(at::kDouble));
+  return head_loss_sum(rows, targets, weights, units);
 }
 
 at::Tensor Model::head_log_probs(const at::Tensor& hidden, const at::Tensor& targets,
                                  tensor::Units& units) const {
   const auto block = [this, targets](const tensor::Tensors& in) {
     return ops::linear_log_probs(in[0].flatten(0, 1), head_weight(), targets.flatten(),
-                                 {.vocabulary = vocab_size()})
+                                 {.vocabulary = vocab_size(), .cap = logit_cap()})
         .view(targets.sizes());
   };
   return run_unit(units, head_unit(), {hidden}, block);
@@ -89,7 +102,8 @@ at::Tensor Model::head_log_probs(const at::Tensor& hidden, const at::Tensor& tar
 
 at::Tensor Model::head_logits(const at::Tensor& hidden, tensor::Units& units) const {
   const auto block = [this](const tensor::Tensors& in) {
-    return at::linear(in[0], head_weight()).narrow(-1, 0, vocab_size());
+    const auto logits = at::linear(in[0], head_weight()).narrow(-1, 0, vocab_size());
+    return logit_cap() > 0 ? ops::soft_cap(logits, logit_cap()) : logits;
   };
   return run_unit(units, head_unit(), {hidden}, block);
 }

@@ -33,8 +33,8 @@ class Model {
   tensor::ParameterTable& table() { return table_; }
   const tensor::ParameterTable& table() const { return table_; }
 
-  // Hidden states after the final norm (B, T, C). Positions are 0 … T-1 in every row. Forward and
-  // decode are each one tensor::ForwardPass.
+  // Hidden states after the final norm (B, T, C). Positions begin at 0 in every row, or in every
+  // document of a run. Forward and decode are each one tensor::ForwardPass.
   at::Tensor forward(const tensor::Batch& batch, const tensor::StepKey& key,
                      tensor::Units& units) const;
 
@@ -45,7 +45,13 @@ class Model {
   // The longest row that the model was made for.
   virtual int64_t max_positions() const = 0;
   virtual int64_t vocab_size() const = 0;
+  // Logits are cap · tanh(logit / cap); 0: no cap.
+  virtual double logit_cap() const { return 0; }
 
+  // The sum below over a batch's targets, each times `weight`. Tokens of a run of documents that
+  // have no target never reach the head.
+  at::Tensor head_loss_sum(const at::Tensor& hidden, const tensor::Batch& batch, double weight,
+                           tensor::Units& units) const;
   // Sum of -log p(target), times `weights` (B, T) where defined -> float64 scalar. Never holds all
   // logits. Targets are those of Batch: the token that a position predicts, or kIgnore.
   at::Tensor head_loss_sum(const at::Tensor& hidden, const at::Tensor& targets,

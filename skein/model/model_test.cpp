@@ -138,8 +138,8 @@ TEST(Build, FreshAdaptersChangeNothing) {
 }
 
 TEST(Model, RunsOnTheMetaDevice) {
-  for (const auto& config : {tiny_config(kTinyLlama), tiny_config(kTinyGpt)}) {
-    const auto model = build(config, {.dtype = at::kBFloat16});
+  for (const auto& family : tiny_families()) {
+    const auto model = build(tiny_config(family), {.dtype = at::kBFloat16});
     materialise(model->table(), at::kMeta, 0);
     auto batch = tiny_batch(2, 5);
     for (auto* t : {&batch.tokens, &batch.targets, &batch.documents}) *t = t->to(at::kMeta);
@@ -151,19 +151,43 @@ TEST(Model, RunsOnTheMetaDevice) {
   }
 }
 
+// Gemma's logits have a cap.
 TEST(Model, ThreeHeadsAgree) {
-  const auto model = tiny_model(tiny_config(kTinyLlama));
-  const auto batch = tiny_batch(2, 5);
+  for (const auto& family : {kTinyLlama, kTinyGemma2}) {
+    const auto model = tiny_model(tiny_config(family));
+    const auto batch = tiny_batch(2, 5);
+    tensor::PlainUnits units;
+    const auto hidden = model->forward(batch, kTinyStep, units);
+    const auto index = batch.targets.clamp_min(0).unsqueeze(2);
+    const auto expected =
+        at::log_softmax(model->head_logits(hidden, units), 2).gather(2, index).squeeze(2) *
+        batch.targets.ne(tensor::kIgnore);
+    EXPECT_TRUE(at::allclose(model->head_log_probs(hidden, batch.targets, units), expected, 1e-12));
+    const auto weights = at::arange(10, at::kDouble).view({2, 5});
+    EXPECT_TRUE(at::allclose(model->head_loss_sum(hidden, batch.targets, weights, units),
+                             -(expected * weights).sum(), 1e-12));
+  }
+}
+
+// Two layers of windows of three: what a token sees ends four positions before it.
+TEST(Decoder, AWindowEndsWhatATokenSees) {
+  const auto model = tiny_model(tiny_config(kTinyMistral));
   tensor::PlainUnits units;
-  const auto hidden = model->forward(batch, kTinyStep, units);
-  const auto index = batch.targets.clamp_min(0).unsqueeze(2);
-  const auto expected =
-      at::log_softmax(model->head_logits(hidden, units), 2).gather(2, index).squeeze(2) *
-      batch.targets.ne(tensor::kIgnore);
-  EXPECT_TRUE(at::allclose(model->head_log_probs(hidden, batch.targets, units), expected, 1e-12));
-  const auto weights = at::arange(10, at::kDouble).view({2, 5});
-  EXPECT_TRUE(at::allclose(model->head_loss_sum(hidden, batch.targets, weights, units),
-                           -(expected * weights).sum(), 1e-12));
+  auto batch = tiny_batch(1, 9);
+  const auto before = model->forward(batch, kTinyStep, units);
+  batch.tokens[0][1] = (batch.tokens[0][1] + 1).remainder(17);
+  const auto after = model->forward(batch, kTinyStep, units);
+  EXPECT_TRUE(at::equal(before.narrow(1, 6, 3), after.narrow(1, 6, 3)));
+  EXPECT_FALSE(at::allclose(before.select(1, 5), after.select(1, 5)));
+}
+
+TEST(Decoder, NormsThatAddOneBeginAtZero) {
+  const auto model = build(tiny_config(kTinyGemma3));
+  materialise(model->table(), at::kCPU, 3);
+  EXPECT_EQ(model->table().find("model.norm.weight")->slot->abs().max().item<double>(), 0);
+  const auto llama = build(tiny_config(kTinyLlama));
+  materialise(llama->table(), at::kCPU, 3);
+  EXPECT_EQ(llama->table().find("model.norm.weight")->slot->min().item<double>(), 1);
 }
 
 // A leaf of the head has rows of zeros behind the vocabulary; no result shows them.
@@ -202,8 +226,8 @@ TEST(Model, PaddedRowsOfTheHeadAreNotSeen) {
 }
 
 TEST(Model, IsCausal) {
-  for (const auto& config : {tiny_config(kTinyLlama), tiny_config(kTinyGpt)}) {
-    const auto model = tiny_model(config);
+  for (const auto& family : tiny_families()) {
+    const auto model = tiny_model(tiny_config(family));
     tensor::PlainUnits units;
     auto batch = tiny_batch(1, 6);
     const auto before = model->forward(batch, kTinyStep, units);
@@ -227,6 +251,119 @@ TEST(Model, DropoutDoesNotDependOnTheBatchSplitOrPadding) {
     const auto hidden = model->forward(alone, kTinyStep, units).narrow(1, 0, 5);
     EXPECT_TRUE(at::allclose(hidden, whole.narrow(0, row, 1), 1e-12, 1e-12)) << row;
   }
+}
+
+// Four documents of up to nine tokens: padded to rows, and behind each other.
+struct PackedCase {
+  std::vector<int64_t> lengths{4, 1, 9, 3};
+  tensor::Batch padded = tiny_batch(4, 9);
+  tensor::HostBatch host{.rows = 1};
+  tensor::Batch packed;
+
+  PackedCase() {
+    for (int64_t row = 0; row < 4; ++row) {
+      const auto length = lengths[static_cast<size_t>(row)];
+      padded.targets[row].narrow(0, length, 9 - length).fill_(tensor::kIgnore);
+      for (int64_t t = 0; t < length; ++t) {
+        host.tokens.push_back(padded.tokens[row][t].item<int64_t>());
+        host.targets.push_back(padded.targets[row][t].item<int64_t>());
+        host.num_targets += host.targets.back() != tensor::kIgnore;
+      }
+      host.documents.push_back(padded.documents[row].item<int64_t>());
+      host.document_ends.push_back(static_cast<int32_t>(host.tokens.size()));
+    }
+    host.length = static_cast<int64_t>(host.tokens.size());
+    packed = to_device(host, at::kCPU);
+  }
+};
+
+// Positions, windows, dropout inside attention and out: all is the document's own.
+TEST(Packing, EqualsThePaddedReference) {
+  const PackedCase c;
+  auto families = tiny_families();
+  families.push_back(kTinyLlama + R"(, "attention_dropout": 0.3)");
+  for (const auto& family : families) {
+    const auto model = tiny_model(tiny_config(family));
+    tensor::PlainUnits units;
+    std::vector<at::Tensor> leaves;
+    for (const auto& p : model->table().parameters) leaves.push_back(*p.slot);
+    const auto hidden = model->forward(c.packed, kTinyStep, units);
+    const auto expected = model->forward(c.padded, kTinyStep, units);
+    int64_t begin = 0;
+    for (int64_t row = 0; row < 4; ++row) {
+      const auto length = c.lengths[static_cast<size_t>(row)];
+      EXPECT_TRUE(at::allclose(hidden[0].narrow(0, begin, length),
+                               expected[row].narrow(0, 0, length), 1e-11, 1e-12))
+          << family << row;
+      begin += length;
+    }
+    const auto loss = model->head_loss_sum(hidden, c.packed, 0.5, units);
+    const auto wanted = model->head_loss_sum(expected, c.padded, 0.5, units);
+    EXPECT_TRUE(at::allclose(loss, wanted, 1e-12)) << family;
+    const auto gradients = torch::autograd::grad({loss}, leaves);
+    const auto wanted_gradients = torch::autograd::grad({wanted}, leaves);
+    for (size_t i = 0; i < leaves.size(); ++i) {
+      EXPECT_TRUE(at::allclose(gradients[i], wanted_gradients[i], 1e-9, 1e-11)) << family << i;
+    }
+  }
+}
+
+// These turn by a document's own length: some here are longer than the original five.
+TEST(Packing, RotatesByTheDocumentsLength) {
+  const PackedCase c;
+  const std::string original = R"(, "max_position_embeddings": 5, "rope_scaling": )";
+  for (const auto& config :
+       {tiny_config(kTinyQwen3, original + R"({"rope_type": "dynamic", "factor": 3})"),
+        tiny_config(kTinyPhi,
+                    R"(, "partial_rotary_factor": 1, "original_max_position_embeddings": 5,
+                    "rope_scaling": {"rope_type": "longrope", "short_factor": [1, 1.5],
+                                     "long_factor": [2, 9]})")}) {
+    const auto model = tiny_model(config);
+    tensor::PlainUnits units;
+    const auto hidden = model->forward(c.packed, kTinyStep, units);
+    const auto together = model->forward(c.padded, kTinyStep, units);
+    int64_t begin = 0;
+    for (int64_t row = 0; row < 4; ++row) {
+      const auto length = c.lengths[static_cast<size_t>(row)];
+      tensor::Batch alone;
+      alone.tokens = c.padded.tokens.narrow(0, row, 1).narrow(1, 0, length);
+      alone.documents = c.padded.documents.narrow(0, row, 1);
+      const auto expected = model->forward(alone, kTinyStep, units)[0];
+      EXPECT_TRUE(at::allclose(hidden[0].narrow(0, begin, length), expected, 1e-11, 1e-12)) << row;
+      const bool is_long = length > 5;
+      if (length > 1) {
+        EXPECT_EQ(at::allclose(together[row].narrow(0, 0, length), expected, 1e-9), is_long);
+      }
+      begin += length;
+    }
+  }
+}
+
+// As a rank gets it that has no rows left.
+TEST(Packing, ARunWithoutTargetsGivesZeros) {
+  const tensor::HostBatch host{.rows = 1,
+                               .length = 1,
+                               .tokens = {3},
+                               .targets = {tensor::kIgnore},
+                               .documents = {0},
+                               .document_ends = {1}};
+  const auto batch = to_device(host, at::kCPU);
+  const auto model = tiny_model(tiny_config(kTinyLlama));
+  tensor::PlainUnits units;
+  const auto loss = model->head_loss_sum(model->forward(batch, kTinyStep, units), batch, 1, units);
+  EXPECT_EQ(loss.item<double>(), 0);
+  const auto leaf = *model->table().find("model.embed_tokens.weight")->slot;
+  const auto gradient = torch::autograd::grad({loss}, {leaf})[0];
+  EXPECT_EQ(gradient.abs().max().item<double>(), 0);
+}
+
+TEST(Packing, RefusesDocumentsLongerThanTheirPositions) {
+  PackedCase c;
+  c.host.documents = {1, 2};
+  c.host.document_ends = {7, 17};
+  const auto model = tiny_model(tiny_config(kTinyGpt));
+  tensor::PlainUnits units;
+  EXPECT_THROW(model->forward(to_device(c.host, at::kCPU), kTinyStep, units), UserError);
 }
 
 TEST(Model, DropoutActsInTrainingAlone) {

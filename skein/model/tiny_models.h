@@ -27,11 +27,31 @@ inline const std::string kTinyGpt =
     R"({"model_type": "gpt2", "vocab_size": 17, "n_positions": 9, "n_embd": 8, "n_layer": 2,
         "n_head": 2)";
 
+// What the shared layers read, in the words of all families but gpt2: two heads share a key.
+inline std::string tiny_decoder(const std::string& family, const std::string& more) {
+  return R"({"model_type": ")" + family +
+         R"(", "vocab_size": 17, "hidden_size": 8, "intermediate_size": 12, "num_hidden_layers": 2,
+         "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 9)" +
+         more;
+}
+inline const std::string kTinyMistral = tiny_decoder("mistral", R"(, "sliding_window": 3)");
+inline const std::string kTinyQwen2 = tiny_decoder(
+    "qwen2", R"(, "use_sliding_window": true, "sliding_window": 4, "max_window_layers": 1)");
+inline const std::string kTinyQwen3 = tiny_decoder("qwen3", R"(, "head_dim": 6)");
+inline const std::string kTinyGemma2 =
+    tiny_decoder("gemma2", R"(, "head_dim": 6, "query_pre_attn_scalar": 5, "sliding_window": 3,
+        "attn_logit_softcapping": 2.0, "final_logit_softcapping": 3.0)");
+inline const std::string kTinyGemma3 =
+    tiny_decoder("gemma3_text", R"(, "head_dim": 6, "query_pre_attn_scalar": 7,
+        "sliding_window": 3, "sliding_window_pattern": 2, "rope_local_base_freq": 50.0)");
+inline const std::string kTinyPhi =
+    tiny_decoder("phi3", R"(, "head_dim": 4, "partial_rotary_factor": 0.5, "resid_pdrop": 0.2)");
+
 // The start of a tiny config.json of every family: heads of at least two, 9 positions, 17 tokens.
 inline std::vector<std::string> tiny_families() {
   return {
-      kTinyLlama,
-      kTinyGpt,
+      kTinyLlama,  kTinyMistral, kTinyQwen2, kTinyQwen3,
+      kTinyGemma2, kTinyGemma3,  kTinyPhi,   kTinyGpt,
   };
 }
 

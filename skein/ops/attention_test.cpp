@@ -14,6 +14,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
+#include <vector>
 
 #include "skein/ops/device.h"
 
@@ -31,16 +33,19 @@ struct AttentionCase {
   }
 
   // One query at a time, as the definition says. `kept` (B, H, T, T) multiplies the probabilities.
-  at::Tensor by_definition(double scale, const at::Tensor& kept) const {
+  at::Tensor by_definition(double scale, const at::Tensor& kept, int64_t window = 5,
+                           double cap = 1e9) const {
     std::vector<at::Tensor> rows;
     for (int64_t b = 0; b < 2; ++b) {
       for (int64_t h = 0; h < 4; ++h) {
         for (int64_t t = 0; t < 5; ++t) {
-          const auto keys = k[b][h / 2].narrow(0, 0, t + 1),
-                     values = v[b][h / 2].narrow(0, 0, t + 1);
-          const auto weights = (keys.mv(q[b][h][t]) * scale).exp();
+          const int64_t seen = std::min(t + 1, window), first = t + 1 - seen;
+          const auto keys = k[b][h / 2].narrow(0, first, seen),
+                     values = v[b][h / 2].narrow(0, first, seen);
+          const auto scores = (keys.mv(q[b][h][t]) * (scale / cap)).tanh() * cap;
+          const auto weights = scores.exp();
           const auto probability = weights / weights.sum();
-          rows.push_back(values.t().mv(probability * kept[b][h][t].narrow(0, 0, t + 1)));
+          rows.push_back(values.t().mv(probability * kept[b][h][t].narrow(0, first, seen)));
         }
       }
     }
@@ -65,6 +70,22 @@ TEST(CausalAttention, EqualsItsDefinitionWithGroupedHeads) {
   c.expect_equal(causal_attention(c.q, c.k, c.v, {.scale = 0.3}), c.by_definition(0.3, kAll()));
 }
 
+TEST(CausalAttention, SeesTheWindowAlone) {
+  const AttentionCase c;
+  for (const int64_t window : {1, 3, 5, 8}) {
+    c.expect_equal(causal_attention(c.q, c.k, c.v, {.scale = 0.3, .window = window}),
+                   c.by_definition(0.3, kAll(), window));
+  }
+}
+
+TEST(CausalAttention, CapsScores) {
+  const AttentionCase c;
+  c.expect_equal(causal_attention(c.q, c.k, c.v, {.scale = 0.3, .cap = 0.5}),
+                 c.by_definition(0.3, kAll(), 5, 0.5));
+  c.expect_equal(causal_attention(c.q, c.k, c.v, {.scale = 0.3, .window = 2, .cap = 0.5}),
+                 c.by_definition(0.3, kAll(), 2, 0.5));
+}
+
 TEST(CausalAttention, DropsProbabilitiesByTheKeyedMask) {
   const AttentionCase c;
   const Dropout dropout{0.4, dropout_stream({.seed = 1}, 2, DropoutSite::kAttention),
@@ -72,6 +93,73 @@ TEST(CausalAttention, DropsProbabilitiesByTheKeyedMask) {
   const auto kept = attention_dropout(kAll(), dropout);
   c.expect_equal(causal_attention(c.q, c.k, c.v, {.scale = 0.5, .dropout = dropout}),
                  c.by_definition(0.5, kept));
+}
+
+tensor::DocumentRun run_of(std::vector<int32_t> ends, at::Device device) {
+  std::vector<int32_t> bounds{0};
+  tensor::DocumentRun run;
+  for (const int32_t end : ends) {
+    run.longest = std::max<int64_t>(run.longest, end - bounds.back());
+    bounds.push_back(end);
+  }
+  run.bounds = at::tensor(bounds, at::kInt).to(device);
+  run.ends = std::move(ends);
+  return run;
+}
+
+TEST(DocumentAttention, EqualsTheDocumentsAlone) {
+  const AttentionCase c;
+  const Dropout dropout{0.4, dropout_stream({.seed = 1}, 2, DropoutSite::kAttention),
+                        at::tensor({8, 3, 5}, at::kLong)};
+  const auto q = c.q.narrow(0, 0, 1), k = c.k.narrow(0, 0, 1), v = c.v.narrow(0, 0, 1);
+  const auto run = run_of({2, 3, 5}, at::kCPU);
+  for (const AttentionOptions& options :
+       {AttentionOptions{}, AttentionOptions{.window = 1}, AttentionOptions{.cap = 0.5},
+        AttentionOptions{.dropout = dropout}}) {
+    const auto found = document_attention(q, k, v, run, options);
+    int64_t begin = 0;
+    for (int64_t i = 0; i < 3; ++i) {
+      const int64_t length = run.ends[static_cast<size_t>(i)] - begin;
+      auto own = options;
+      if (own.dropout.probability > 0) own.dropout.documents = dropout.documents.narrow(0, i, 1);
+      const auto part = [&](const at::Tensor& x) { return x.narrow(2, begin, length); };
+      const auto alone = causal_attention(part(q), part(k), part(v), own);
+      EXPECT_TRUE(at::allclose(part(found), alone, 1e-12, 1e-14)) << i;
+      begin += length;
+    }
+  }
+}
+
+// The varlen kernel, and a window's, against the formula in float64.
+TEST(DocumentAttention, OnGpusEqualsTheReference) {
+  if (!at::hasCUDA()) GTEST_SKIP() << "no GPU";
+  at::manual_seed(3);
+  const auto make = [](int64_t heads) {
+    return at::randn({1, heads, 300, 64}, at::kDouble).to(at::kBFloat16).to(at::kDouble);
+  };
+  const auto host = std::vector{make(8), make(2), make(2)};
+  const std::vector<int32_t> ends{7, 8, 200, 300};
+  for (const int64_t window : {0, 16}) {
+    const AttentionOptions options{.scale = 0.2, .window = window};
+    std::vector<std::vector<at::Tensor>> gradients;
+    std::vector<at::Tensor> outputs;
+    for (const bool cuda : {false, true}) {
+      std::vector<at::Tensor> in;
+      for (const auto& x : host) {
+        in.push_back(
+            (cuda ? x.to(at::kCUDA).to(at::kBFloat16) : x).detach().set_requires_grad(true));
+      }
+      const auto run = run_of(ends, cuda ? at::Device(at::kCUDA) : at::Device(at::kCPU));
+      outputs.push_back(document_attention(in[0], in[1], in[2], run, options));
+      gradients.push_back(torch::autograd::grad({outputs.back().pow(2).sum()}, in));
+    }
+    const auto near = [](const at::Tensor& found, const at::Tensor& expected) {
+      const auto distance = (found.cpu().to(at::kDouble) - expected).norm() / expected.norm();
+      EXPECT_LT(distance.item<double>(), 0.01);
+    };
+    near(outputs[1], outputs[0]);
+    for (size_t i = 0; i < 3; ++i) near(gradients[1][i], gradients[0][i]);
+  }
 }
 
 // In float32 too: torch's kernels would otherwise hold the scores, 8 GiB here.

@@ -30,22 +30,23 @@ DType dropout_type(at::ScalarType dtype) {
 }
 
 // x (B, H, T, W)
-at::Tensor run(const at::Tensor& x, const at::Tensor& documents, double probability,
-               uint64_t stream) {
+at::Tensor run(const at::Tensor& x, const Dropout& options) {
   const auto input = x.contiguous();
   auto output = at::empty_like(input);
   if (x.is_meta() || x.numel() == 0) return output;
   const DropoutCall call{
       .input = input.const_data_ptr(),
       .output = output.mutable_data_ptr(),
-      .documents = documents.const_data_ptr<int64_t>(),
+      .documents = options.documents.const_data_ptr<int64_t>(),
+      .positions =
+          options.positions.defined() ? options.positions.const_data_ptr<int64_t>() : nullptr,
       .batch = x.size(0),
       .heads = x.size(1),
       .tokens = x.size(2),
       .width = x.size(3),
-      .stream = stream,
-      .threshold = static_cast<uint32_t>(std::min(probability * 0x1p32, 0x1p32 - 1)),
-      .scale = 1 / (1 - probability),
+      .stream = options.stream,
+      .threshold = static_cast<uint32_t>(std::min(options.probability * 0x1p32, 0x1p32 - 1)),
+      .scale = 1 / (1 - options.probability),
       .type = dropout_type(x.scalar_type())};
   if (x.is_cuda()) {
     dropout_on_cuda(call);
@@ -56,31 +57,39 @@ at::Tensor run(const at::Tensor& x, const at::Tensor& documents, double probabil
 }
 
 struct KeyedDropout : Function<KeyedDropout> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& x,
-                            const at::Tensor& documents, double probability, int64_t stream) {
-    context->save_for_backward({documents});
-    context->saved_data["probability"] = probability;
-    context->saved_data["stream"] = stream;
-    return run(x, documents, probability, static_cast<uint64_t>(stream));
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const Dropout& options) {
+    context->save_for_backward({options.documents, options.positions});
+    context->saved_data["probability"] = options.probability;
+    context->saved_data["stream"] = static_cast<int64_t>(options.stream);
+    return run(x, options);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& incoming) {
-    const auto documents = context->get_saved_variables()[0];
-    return {run(incoming[0], documents, context->saved_data["probability"].toDouble(),
-                static_cast<uint64_t>(context->saved_data["stream"].toInt())),
-            {},
-            {},
-            {}};
+    const auto saved = context->get_saved_variables();
+    const Dropout options{.probability = context->saved_data["probability"].toDouble(),
+                          .stream = static_cast<uint64_t>(context->saved_data["stream"].toInt()),
+                          .documents = saved[0],
+                          .positions = saved[1]};
+    return {run(incoming[0], options), {}};
   }
 };
 
 at::Tensor apply(const at::Tensor& x, const Dropout& options) {  // (B, H, T, W)
-  SKEIN_CHECK(options.documents.sizes() == x.sizes().slice(0, 1) &&
-                  options.documents.scalar_type() == at::kLong &&
-                  options.documents.device() == x.device(),
-              "documents must be (B) int64 on the device of x");
-  return KeyedDropout::apply(x, options.documents.contiguous(), options.probability,
-                             static_cast<int64_t>(options.stream));
+  const bool is_run = options.positions.defined();
+  const auto check = [&](const at::Tensor& keys, int64_t dimension) {
+    SKEIN_CHECK(keys.sizes() == x.sizes().slice(static_cast<size_t>(dimension), 1) &&
+                    keys.scalar_type() == at::kLong && keys.device() == x.device(),
+                "documents must be (B), those and the positions of a run (T), int64 on x's device");
+  };
+  check(options.documents, is_run ? 2 : 0);
+  if (is_run) {
+    SKEIN_CHECK(x.size(0) == 1, "a run of documents is one row");
+    check(options.positions, 2);
+  }
+  auto keyed = options;
+  keyed.documents = options.documents.contiguous();
+  if (is_run) keyed.positions = options.positions.contiguous();
+  return KeyedDropout::apply(x, keyed);
 }
 
 }  // namespace

@@ -29,11 +29,13 @@ struct Dropout {
   double probability = 0;  // of dropping; 0 returns the input itself
   uint64_t stream = 0;     // of dropout_stream()
   at::Tensor documents;    // (B) int64, on the input's device
+  // Of the tokens of a run of documents (tensor::DocumentRun): (T) int64, and `documents` is (T).
+  at::Tensor positions{};
 };
 
 uint64_t dropout_stream(const tensor::StepKey& key, int64_t layer, DropoutSite site);
 
-// x (B, T, C): position and channel are the indices.
+// x (B, T, C): position and channel are the indices, or the position is that of a run.
 at::Tensor dropout(const at::Tensor& x, const Dropout& options);
 
 // Attention probabilities (B, H, T, S) with S below 2²⁰: the position is the query's, the channel

@@ -16,7 +16,8 @@ namespace skein::ops {
 struct DropoutCall {
   const void* input = nullptr;
   void* output = nullptr;
-  const int64_t* documents = nullptr;  // (batch), on the same device
+  const int64_t* documents = nullptr;  // (batch), on the same device; (tokens) beside positions
+  const int64_t* positions = nullptr;  // (tokens) of one row; null: a token's index
   int64_t batch = 0, heads = 1, tokens = 0, width = 0;
   uint64_t stream = 0;
   uint32_t threshold = 0;    // words below it drop: probability · 2³²
@@ -34,6 +35,16 @@ SKEIN_HOST_DEVICE inline random::Words dropout_words(uint64_t stream, int64_t do
       (static_cast<uint64_t>(head) << (kDropoutHeadShift - 2)) + static_cast<uint64_t>(group);
   return random::philox(stream, (static_cast<uint64_t>(token) << 32) + channel_group,
                         static_cast<uint64_t>(document));
+}
+
+// What the words of a row (batch, head, token) are named by.
+struct DropoutRow {
+  int64_t document, head, position;
+};
+SKEIN_HOST_DEVICE inline DropoutRow dropout_row(const DropoutCall& call, int64_t row) {
+  const int64_t token = row % call.tokens, head = row / call.tokens % call.heads;
+  if (call.positions) return {call.documents[token], head, call.positions[token]};
+  return {call.documents[row / call.tokens / call.heads], head, token};
 }
 
 void dropout_on_cpu(const DropoutCall& call);

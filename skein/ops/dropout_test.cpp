@@ -4,6 +4,7 @@
 
 #include <ATen/Context.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/allclose.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
@@ -12,6 +13,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <set>
+#include <utility>
 
 #include "skein/core/random.h"
 
@@ -97,6 +99,24 @@ TEST(AttentionDropout, DoesNotDependOnThePaddedLength) {
   const auto shorter = attention_dropout(at::ones({1, 3, 5, 5}), make_dropout(0.5, {2}));
   EXPECT_TRUE(at::equal(longer.narrow(2, 0, 5).narrow(3, 0, 5), shorter));
   EXPECT_FALSE(at::equal(longer.select(1, 0), longer.select(1, 1)));  // heads draw for themselves
+}
+
+// Three documents behind each other, and each alone.
+TEST(Dropout, ARunDrawsWhatItsDocumentsDrawAlone) {
+  at::manual_seed(3);
+  const auto x = at::randn({1, 9, 10}, at::kDouble).set_requires_grad(true);
+  auto options = make_dropout(0.4, {5, 5, 5, 5, 7, 2, 2, 2, 2});
+  options.positions = document_ids({0, 1, 2, 3, 0, 0, 1, 2, 3});
+  const auto found = dropout(x, options);
+  const auto gradient = torch::autograd::grad({found.sum()}, {x})[0];
+  int64_t begin = 0;
+  for (const auto& [id, length] : {std::pair<int64_t, int64_t>{5, 4}, {7, 1}, {2, 4}}) {
+    const auto alone = dropout(x.narrow(1, begin, length).detach(), make_dropout(0.4, {id}));
+    EXPECT_TRUE(at::equal(found.narrow(1, begin, length), alone)) << id;
+    const auto kept = alone.ne(0).to(at::kDouble) / 0.6;
+    EXPECT_TRUE(at::allclose(gradient.narrow(1, begin, length), kept)) << id;
+    begin += length;
+  }
 }
 
 }  // namespace

@@ -96,6 +96,15 @@ int64_t rows_per_chunk(const Head& head) {
   return std::max<int64_t>(1, bytes / row_bytes);
 }
 
+// In place; returns the cap's derivative where gradients are wanted.
+at::Tensor cap_logits(at::Tensor& logits, double cap, Want want) {
+  if (cap == 0) return {};
+  const auto tanh = logits.div_(cap).tanh_();
+  auto slope = want == Want::kGradients ? tanh.square().neg_().add_(1) : at::Tensor();
+  logits.mul_(cap);
+  return slope;
+}
+
 template <typename Visit>
 void for_each_chunk(const Head& head, Want want, Visit visit) {
   const int64_t step = rows_per_chunk(head);
@@ -103,10 +112,12 @@ void for_each_chunk(const Head& head, Want want, Visit visit) {
   for (int64_t begin = 0; begin < head.hidden.size(0); begin += step) {
     const int64_t rows = std::min(step, head.hidden.size(0) - begin);
     Chunk chunk{.begin = begin, .hidden = head.hidden.narrow(0, begin, rows)};
-    const auto logits = at::mm(chunk.hidden, head.weight.t());
+    auto logits = at::mm(chunk.hidden, head.weight.t());
+    const auto slope = cap_logits(logits, head.options.cap, want);
     const auto targets = head.targets.narrow(0, begin, rows);
     const auto finish = fused ? finish_fused : finish_plain;
     finish(chunk, logits, targets, head.vocabulary(), want);
+    if (slope.defined()) chunk.d_logits.mul_(slope);
     visit(chunk);
   }
 }
@@ -237,13 +248,16 @@ struct LogProbs : Function<LogProbs> {
     context->save_for_backward({hidden, weight, targets});
     context->saved_data["logits_bytes"] = options.logits_bytes;
     context->saved_data["vocabulary"] = options.vocabulary;
+    context->saved_data["cap"] = options.cap;
     return log_probs;
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& incoming) {
     const auto saved = context->get_saved_variables();
     const auto number = [&](const char* name) { return context->saved_data[name].toInt(); };
-    const Head head{saved[0], saved[1], saved[2], {number("logits_bytes"), number("vocabulary")}};
+    const HeadOptions options{number("logits_bytes"), number("vocabulary"),
+                              context->saved_data["cap"].toDouble()};
+    const Head head{saved[0], saved[1], saved[2], options};
     Gradients gradients(head, incoming[0], context->needs_input_grad(0),
                         context->needs_input_grad(1));
     for_each_chunk(head, Want::kGradients, [&](const Chunk& chunk) { gradients.add(chunk); });

@@ -26,6 +26,8 @@ struct HeadOptions {
   int64_t logits_bytes = int64_t{64} << 20;
   // Rows of the weight beyond it are padding: in no sum, and their gradient is zero. 0: none is.
   int64_t vocabulary = 0;
+  // Logits become cap · tanh(logit / cap), in their dtype; 0: no cap. Holds one more chunk.
+  double cap = 0;
 };
 
 // hidden (N, C), weight (V, C), targets (N) int64, weights (N) or undefined (all one; a constant to

@@ -44,8 +44,9 @@ struct HeadCase {
   }
 
   // log p of every target from all logits at once, 0 where ignored.
-  at::Tensor plain_log_probs() const {
-    const auto logits = hidden.matmul(weight.t());
+  at::Tensor plain_log_probs(double cap = 0) const {
+    auto logits = hidden.matmul(weight.t());
+    if (cap > 0) logits = (logits / cap).tanh() * cap;
     const auto valid = targets.ne(tensor::kIgnore);
     const auto index = targets.clamp_min(0).unsqueeze(1);
     return at::log_softmax(logits, 1).gather(1, index).squeeze(1) * valid;
@@ -231,6 +232,24 @@ TEST(LinearLogProbs, EqualsThePlainFormulaForEveryChunkSize) {
     const auto gradients = c.gradients((found * c.weights).sum());
     EXPECT_TRUE(at::allclose(gradients[0], wanted[0], 1e-11, 1e-13)) << rows;
     EXPECT_TRUE(at::allclose(gradients[1], wanted[1], 1e-11, 1e-13)) << rows;
+  }
+}
+
+TEST(LinearCrossEntropy, CapsLogits) {
+  const HeadCase c(at::kDouble);
+  const double cap = 0.7;
+  const auto expected = c.plain_log_probs(cap);
+  const HeadOptions options{.logits_bytes = bytes_of_rows(4), .cap = cap};
+  const auto found = linear_log_probs(c.hidden, c.weight, c.targets, options);
+  const auto sum = linear_cross_entropy_sum(c.hidden, c.weight, c.targets, c.weights, options);
+  EXPECT_TRUE(at::allclose(found, expected, 1e-12, 1e-12));
+  const auto loss = -(expected * c.weights).sum();
+  EXPECT_TRUE(at::allclose(sum, loss, 1e-12));
+  const auto wanted = c.gradients(loss);
+  const auto of_sum = c.gradients(sum), of_rows = c.gradients(-(found * c.weights).sum());
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    EXPECT_TRUE(at::allclose(of_sum[i], wanted[i], 1e-10, 1e-12)) << i;
+    EXPECT_TRUE(at::allclose(of_rows[i], wanted[i], 1e-10, 1e-12)) << i;
   }
 }
 

@@ -17,10 +17,19 @@ using torch::autograd::AutogradContext;
 using torch::autograd::Function;
 using torch::autograd::variable_list;
 
-at::Tensor plain(const at::Tensor& x, const at::Tensor& weight, double epsilon) {
-  const auto wide = x.to(x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
+// In fp32, fp64 for float64.
+at::Tensor widened(const at::Tensor& x) {
+  return x.to(x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
+}
+
+at::Tensor without_weight(const at::Tensor& x, double epsilon) {
+  const auto wide = widened(x);
   const auto variance = wide.pow(2).mean(-1, /*keepdim=*/true);
-  return weight * (wide * (variance + epsilon).rsqrt()).to(x.scalar_type());
+  return wide * (variance + epsilon).rsqrt();
+}
+
+at::Tensor plain(const at::Tensor& x, const at::Tensor& weight, double epsilon) {
+  return weight * without_weight(x, epsilon).to(x.scalar_type());
 }
 
 bool fits(const at::Tensor& x, const at::Tensor& weight) {
@@ -106,6 +115,10 @@ struct FusedAddNorm : Function<FusedAddNorm> {
 
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double epsilon) {
   return add_rms_norm(x, {}, weight, epsilon).normalised;
+}
+
+at::Tensor rms_norm_plus_one(const at::Tensor& x, const at::Tensor& weight, double epsilon) {
+  return (without_weight(x, epsilon) * (widened(weight) + 1)).to(x.scalar_type());
 }
 
 AddedNorm add_rms_norm(const at::Tensor& x, const at::Tensor& delta, const at::Tensor& weight,

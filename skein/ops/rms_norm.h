@@ -16,4 +16,8 @@ at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double epsilo
 AddedNorm add_rms_norm(const at::Tensor& x, const at::Tensor& delta, const at::Tensor& weight,
                        double epsilon);
 
+// Gemma's: the weight is stored less one, and 1 + weight multiplies before the one rounding. Not
+// fused.
+at::Tensor rms_norm_plus_one(const at::Tensor& x, const at::Tensor& weight, double epsilon);
+
 }  // namespace skein::ops

@@ -58,14 +58,31 @@ RopeTable rope_table(int64_t num_tokens, int64_t head_dim, double theta,
 
 RopeTable rope_table(const at::Tensor& positions, int64_t head_dim, double theta,
                      const at::TensorOptions& options) {
+  return rope_table(positions, rope_frequencies(head_dim, theta, options), 1, options);
+}
+
+RopeTable rope_table(const at::Tensor& positions, const at::Tensor& frequencies, double magnitude,
+                     const at::TensorOptions& options) {
+  const auto angle = positions.to(at::kFloat).unsqueeze(-1) * frequencies;  // (…, D/2)
+  auto cos = angle.cos(), sin = angle.sin();
+  if (magnitude != 1) {
+    cos *= magnitude;
+    sin *= magnitude;
+  }
+  return {cos.to(options.dtype()), sin.to(options.dtype())};
+}
+
+at::Tensor rope_frequencies(int64_t head_dim, double theta, const at::TensorOptions& options) {
   const auto wide = options.dtype(at::kFloat).requires_grad(false);
   const auto exponent = at::arange(0, head_dim, 2, wide) / static_cast<double>(head_dim);
-  const auto frequency = at::pow(theta, exponent).reciprocal();           // (D/2)
-  const auto angle = positions.to(at::kFloat).unsqueeze(-1) * frequency;  // (…, D/2)
-  return {angle.cos().to(options.dtype()), angle.sin().to(options.dtype())};
+  return at::pow(theta, exponent).reciprocal();
 }
 
 at::Tensor rotate(const at::Tensor& x, const RopeTable& table) {
+  const auto turning = 2 * table.cos.size(-1), staying = x.size(-1) - turning;
+  if (staying > 0) {
+    return at::cat({rotate(x.narrow(-1, 0, turning), table), x.narrow(-1, turning, staying)}, -1);
+  }
   if (fits_kernels(x) && x.size(-1) % 16 == 0) return FusedRope::apply(x, table.cos, table.sin);
   const auto half = x.size(-1) / 2;
   const auto first = x.narrow(-1, 0, half), second = x.narrow(-1, half, half);

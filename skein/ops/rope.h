@@ -22,7 +22,14 @@ RopeTable rope_table(int64_t num_tokens, int64_t head_dim, double theta,
 RopeTable rope_table(const at::Tensor& positions, int64_t head_dim, double theta,
                      const at::TensorOptions& options);
 
-// x (B, T, H, D)
+// Of positions and frequencies (D/2), how far a pair of channels turns from one position to the
+// next; cosines and sines times `magnitude`.
+RopeTable rope_table(const at::Tensor& positions, const at::Tensor& frequencies, double magnitude,
+                     const at::TensorOptions& options);
+// theta^(-2i/D) in fp32, on the device of `options`.
+at::Tensor rope_frequencies(int64_t head_dim, double theta, const at::TensorOptions& options);
+
+// x (B, T, H, D). Where the table has fewer than D/2 columns, a head's last channels stay.
 at::Tensor rotate(const at::Tensor& x, const RopeTable& table);
 
 }  // namespace skein::ops

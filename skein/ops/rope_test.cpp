@@ -5,6 +5,7 @@
 #include <ATen/Context.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/allclose.h>
+#include <ATen/ops/equal.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/tensor.h>
@@ -62,6 +63,15 @@ TEST(Swiglu, IsSiluOfTheGateTimesUp) {
   const auto y = swiglu(at::tensor({2.0, -1.0}), at::tensor({3.0, 5.0}));
   EXPECT_NEAR(y[0].item<double>(), 2 / (1 + std::exp(-2.0)) * 3, 1e-6);
   EXPECT_NEAR(y[1].item<double>(), -1 / (1 + std::exp(1.0)) * 5, 1e-6);
+}
+
+TEST(Rope, ChannelsBeyondTheTableStay) {
+  at::manual_seed(4);
+  const auto x = at::randn({2, 5, 3, 10}, at::kDouble);
+  const auto table = rope_table(5, 6, 100, x.options());
+  const auto found = rotate(x, table);
+  EXPECT_TRUE(at::equal(found.narrow(-1, 0, 6), rotate(x.narrow(-1, 0, 6), table)));
+  EXPECT_TRUE(at::equal(found.narrow(-1, 6, 4), x.narrow(-1, 6, 4)));
 }
 
 }  // namespace

@@ -4,8 +4,8 @@
 
 // What a config.json describes, as far as it can be told without tensors.
 //
-// Each family derives its configuration from it (gpt2.h, llama.h); what reads, plans and reports
-// knows no family. The torch half, forward, is in model/.
+// A family describes itself by a Decoder (decoder.h), or by a struct of its own (gpt2.h); what
+// reads, plans and reports knows no family. The torch half, forward, is in model/.
 
 #include <cstdint>
 #include <string>
@@ -24,9 +24,14 @@ struct Dimensions {
   int64_t vocabulary = 0;
   int64_t positions = 0;               // the longest row that the model was made for
   bool positions_are_learned = false;  // a longer row cannot be computed
-  int64_t dropping_heads = 0;          // whose attention drops weights in training: not fused
-  bool gated = false;                  // the MLP has two inner projections (SwiGLU)
-  bool tied_head = false;              // the head shares the embedding's weights
+  int64_t heads = 0;                   // of queries
+  // Attention holds (tokens, tokens) scores in training: it drops weights, or caps scores.
+  bool unfused_attention = false;
+  int64_t window = 0;           // positions that a token sees in the layers that have a window
+  int64_t windowed_layers = 0;  // how many have one
+  bool capped_logits = false;   // the head holds one more chunk of them
+  bool gated = false;           // the MLP has two inner projections (SwiGLU)
+  bool tied_head = false;       // the head shares the embedding's weights
 };
 
 class Architecture {

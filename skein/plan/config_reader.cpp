@@ -30,6 +30,40 @@ void ConfigReader::read_positive(const char* key, double& value) const {
   if (!(value > 0 && value < 1e30)) object_.refuse_value(key, "positive");
 }
 
+void ConfigReader::read_or_none(const char* key, std::optional<int64_t>& value) const {
+  if (object_.is_null(key)) value.reset();
+  if (has(key)) read(key, value.emplace());
+}
+
+void ConfigReader::read_or_none(const char* key, std::optional<double>& value) const {
+  if (object_.is_null(key)) value.reset();
+  if (has(key)) read_positive(key, value.emplace(1));
+}
+
+void ConfigReader::read(const char* key, std::vector<std::string>& values) const {
+  const auto* list = object_.find(key);
+  if (!list) return;
+  if (!list->is_array()) object_.refuse_value(key, "a list of names");
+  values.clear();
+  for (const auto& entry : *list) {
+    if (!entry.is_string()) object_.refuse_value(key, "a list of names");
+    values.push_back(entry.get<std::string>());
+  }
+}
+
+void ConfigReader::read_positive(const char* key, std::vector<double>& values) const {
+  const auto* list = object_.find(key);
+  if (!list) return;
+  if (!list->is_array()) object_.refuse_value(key, "a list of numbers");
+  values.clear();
+  for (const auto& entry : *list) {
+    if (!entry.is_number() || !(entry.get<double>() > 0)) {
+      object_.refuse_value(key, "a list of positive numbers");
+    }
+    values.push_back(entry.get<double>());
+  }
+}
+
 void ConfigReader::require_divisible(int64_t value, int64_t divisor, const char* what) const {
   if (value % divisor != 0) {
     fail(fmt::format("{}: {} is not a multiple of {}", what, value, divisor));

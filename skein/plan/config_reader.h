@@ -4,12 +4,13 @@
 
 // config.json, and how its numbers are bounded.
 //
-// Absent and null both mean the default, as in transformers. Throws UserError naming file, key,
-// value and what was expected.
+// Absent and null both mean the default, as in transformers, but where a key's null means "none".
+// Throws UserError naming file, key, value and what was expected.
 
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "skein/core/json.h"
 
@@ -23,6 +24,7 @@ class ConfigReader {
   explicit ConfigReader(JsonObject object) : object_(std::move(object)) {}
 
   bool has(const char* key) const { return object_.find(key) != nullptr; }
+  bool is_null(const char* key) const { return object_.is_null(key); }
   // An object inside this one.
   std::optional<ConfigReader> object(const char* key) const;
 
@@ -33,6 +35,11 @@ class ConfigReader {
   void read(const char* key, std::string& value) const { object_.read(key, value); }
   void read_probability(const char* key, double& value) const;  // 0 to 1, 1 excluded
   void read_positive(const char* key, double& value) const;
+  // Null takes the default away.
+  void read_or_none(const char* key, std::optional<int64_t>& value) const;
+  void read_or_none(const char* key, std::optional<double>& value) const;  // positive
+  void read(const char* key, std::vector<std::string>& values) const;
+  void read_positive(const char* key, std::vector<double>& values) const;
 
   void require_divisible(int64_t value, int64_t divisor, const char* what) const;
   [[noreturn]] void fail(const std::string& why) const { object_.refuse(why); }

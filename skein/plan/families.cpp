@@ -2,15 +2,20 @@
 // Copyright the skein authors.
 #include "skein/plan/families.h"
 
+#include "skein/plan/gemma.h"
 #include "skein/plan/gpt2.h"
 #include "skein/plan/llama.h"
+#include "skein/plan/mistral.h"
+#include "skein/plan/phi3.h"
+#include "skein/plan/qwen.h"
 
 namespace skein::plan {
 namespace {
 
 constexpr Family kFamilies[] = {
-    {"llama", read_llama},
-    {"gpt2", read_gpt2},
+    {"llama", read_llama}, {"mistral", read_mistral}, {"qwen2", read_qwen2},
+    {"qwen3", read_qwen3}, {"gemma2", read_gemma2},   {"gemma3_text", read_gemma3_text},
+    {"phi3", read_phi3},   {"gpt2", read_gpt2},
 };
 
 }  // namespace

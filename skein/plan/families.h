@@ -22,7 +22,7 @@ struct Family {
 };
 
 std::span<const Family> families();
-// "llama, gpt2".
+// "llama, mistral, …".
 std::string family_names();
 
 }  // namespace skein::plan

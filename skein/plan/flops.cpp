@@ -2,6 +2,8 @@
 // Copyright the skein authors.
 #include "skein/plan/flops.h"
 
+#include <algorithm>
+
 namespace skein::plan {
 
 int64_t matmul_parameters(const Dimensions& d) {
@@ -12,8 +14,14 @@ int64_t matmul_parameters(const Dimensions& d) {
 
 double training_flops_per_token(const Dimensions& d, int64_t sequence_length) {
   const auto weights = static_cast<double>(matmul_parameters(d));
-  const auto width = static_cast<double>(d.layers * d.query_width);
-  return 6 * weights + 6 * width * static_cast<double>(sequence_length);
+  const auto width = static_cast<double>(d.query_width);
+  const auto whole = static_cast<double>(sequence_length);
+  const auto full_layers = static_cast<double>(d.layers - d.windowed_layers);
+  // Of a row's t-th token attention needs min(t, window) products: T/2 on average without a window.
+  const auto window = static_cast<double>(std::min(d.window, sequence_length));
+  const double seen = d.windowed_layers > 0 ? 2 * window - window * window / whole : 0;
+  return 6 * weights +
+         6 * width * (full_layers * whole + static_cast<double>(d.windowed_layers) * seen);
 }
 
 double model_flops_utilisation(double flops_per_token, double tokens_per_second, double peak_flops,

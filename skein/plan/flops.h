@@ -6,6 +6,7 @@
 //
 // Counted from the shapes, as useful work:
 //   F = 6 * N_mm + 6 * layers * heads * head_dim * T      FLOPs per trained token
+// (in layers with a window W < T, 2 W - W²/T in place of T: what a token sees on average, twice)
 // N_mm: weights that take part in a matrix product, which is every projection and the output head,
 // tied or not; not the input embedding (a lookup), norms or biases. A multiply-add is 2 FLOPs and
 // backward costs twice the forward, hence 6. Causal attention is counted as the half of the T x T

@@ -22,6 +22,15 @@ TEST(Flops, ByHand) {
   EXPECT_EQ(training_flops_per_token(shape, 16), 6.0 * 2336 + 6 * 2 * 12 * 16);
 }
 
+TEST(Flops, AWindowSavesWhatItDoesNotSee) {
+  Dimensions shape{.layers = 3, .query_width = 10, .window = 4, .windowed_layers = 2};
+  // Sixteen tokens: 4 - 4²/2·16 seen on average, against 8.
+  EXPECT_EQ(training_flops_per_token(shape, 16), 6.0 * 10 * (16 + 2 * 2 * (4 - 0.5)));
+  const double within = training_flops_per_token(shape, 4);
+  shape.windowed_layers = 0;
+  EXPECT_EQ(training_flops_per_token(shape, 4), within);
+}
+
 TEST(Flops, Gpt2Small) {
   Gpt2Config config;
   config.n_inner = 4 * config.n_embd;

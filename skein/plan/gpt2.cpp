@@ -47,7 +47,8 @@ Dimensions Gpt2Config::dimensions() const {
           .vocabulary = vocab_size,
           .positions = n_positions,
           .positions_are_learned = true,
-          .dropping_heads = attn_pdrop > 0 ? n_head : 0,
+          .heads = n_head,
+          .unfused_attention = attn_pdrop > 0,
           .gated = false,
           .tied_head = tie_word_embeddings};
 }

@@ -8,15 +8,15 @@
 
 #include "skein/core/error.h"
 #include "skein/core/testing.h"
+#include "skein/plan/decoder.h"
 #include "skein/plan/gpt2.h"
-#include "skein/plan/llama.h"
 
 namespace skein::plan {
 namespace {
 
-LlamaConfig llama_of(const std::string& keys) {
+Decoder llama_of(const std::string& keys) {
   const auto config = parse_hf_config("{\"model_type\":\"llama\"" + keys + "}", "config.json");
-  return dynamic_cast<const LlamaConfig&>(*config.architecture);
+  return dynamic_cast<const Decoder&>(*config.architecture);
 }
 
 Gpt2Config gpt_of(const std::string& keys) {
@@ -34,10 +34,10 @@ std::string llama_refusal(const std::string& keys) {
 
 TEST(HfConfig, AbsentAndNullKeysTakeTransformersDefaults) {
   const auto llama = llama_of(R"(, "num_key_value_heads": null, "head_dim": null)");
-  EXPECT_EQ(llama.num_key_value_heads, 32);
+  EXPECT_EQ(llama.key_heads, 32);
   EXPECT_EQ(llama.head_dim, 128);
-  EXPECT_EQ(llama.rope_theta, 10000);
-  EXPECT_FALSE(llama.tie_word_embeddings);
+  EXPECT_EQ(llama.rope.theta, 10000);
+  EXPECT_FALSE(llama.tied_head);
   const auto gpt = gpt_of(R"(, "n_embd": 64, "n_head": 4)");
   EXPECT_EQ(gpt.n_inner, 256);
   EXPECT_EQ(gpt.attn_pdrop, 0.1);
@@ -50,17 +50,17 @@ TEST(HfConfig, TellsWhetherTheHeadIsTied) {
 }
 
 TEST(HfConfig, ReadsRopeThetaOfBothVersions) {
-  EXPECT_EQ(llama_of(R"(, "rope_theta": 500000.0)").rope_theta, 500000);
+  EXPECT_EQ(llama_of(R"(, "rope_theta": 500000.0)").rope.theta, 500000);
   EXPECT_EQ(llama_of(R"(, "rope_theta": 1, "rope_parameters":
                          {"rope_theta": 7, "rope_type": "default"})")
-                .rope_theta,
+                .rope.theta,
             7);
-  EXPECT_EQ(llama_of(R"(, "rope_scaling": null)").rope_theta, 10000);
+  EXPECT_EQ(llama_of(R"(, "rope_scaling": null)").rope.theta, 10000);
 }
 
 TEST(HfConfig, RefusesOtherRopeTypesByName) {
-  const auto message = llama_refusal(R"(, "rope_scaling": {"type": "linear", "factor": 2})");
-  EXPECT_NE(message.find("m/config.json: rope_scaling: rope_type linear"), std::string::npos)
+  const auto message = llama_refusal(R"(, "rope_scaling": {"type": "spiral", "factor": 2})");
+  EXPECT_NE(message.find("m/config.json: rope_scaling: rope_type spiral"), std::string::npos)
       << message;
 }
 
@@ -76,7 +76,9 @@ TEST(HfConfig, ChoosesTheActivation) {
   EXPECT_NE(why_refused(R"({"model_type":"gpt2","activation_function":"relu"})")
                 .find("activation_function relu"),
             std::string::npos);
-  EXPECT_NE(llama_refusal(R"(, "hidden_act": "gelu")").find("hidden_act gelu"), std::string::npos);
+  EXPECT_EQ(llama_of("").activation, Activation::kSilu);
+  EXPECT_EQ(llama_of(R"(, "hidden_act": "gelu")").activation, Activation::kGelu);
+  EXPECT_NE(llama_refusal(R"(, "hidden_act": "relu")").find("hidden_act relu"), std::string::npos);
 }
 
 TEST(HfConfig, NamesFileKeyAndValue) {

@@ -116,6 +116,7 @@ int64_t head_bytes(const Dimensions& d, const MemoryQuestion& question) {
   const bool fused = question.cuda && narrow < 8;
   const int64_t d_weight = vocabulary * d.channels;
   int64_t logits = rows * vocabulary * (fused ? narrow : 2 * narrow + wide);
+  if (d.capped_logits) logits += rows * vocabulary * narrow;
   // CPUs multiply wide copies of 16-bit weights and gradients.
   if (!question.cuda && narrow < wide) logits += (d_weight + rows * vocabulary) * wide;
   // At the end the wide sum is rounded to the weights' 16 bits.
@@ -133,9 +134,17 @@ int64_t largest_block(const Shapes& shapes) {
   return sizes.empty() ? 0 : *std::ranges::max_element(sizes);
 }
 
-// Of a block, where attention drops weights: softmax in fp32 and what is left of it, for backward.
-int64_t dropped_attention_bytes(const Dimensions& d, const MemoryQuestion& question) {
-  const int64_t scores = question.rows * d.dropping_heads * question.tokens * question.tokens;
+// Layers whose attention holds scores. Windows are fused on GPUs in 16 bits, and where a row is no
+// longer than the window.
+int64_t unfused_layers(const Dimensions& d, const MemoryQuestion& question) {
+  if (d.unfused_attention) return d.layers;
+  const bool fused = question.cuda && question.weight_bytes == 2;
+  return question.tokens > d.window && !fused ? d.windowed_layers : 0;
+}
+
+// Of such a block: softmax in fp32 and what is left of it, for backward.
+int64_t score_bytes(const Dimensions& d, const MemoryQuestion& question) {
+  const int64_t scores = question.rows * d.heads * question.tokens * question.tokens;
   return scores * (std::max<int64_t>(4, question.weight_bytes) + question.weight_bytes);
 }
 
@@ -151,13 +160,15 @@ Activations activation_bytes(const Shapes& shapes, const Dimensions& d,
   const int64_t kept =
       question.recompute ? d.layers * d.channels + per_block : d.layers * per_block;
   const int64_t ends = 4 * d.channels;  // embedding, final norm, their gradients
+  const int64_t unfused = unfused_layers(d, question);
   Activations result;
   result.head = head_bytes(d, question);
   const auto sizes = unit_sizes(shapes, question.ranks);
   const int64_t received = question.ranks > 1 ? *std::ranges::max_element(sizes) : 0;
   result.unit = largest_block(shapes) * question.weight_bytes + received * question.gradient_bytes;
-  result.kept = question.weight_bytes * rows_tokens * (kept + ends) +
-                (question.recompute ? 1 : d.layers) * dropped_attention_bytes(d, question);
+  result.kept =
+      question.weight_bytes * rows_tokens * (kept + ends) +
+      (question.recompute ? std::min<int64_t>(1, unfused) : unfused) * score_bytes(d, question);
   result.formula = fmt::format(
       "{} bytes x {} rows x {} tokens x ({} + 4 x {} channels); one block keeps {} = 4 x {} + "
       "2 x {} queries + 2 x {} keys + {} x {} inner",
@@ -165,10 +176,10 @@ Activations activation_bytes(const Shapes& shapes, const Dimensions& d,
       question.recompute ? fmt::format("{} layers x {} + {}", d.layers, d.channels, per_block)
                          : fmt::format("{} layers x {}", d.layers, per_block),
       d.channels, per_block, d.channels, d.query_width, d.key_width, d.gated ? 3 : 2, d.inner);
-  if (d.dropping_heads > 0) {
+  if (unfused > 0) {
     result.formula +=
-        fmt::format(" and, as attention drops weights, {} rows x {} heads x {}² scores",
-                    question.rows, d.dropping_heads, question.tokens);
+        fmt::format(" and, as attention is not fused in {} layers, {} rows x {} heads x {}² scores",
+                    unfused, question.rows, d.heads, question.tokens);
   }
   return result;
 }

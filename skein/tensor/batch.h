@@ -7,17 +7,30 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <memory>
+#include <vector>
 
 #include "skein/tensor/host_batch.h"
 
 namespace skein::tensor {
 
-// B rows, T tokens.
+// N documents behind each other in one row of T tokens, none of which sees another.
+struct DocumentRun {
+  std::vector<int32_t> ends;  // on the host: one behind each document's last token
+  int64_t longest = 0;        // tokens
+  at::Tensor bounds;          // (N + 1) int32: 0, then the ends
+  at::Tensor positions;       // (T) int64, from 0 in every document
+  at::Tensor documents;       // (T) int64: the document of every token
+  at::Tensor places;          // (n) int64: the tokens that have a target
+};
+
+// B rows, T tokens. Every row is one document, or there is one row that is a run of them.
 struct Batch {
   at::Tensor tokens;     // (B, T) int64
   at::Tensor targets;    // (B, T) int64: the token that position t predicts, kIgnore where none
-  at::Tensor documents;  // (B) int64: tells rows apart over all epochs; keys dropout
+  at::Tensor documents;  // (B) or (N) int64: tells documents apart over all epochs; keys dropout
   int64_t num_targets = 0;
+  std::shared_ptr<const DocumentRun> run{};  // null: rows are documents
 };
 
 Batch to_device(const Batch& batch, at::Device device);

@@ -17,8 +17,11 @@ struct HostBatch {
   int64_t length = 0;              // of every row
   std::vector<int64_t> tokens;     // rows x length
   std::vector<int64_t> targets;    // rows x length: what each position predicts, or kIgnore
-  std::vector<int64_t> documents;  // rows: keys dropout
+  std::vector<int64_t> documents;  // one for each row, or for each document: keys dropout
   int64_t num_targets = 0;         // that are not kIgnore
+  // Where each document of a run ends (exclusive): there is one row then, of documents behind each
+  // other that do not see each other. Empty: every row is one document.
+  std::vector<int32_t> document_ends{};
 };
 
 }  // namespace skein::tensor

@@ -11,7 +11,8 @@ import transformers
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-from conftest import BUILD, gpt2_config, llama_config, write_tokens
+from conftest import (BUILD, decoder_config, gemma2_config, gemma3_config, gpt2_config, llama_config, phi3_config,
+                      save_random_model, write_tokens)
 
 BLOCK = 16
 NUM_BLOCKS = 4
@@ -71,6 +72,31 @@ def test_transformers_loads_a_checkpoint(trained, data):
     assert loss == pytest.approx(records[2]["loss"], rel=1e-5)
     # A folder of untrained weights would not pass.
     assert abs(records[2]["loss"] - records[0]["loss"]) > 1e-3
+
+
+FAMILIES = {
+    "mistral": lambda: decoder_config("Mistral", sliding_window=8),
+    "qwen2": lambda: decoder_config("Qwen2", tie_word_embeddings=True),
+    "qwen3": lambda: decoder_config("Qwen3", head_dim=14),
+    "gemma2": gemma2_config,
+    "gemma3": gemma3_config,
+    "phi3": phi3_config,
+}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_is_saved_as_it_was_read(family, data, train, tmp_path):
+    source = save_random_model(FAMILIES[family](), tmp_path / "source")
+    keys, rows = data
+    records = train("out", 2, model_name_or_path=source, max_steps=2, learning_rate=1e-3,
+                    distributed_strategy="zero3", **(keys | {"per_device_train_batch_size": NUM_BLOCKS // 2}))
+    assert loss_of(load(source), rows) == pytest.approx(records[0]["loss"], rel=1e-5)
+    output = tmp_path / "out"
+    with torch.no_grad():
+        logits = load(output)(input_ids=rows).logits
+    found = logits_in_skein(output, rows, tmp_path)
+    assert ((found - logits).norm() / logits.norm()).item() < 1e-5
+    assert json.loads((output / "config.json").read_text()) == json.loads((source / "config.json").read_text())
 
 
 def test_transformers_loads_the_final_model(trained, data, train, tmp_path):

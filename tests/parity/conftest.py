@@ -103,6 +103,29 @@ def llama_config(**changes):
     return transformers.LlamaConfig(**(values | changes))
 
 
+def decoder_config(family, **changes):
+    """A tiny configuration of a family that is like Llama; sizes are odd on purpose."""
+    values = dict(vocab_size=257, max_position_embeddings=64, hidden_size=36, intermediate_size=52,
+                  num_hidden_layers=3, num_attention_heads=6, num_key_value_heads=2,
+                  bos_token_id=256, eos_token_id=256, pad_token_id=None)
+    return getattr(transformers, family + "Config")(**(values | changes))
+
+
+def gemma2_config(**changes):
+    return decoder_config("Gemma2", **(dict(head_dim=10, query_pre_attn_scalar=7, sliding_window=8,
+                                            attn_logit_softcapping=3.0, final_logit_softcapping=2.0) | changes))
+
+
+def gemma3_config(**changes):
+    return decoder_config("Gemma3Text", **(dict(
+        head_dim=10, query_pre_attn_scalar=7, sliding_window=8,
+        layer_types=["sliding_attention", "full_attention", "sliding_attention"]) | changes))
+
+
+def phi3_config(**changes):
+    return decoder_config("Phi3", **(dict(original_max_position_embeddings=64) | changes))
+
+
 def save_random_model(config, folder, seed=0):
     """Writes a checkpoint with random weights, the same for the same seed; returns its folder.
 

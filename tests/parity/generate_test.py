@@ -11,13 +11,23 @@ import pytest
 import torch
 import transformers
 
-from conftest import BUILD, gpt2_config, llama_config, save_random_model
+from conftest import (BUILD, decoder_config, gemma2_config, gemma3_config, gpt2_config, llama_config, phi3_config,
+                      save_random_model)
 
 CONFIGS = {
     "gpt2": lambda: gpt2_config(n_positions=128),
     "gpt2_scaled": lambda: gpt2_config(n_positions=128, scale_attn_by_inverse_layer_idx=True),
     "llama": lambda: llama_config(max_position_embeddings=128),  # two key heads for four
     "llama_tied": lambda: llama_config(max_position_embeddings=128, tie_word_embeddings=True),
+    # Windows are shorter than the texts.
+    "mistral": lambda: decoder_config("Mistral", max_position_embeddings=128, sliding_window=16),
+    "qwen2": lambda: decoder_config("Qwen2", max_position_embeddings=128, use_sliding_window=True,
+                                    sliding_window=16, max_window_layers=1),
+    "qwen3": lambda: decoder_config("Qwen3", max_position_embeddings=128, head_dim=14),
+    "gemma2": lambda: gemma2_config(max_position_embeddings=128, sliding_window=16),
+    "gemma3": lambda: gemma3_config(max_position_embeddings=128, sliding_window=16),
+    "phi3": lambda: phi3_config(max_position_embeddings=128, original_max_position_embeddings=128,
+                                partial_rotary_factor=0.7, hidden_size=120),
 }
 
 # Lengths differ: in a batch the shorter ones are padded. Bytes are the tokens.

@@ -191,7 +191,8 @@ class Fragments(Page):
         self.work.write_model({"model_type": "llava"}, name="llava")
         ended = run_skein(["train", "config.yaml", "model_name_or_path=llava", "output_dir=refused"],
                           self.work.folder, 2)
-        message = "llava/config.json: model_type llava is not supported (llama, gpt2)"
+        message = ("llava/config.json: model_type llava is not supported "
+                   "(llama, mistral, qwen2, qwen3, gemma2, gemma3_text, phi3, gpt2)")
         self.assertIn(message, PAGE)
         self.assertIn(message, ended.stderr)
 

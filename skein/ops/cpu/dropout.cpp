@@ -17,13 +17,11 @@ template <typename T>
 void drop_row(const DropoutCall& call, int64_t row) {
   using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
   const auto scale = static_cast<Wide>(call.scale);
-  const int64_t token = row % call.tokens;
-  const int64_t head = row / call.tokens % call.heads;
-  const int64_t document = call.documents[row / call.tokens / call.heads];
+  const auto [document, head, position] = dropout_row(call, row);
   const T* input = static_cast<const T*>(call.input) + row * call.width;
   T* output = static_cast<T*>(call.output) + row * call.width;
   for (int64_t begin = 0; begin < call.width; begin += kDropoutWords) {
-    const auto words = dropout_words(call.stream, document, head, token, begin / kDropoutWords);
+    const auto words = dropout_words(call.stream, document, head, position, begin / kDropoutWords);
     const int64_t end = std::min(begin + kDropoutWords, call.width);
     for (int64_t i = begin; i < end; ++i) {
       const bool keep = words.word[i - begin] >= call.threshold;

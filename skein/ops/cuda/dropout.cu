@@ -27,9 +27,9 @@ __global__ void drop(DropoutCall call, int64_t groups_per_row, int64_t num_group
   for (int64_t index = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
        index < num_groups; index += stride) {
     const int64_t row = index / groups_per_row, group = index % groups_per_row;
-    const int64_t token = row % call.tokens, head = row / call.tokens % call.heads;
-    const int64_t document = call.documents[row / call.tokens / call.heads];
-    const random::Words words = dropout_words(call.stream, document, head, token, group);
+    const DropoutRow place = dropout_row(call, row);
+    const random::Words words =
+        dropout_words(call.stream, place.document, place.head, place.position, group);
     const int64_t begin = group * kDropoutWords;
     const T* input = static_cast<const T*>(call.input) + row * call.width + begin;
     T* output = static_cast<T*>(call.output) + row * call.width + begin;

@@ -3,6 +3,7 @@
 // The kernel against the CPU reference: same masks and, per type, the same bits.
 #include <ATen/Context.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/tensor.h>
@@ -29,6 +30,16 @@ TEST(CudaDropout, EqualsTheCpuReferenceBitForBit) {
     EXPECT_TRUE(at::equal(y.cpu(), dropout(x, keyed_on(at::kCPU)))) << dtype;
     const auto gradient = torch::autograd::grad({(y * on_gpu.detach()).sum()}, {on_gpu})[0];
     EXPECT_TRUE(at::equal(gradient, y)) << dtype;
+
+    const auto row = x.narrow(0, 0, 1);
+    const auto run_on = [](at::DeviceType device) {
+      auto keyed = keyed_on(device);
+      keyed.documents = at::arange(33, keyed.documents.options()).floor_divide(8);
+      keyed.positions = at::arange(33, keyed.documents.options()).remainder(8);
+      return keyed;
+    };
+    EXPECT_TRUE(at::equal(dropout(row.to(at::kCUDA), run_on(at::kCUDA)).cpu(),
+                          dropout(row, run_on(at::kCPU))));
 
     const auto probabilities = at::randn({2, 3, 17, 17}, at::kDouble).to(dtype);
     const auto dropped = attention_dropout(probabilities.to(at::kCUDA), keyed_on(at::kCUDA));

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/model/rotary.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/pow.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/where.h>
+
+#include <numbers>
+#include <vector>
+
+namespace skein::model {
+namespace {
+
+using plan::Rope;
+
+at::TensorOptions wide(const at::TensorOptions& options) {
+  return options.dtype(at::kFloat).requires_grad(false);
+}
+
+at::Tensor one_minus(const at::Tensor& x) { return x.neg().add(1); }
+
+// Slow pairs are slowed further, fast ones stay, those between are blended.
+at::Tensor llama3(const Rope& rope, const at::Tensor& plain) {
+  const auto original = static_cast<double>(rope.original_positions);
+  const auto wavelength = plain.reciprocal() * (2 * std::numbers::pi);
+  const auto is_slow = wavelength.gt(original / rope.low_frequency);
+  const auto is_fast = wavelength.lt(original / rope.high_frequency);
+  const auto slowed = at::where(is_slow, plain / rope.factor, plain);
+  const auto share = (wavelength.reciprocal() * original - rope.low_frequency) /
+                     (rope.high_frequency - rope.low_frequency);
+  const auto blended = one_minus(share) * slowed / rope.factor + share * slowed;
+  return at::where(is_fast.logical_or(is_slow), slowed, blended);
+}
+
+at::Tensor yarn(const Rope& rope, const at::TensorOptions& options) {
+  const auto exponent =
+      at::arange(0, rope.channels, 2, wide(options)) / static_cast<double>(rope.channels);
+  const auto period = at::pow(rope.theta, exponent);
+  const auto ramp = ((at::arange(rope.channels / 2, wide(options)) - rope.ramp_begin) /
+                     (rope.ramp_end - rope.ramp_begin))
+                        .clamp(0, 1);
+  const auto fast_share = one_minus(ramp);
+  return (period * rope.factor).reciprocal() * one_minus(fast_share) +
+         period.reciprocal() * fast_share;
+}
+
+at::Tensor long_rope(const Rope& rope, int64_t length, const at::TensorOptions& options) {
+  const auto& factors = length > rope.original_positions ? rope.long_factors : rope.short_factors;
+  const auto exponent =
+      at::arange(0, rope.channels, 2, wide(options)) / static_cast<double>(rope.channels);
+  return (at::tensor(factors, wide(options)) * at::pow(rope.theta, exponent)).reciprocal();
+}
+
+// The base grows with the document; formed in fp32.
+at::Tensor dynamic(const Rope& rope, int64_t length, const at::TensorOptions& options) {
+  if (length <= rope.original_positions) {
+    return ops::rope_frequencies(rope.channels, rope.theta, options);
+  }
+  const auto channels = static_cast<double>(rope.channels);
+  const auto stretch = at::full({}, length, wide(options)) * rope.factor /
+                           static_cast<double>(rope.original_positions) -
+                       (rope.factor - 1);
+  const auto theta = at::pow(stretch, channels / (channels - 2)) * rope.theta;
+  return at::pow(theta, at::arange(0, rope.channels, 2, wide(options)) / channels).reciprocal();
+}
+
+at::Tensor frequencies(const Rope& rope, int64_t length, const at::TensorOptions& options) {
+  const auto plain = [&] { return ops::rope_frequencies(rope.channels, rope.theta, options); };
+  switch (rope.type) {
+    case plan::RopeType::kDefault:
+      return plain();
+    case plan::RopeType::kLinear:
+      return plain() / rope.factor;
+    case plan::RopeType::kDynamic:
+      return dynamic(rope, length, options);
+    case plan::RopeType::kYarn:
+      return yarn(rope, options);
+    case plan::RopeType::kLongRope:
+      return long_rope(rope, length, options);
+    case plan::RopeType::kLlama3:
+      return llama3(rope, plain());
+  }
+  return plain();
+}
+
+}  // namespace
+
+ops::RopeTable rotary_table(const Rope& rope, const at::Tensor& positions, int64_t length,
+                            const at::TensorOptions& options) {
+  return ops::rope_table(positions, frequencies(rope, length, options), rope.magnitude, options);
+}
+
+ops::RopeTable rotary_table(const Rope& rope, const tensor::Batch& batch,
+                            const at::TensorOptions& options) {
+  if (!batch.run) {
+    const auto length = batch.tokens.size(1);
+    return rotary_table(rope, at::arange(length, wide(options)), length, options);
+  }
+  const auto& run = *batch.run;
+  if (!rope.depends_on_length()) return rotary_table(rope, run.positions, run.longest, options);
+  std::vector<at::Tensor> cos, sin;
+  int64_t begin = 0;
+  for (const int64_t end : run.ends) {
+    const auto positions = run.positions.narrow(0, begin, end - begin);
+    const auto table = rotary_table(rope, positions, end - begin, options);
+    cos.push_back(table.cos);
+    sin.push_back(table.sin);
+    begin = end;
+  }
+  return {at::cat(cos), at::cat(sin)};
+}
+
+}  // namespace skein::model

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#pragma once
+
+#include <memory>
+
+#include "skein/plan/decoder.h"
+
+namespace skein::plan {
+
+// Mistral: one window for all layers, or none where sliding_window is null.
+std::unique_ptr<Architecture> read_mistral(const ConfigReader& reader);
+
+}  // namespace skein::plan
