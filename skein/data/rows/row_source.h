@@ -24,6 +24,8 @@ enum class ExcessLength : uint8_t { kTruncate, kDrop, kError };
 struct RowLimits {
   int64_t cutoff_len = 2048;
   ExcessLength excess_length = ExcessLength::kTruncate;
+
+  bool operator==(const RowLimits&) const = default;
 };
 
 // Of all prepared rows.

@@ -39,13 +39,6 @@ SampleSet at_most(const SampleSet& set, const std::optional<int64_t>& limit) {
   return limit ? set.first(*limit) : set;
 }
 
-std::shared_ptr<const Packs> packs_of(const RunRowsOptions& options, const SplitRows& train) {
-  if (!options.packing && !options.group_by_length) return nullptr;
-  const int64_t capacity = options.packing ? options.limits.cutoff_len : 0;
-  return std::make_shared<const RowOrder>(
-      train.source, train.set, RowOrderOptions{.seed = options.seed, .capacity = capacity});
-}
-
 const char* order_name(const RunRowsOptions& options) {
   if (options.packing) return "packed";
   return options.group_by_length ? "grouped" : "alone";
@@ -71,6 +64,13 @@ RunRows open_run_rows(const RunRowsOptions& options) {
     run.eval = {.source = train, .set = at_most(side_of_train(Holdout::kHeldOut), limit)};
   }
   return run;
+}
+
+std::shared_ptr<const Packs> packs_of(const RunRowsOptions& options, const SplitRows& train) {
+  if (!options.packing && !options.group_by_length) return nullptr;
+  const int64_t capacity = options.packing ? options.limits.cutoff_len : 0;
+  return std::make_shared<const RowOrder>(
+      train.source, train.set, RowOrderOptions{.seed = options.seed, .capacity = capacity});
 }
 
 RunSamples open_rows(const RunRowsOptions& asked) {

@@ -43,7 +43,10 @@ struct RunRows {
 // vocabulary does not have.
 RunRows open_run_rows(const RunRowsOptions& options);
 
-// The same for a loader, which does not prepare again what its launcher has just prepared.
+// The order of the training rows; null: each alone, in the epoch's permutation.
+std::shared_ptr<const Packs> packs_of(const RunRowsOptions& options, const SplitRows& train);
+
+// open_run_rows() for a loader, which does not prepare again what its launcher has just prepared.
 RunSamples open_rows(const RunRowsOptions& options);
 
 }  // namespace skein::data
