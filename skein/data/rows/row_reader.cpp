@@ -54,10 +54,10 @@ bool is_row_file(const fs::path& path) {
   return path.extension() == ".jsonl" || path.extension() == ".json";
 }
 
-RowReader::RowReader(const fs::path& path) : path_(path), file_(File::open_to_read(path)) {
+RowReader::RowReader(File file, fs::path path) : path_(std::move(path)), file_(std::move(file)) {
   size_ = file_.size();
   if (refill() && rest_.starts_with(kByteOrderMark)) rest_.remove_prefix(kByteOrderMark.size());
-  if (path.extension() == ".jsonl") return;
+  if (path_.extension() == ".jsonl") return;
   const auto first = rest_.find_first_not_of(kSpace);
   if (first == std::string_view::npos) {
     if (offset_ == size_) return;  // an empty file

@@ -29,7 +29,9 @@ struct RawRow {
 class RowReader {
  public:
   // Throws IoError when the file cannot be read, or is a .json file with neither a list nor lines.
-  explicit RowReader(const fs::path& path);
+  explicit RowReader(const fs::path& path) : RowReader(File::open_to_read(path), path) {}
+  // A file that is open; its name says what it holds.
+  RowReader(File file, fs::path path);
 
   // False after the last. Throws IoError "FILE:ROW: …" where a list is broken.
   bool next(RawRow& row);
