@@ -49,6 +49,8 @@ class EpochSteps {
  public:
   EpochSteps(std::shared_ptr<const Packs> packs, int64_t global_batch, bool drop_last);
 
+  // Whether every epoch has as many.
+  bool are_even() const { return packs_->is_even(); }
   int64_t steps(int64_t epoch) const;
   // Of an epoch, less the dropped ones.
   int64_t packs(int64_t epoch) const;
