@@ -5,14 +5,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <string_view>
 
 #include "skein/core/error.h"
 
 namespace skein::data {
 namespace {
-
-bool is_system(std::string_view role) { return role == "system" || role == "developer"; }
 
 // `before` is empty at the start.
 bool may_follow(std::string_view role, std::string_view before) {
@@ -32,6 +29,8 @@ std::string_view expected_after(std::string_view before) {
 }
 
 }  // namespace
+
+bool is_system(std::string_view role) { return role == "system" || role == "developer"; }
 
 void check_order(std::span<const text::Message> messages) {
   std::string_view before;

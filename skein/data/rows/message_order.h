@@ -9,10 +9,14 @@
 // assistant. At least one message is the assistant's.
 
 #include <span>
+#include <string_view>
 
 #include "skein/text/conversation.h"
 
 namespace skein::data {
+
+// Or the developer's, which means the same.
+bool is_system(std::string_view role);
 
 // Throws IoError that names the first message out of order, and what was expected there. Requires
 // the roles of parse_message(), and at least one message.

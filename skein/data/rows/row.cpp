@@ -55,11 +55,6 @@ void add_tools(const RowColumns& row, Conversation& out) {
   out.tools_json = parsed.dump();
 }
 
-void add_system(const RowColumns& row, Conversation& out) {
-  auto system = text_of(row, "system");
-  if (!system.empty()) out.messages.push_back({.role = "system", .content = std::move(system)});
-}
-
 Row conversation_row(Conversation conversation, size_t prompt_messages = 0) {
   check_order(conversation.messages);
   return {.kind = Row::Kind::kConversation,
@@ -69,12 +64,19 @@ Row conversation_row(Conversation conversation, size_t prompt_messages = 0) {
           .prompt_messages = prompt_messages};
 }
 
+// A conversation's own system message wins over the column.
+Row with_system(Row row, std::string system) {
+  auto& messages = row.conversation.messages;
+  if (system.empty() || is_system(messages[0].role)) return row;
+  messages.insert(messages.begin(), {.role = "system", .content = std::move(system)});
+  return row;
+}
+
 Row from_list(const RowColumns& row, std::string_view column) {
   Conversation conversation;
-  add_system(row, conversation);
   append_messages(*row.find(column), column, conversation);
   add_tools(row, conversation);
-  return conversation_row(std::move(conversation));
+  return with_system(conversation_row(std::move(conversation)), text_of(row, "system"));
 }
 
 Row from_prompt_and_completion(const RowColumns& row) {
@@ -107,7 +109,6 @@ void add_turn(std::string question, std::string answer, Conversation& out) {
 
 Row from_alpaca(const RowColumns& row) {
   Conversation conversation;
-  add_system(row, conversation);
   if (const auto* history = row.find("history")) {
     constexpr const char* kExpected = "\"history\" must be a list of [question, answer]";
     if (!history->is_array()) throw IoError(kExpected);
@@ -120,7 +121,7 @@ Row from_alpaca(const RowColumns& row) {
   const auto input = text_of(row, "input");
   if (!question.empty() && !input.empty()) question += '\n';
   add_turn(question + input, text_of(row, "output"), conversation);
-  return conversation_row(std::move(conversation));
+  return with_system(conversation_row(std::move(conversation)), text_of(row, "system"));
 }
 
 // What some columns say about a row that this kind of training cannot use.

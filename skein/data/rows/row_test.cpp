@@ -40,6 +40,14 @@ TEST(Row, ShareGpt) {
           {"from": "human", "value": "V"}, {"from": "gpt", "value": "B"}], "system": "S",
           "messages": null})");
   EXPECT_EQ(shown(row), "system: S | user: U | assistant: A | user: V | assistant: B");
+  const auto own = parse_row(
+      R"({"system": "other", "conversations": [{"from": "system", "value": "S"},
+          {"from": "human", "value": "U"}, {"from": "gpt", "value": "A"}]})");
+  EXPECT_EQ(shown(own), "system: S | user: U | assistant: A") << "its own wins";
+  EXPECT_PRED2(contains,
+               refusal_of(R"({"system": "S", "conversations": [{"from": "gpt", "value": "A"}]})"),
+               "message 1 is the assistant's")
+      << "as the row counts them";
 }
 
 TEST(Row, FunctionCallsOfShareGptAreToolCalls) {
