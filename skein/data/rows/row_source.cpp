@@ -96,7 +96,7 @@ void RowSource::read(int64_t sample, std::span<int64_t> tokens, std::span<int64_
 SampleSet rows_of_split(int64_t count, double val_size, uint64_t seed, Holdout side) {
   if (val_size == 0) return SampleSet(count);
   const double wanted = val_size < 1 ? std::round(val_size * static_cast<double>(count)) : val_size;
-  if (val_size < 0 || val_size != val_size || (val_size >= 1 && std::floor(val_size) != val_size)) {
+  if (val_size < 0 || std::isnan(val_size) || (val_size >= 1 && std::floor(val_size) != val_size)) {
     throw UserError(fmt::format(
         "val_size: {} is neither a share below 1 nor a whole number of rows", val_size));
   }
