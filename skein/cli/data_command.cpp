@@ -3,8 +3,10 @@
 #include "skein/cli/commands.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <vector>
 
 #include "skein/cli/flag_set.h"
@@ -54,8 +56,15 @@ int prepare(const std::vector<std::string>& words) {
   return 0;
 }
 
+// Colours only where somebody sees them.
+data::Marks marks_of_stdout() {
+  const char* no_color = std::getenv("NO_COLOR");
+  const bool is_plain = ::isatty(STDOUT_FILENO) != 1 || (no_color && *no_color != '\0');
+  return is_plain ? data::Marks::kBrackets : data::Marks::kColour;
+}
+
 int inspect(const std::vector<std::string>& arguments) {
-  data::InspectOptions options;
+  data::InspectOptions options{.marks = marks_of_stdout()};
   FlagSet flags("skein data inspect");
   flags.add("split", [&](const std::string& word) { options.split = parse_split(word); });
   flags.add("rows", options.rows, /*least=*/1);

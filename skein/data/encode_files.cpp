@@ -4,14 +4,8 @@
 
 #include <fmt/format.h>
 
-#include <condition_variable>
-#include <exception>
-#include <map>
-#include <mutex>
-#include <system_error>
-#include <thread>
-
 #include "skein/core/error.h"
+#include "skein/core/ordered_work.h"
 #include "skein/core/stop_signals.h"
 #include "skein/data/text_pieces.h"
 
@@ -19,94 +13,10 @@ namespace skein::data {
 namespace {
 
 constexpr size_t kBadLinesShown = 5;
-constexpr int64_t kPiecesPerWorker = 3;
 
 struct Result {
   Piece piece;
   EncodedPiece encoded;
-  std::exception_ptr failure;
-};
-
-// Hands pieces to workers and their results, in order, to one reader.
-class Pipeline {
- public:
-  Pipeline(std::span<const fs::path> files, const text::TextCodec& codec,
-           const EncodeFilesOptions& options)
-      : files_(files),
-        codec_(codec),
-        options_(options),
-        cutter_(files, codec.cuts(), options.piece_bytes) {
-    for (int i = 0; i < options.threads; ++i) {
-      try {
-        workers_.emplace_back([this] { work(); });
-      } catch (const std::system_error&) {
-        if (workers_.empty()) throw;
-        break;  // no further threads to be had: fewer do
-      }
-    }
-  }
-
-  ~Pipeline() {
-    {
-      const std::lock_guard lock(mutex_);
-      ended_ = true;
-    }
-    changed_.notify_all();
-  }
-
-  // The next result in order; absent after the last.
-  std::optional<Result> next() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return results_.contains(read_) || (ended_ && read_ == issued_); });
-    const auto found = results_.find(read_);
-    if (found == results_.end()) return std::nullopt;
-    auto result = std::move(found->second);
-    results_.erase(found);
-    ++read_;
-    changed_.notify_all();
-    return result;
-  }
-
- private:
-  void work() {
-    std::unique_lock lock(mutex_);
-    while (true) {
-      const int64_t ahead = kPiecesPerWorker * options_.threads;
-      changed_.wait(lock, [&] { return ended_ || issued_ - read_ < ahead; });
-      if (ended_) return;
-      const int64_t number = issued_++;
-      Result result;
-      try {
-        const auto piece = cutter_.next();
-        if (!piece) {
-          --issued_;
-          ended_ = true;
-          changed_.notify_all();
-          return;
-        }
-        result.piece = *piece;
-        lock.unlock();
-        result.encoded = encode_piece(files_[piece->file], *piece, codec_, options_.bad_lines);
-      } catch (...) {
-        result.failure = std::current_exception();
-      }
-      if (!lock.owns_lock()) lock.lock();
-      ended_ = ended_ || result.failure;
-      results_.emplace(number, std::move(result));
-      changed_.notify_all();
-    }
-  }
-
-  std::span<const fs::path> files_;
-  const text::TextCodec& codec_;
-  const EncodeFilesOptions& options_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  PieceCutter cutter_;
-  std::map<int64_t, Result> results_;
-  int64_t issued_ = 0, read_ = 0;
-  bool ended_ = false;  // no further piece is started
-  std::vector<std::jthread> workers_;
 };
 
 // Turns lines of pieces into lines of files.
@@ -146,10 +56,15 @@ EncodeTotals encode_files(std::span<const fs::path> files, const text::TextCodec
                           const EncodeFilesOptions& options,
                           const std::function<void(std::span<const uint32_t>)>& write) {
   Totals totals(files, options.bad_lines);
-  Pipeline pipeline(files, codec, options);
-  while (const auto result = pipeline.next()) {
+  PieceCutter cutter(files, codec.cuts(), options.piece_bytes);
+  OrderedWork<Piece, Result> work(
+      [&] { return cutter.next(); },
+      [&](const Piece& piece) {
+        return Result{piece, encode_piece(files[piece.file], piece, codec, options.bad_lines)};
+      },
+      options.threads);
+  while (const auto result = work.next()) {
     end_if_stop_waits();
-    if (result->failure) std::rethrow_exception(result->failure);
     totals.add(result->piece, result->encoded);
     write(result->encoded.tokens);
     if (options.on_bytes) options.on_bytes(result->piece.end - result->piece.begin);

@@ -81,28 +81,17 @@ std::string escaped(std::string_view text) {
   return out;
 }
 
-// The sample's text, with ⟦ ⟧ around what is read and not predicted: a block's first token.
-std::string row_text(const View& view, const text::TextCodec& codec, int64_t sample) {
-  const auto length = static_cast<size_t>(view.source.length(sample));
-  std::vector<int64_t> tokens(length), targets(length);
-  view.source.read(sample, tokens, targets);
-  const auto decode = [&](size_t begin, size_t end) {
-    const std::vector<uint32_t> part(tokens.begin() + begin, tokens.begin() + end);
-    if (view.data.kind == SourceKind::kText || !codec.is_bytes()) {
-      return escaped(codec.decode(part));
-    }
-    return fmt::format("{}", fmt::join(part, " "));  // ids of a tokenizer that is not given
+std::string row_text(const View& view, const text::TextCodec& codec, int64_t sample, Marks marks) {
+  const auto decode = [&](std::span<const uint32_t> ids) {
+    if (view.data.kind == SourceKind::kText || !codec.is_bytes()) return codec.decode(ids);
+    return fmt::format("{}", fmt::join(ids, " "));  // ids of a tokenizer that is not given
   };
-  const auto is_predicted = [&](size_t at) { return at > 0 && targets[at - 1] != tensor::kIgnore; };
+  return sample_text(view.source, sample, decode, marks);
+}
 
-  std::string text;
-  for (size_t begin = 0, end = 0; begin < length; begin = end) {
-    end = begin + 1;
-    while (end < length && is_predicted(end) == is_predicted(begin)) ++end;
-    text += is_predicted(begin) ? decode(begin, end) : "⟦" + decode(begin, end) + "⟧";
-  }
-  return fmt::format("sample {}: {} tokens, {} trained on\n  {}\n", sample, length,
-                     view.source.num_targets(sample), text);
+std::string marked(const std::string& text, bool is_trained, Marks marks) {
+  if (marks == Marks::kColour) return is_trained ? "\x1b[32m" + text + "\x1b[0m" : text;
+  return is_trained ? text : "⟦" + text + "⟧";
 }
 
 }  // namespace
@@ -126,12 +115,32 @@ std::string inspect(const config::RunConfig& config, const InspectOptions& optio
   if (options.split == Split::kTrain) {
     const SamplePlan plan(view.samples, {.global_batch = 1, .seed = seed_of(config)});
     for (int64_t i = 0; i < rows; ++i) {
-      text += row_text(view, *codec, plan.step_plan(i).samples[0]);
+      text += row_text(view, *codec, plan.step_plan(i).samples[0], options.marks);
     }
   } else {
-    for (int64_t i = 0; i < rows; ++i) text += row_text(view, *codec, view.samples.sample(i));
+    for (int64_t i = 0; i < rows; ++i) {
+      text += row_text(view, *codec, view.samples.sample(i), options.marks);
+    }
   }
   return text;
+}
+
+std::string sample_text(const SampleSource& source, int64_t sample, const Decode& decode,
+                        Marks marks) {
+  const auto length = static_cast<size_t>(source.length(sample));
+  std::vector<int64_t> tokens(length), targets(length);
+  source.read(sample, tokens, targets);
+  const auto is_trained = [&](size_t at) { return at > 0 && targets[at - 1] != tensor::kIgnore; };
+  std::string text;
+  for (size_t begin = 0, end = 0; begin < length; begin = end) {
+    end = begin + 1;
+    while (end < length && is_trained(end) == is_trained(begin)) ++end;
+    const std::vector<uint32_t> part(tokens.begin() + static_cast<std::ptrdiff_t>(begin),
+                                     tokens.begin() + static_cast<std::ptrdiff_t>(end));
+    text += marked(escaped(decode(part)), is_trained(begin), marks);
+  }
+  return fmt::format("sample {}: {} tokens, {} trained on\n  {}\n", sample, length,
+                     source.num_targets(sample), text);
 }
 
 }  // namespace skein::data

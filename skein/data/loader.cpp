@@ -33,8 +33,8 @@ RunSamples open(const LoaderOptions& options) {
 }
 
 // The rows of `samples`; without any, one token that predicts nothing: weight zero.
-tensor::HostBatch make_batch(const SampleSource& source, std::span<const int64_t> samples,
-                             int64_t first_document) {
+tensor::HostBatch make_rows(const SampleSource& source, std::span<const int64_t> samples,
+                            int64_t first_document) {
   int64_t longest = 1;
   for (const int64_t sample : samples) longest = std::max(longest, source.length(sample));
 
@@ -55,6 +55,41 @@ tensor::HostBatch make_batch(const SampleSource& source, std::span<const int64_t
   return batch;
 }
 
+// The same behind each other.
+tensor::HostBatch make_run(const SampleSource& source, std::span<const int64_t> samples,
+                           int64_t first_document) {
+  int64_t length = 0;
+  for (const int64_t sample : samples) length += source.length(sample);
+  SKEIN_CHECK(length <= INT32_MAX, "a micro-batch has fewer tokens than that");
+  const auto room = static_cast<size_t>(std::max<int64_t>(length, 1));
+  tensor::HostBatch batch{.rows = 1,
+                          .length = std::max<int64_t>(length, 1),
+                          .tokens = std::vector<int64_t>(room, 0),
+                          .targets = std::vector<int64_t>(room, tensor::kIgnore),
+                          .documents = {},
+                          .document_ends = {}};
+  size_t at = 0;
+  for (const int64_t sample : samples) {
+    const auto own = static_cast<size_t>(source.length(sample));
+    source.read(sample, std::span(batch.tokens).subspan(at, own),
+                std::span(batch.targets).subspan(at, own));
+    at += own;
+    batch.document_ends.push_back(static_cast<int32_t>(at));
+    batch.documents.push_back(first_document + sample);
+    batch.num_targets += source.num_targets(sample);
+  }
+  if (samples.empty()) {
+    batch.document_ends = {1};
+    batch.documents = {0};
+  }
+  return batch;
+}
+
+SamplePlan plan_of(const RunSamples& samples, const SampleOrder& order) {
+  const auto& set = samples.train.set;
+  return samples.packs ? SamplePlan(set.count(), samples.packs, order) : SamplePlan(set, order);
+}
+
 }  // namespace
 
 // All that the batches follow from.
@@ -64,7 +99,7 @@ struct Loader::Parts {
         rank(own_rank),
         size(num_ranks),
         samples(std::move(run_samples)),
-        plan(samples.train.set, order_of(options, num_ranks)) {
+        plan(plan_of(samples, order_of(options, num_ranks))) {
     SKEIN_CHECK(0 <= rank && rank < size, fmt::format("rank {} of {}", rank, size));
     if (samples.eval) eval_plan.emplace(samples.eval->set, options.eval_batch, size);
   }
@@ -76,6 +111,12 @@ struct Loader::Parts {
   SamplePlan plan;
   std::optional<EvalPlan> eval_plan;  // absent: no evaluation
 
+  tensor::HostBatch make_batch(const SampleSource& source, std::span<const int64_t> chosen,
+                               int64_t first_document) const {
+    return samples.are_runs ? make_run(source, chosen, first_document)
+                            : make_rows(source, chosen, first_document);
+  }
+
   StepBatches batches(int64_t step) const {
     const auto& source = *samples.train.source;
     auto step_plan = plan.step_plan(step);
@@ -84,14 +125,13 @@ struct Loader::Parts {
       result.num_targets += source.num_targets(sample);
       result.num_tokens += source.length(sample);
     }
-    const auto count = static_cast<int64_t>(step_plan.samples.size());
+    const int64_t count = step_plan.num_packs();
     const int64_t rows = options.per_device_batch;
     for (int64_t micro = 0; micro < options.accumulation; ++micro) {
       const int64_t begin = std::min((micro * size + rank) * rows, count);
       const int64_t end = std::min(begin + rows, count);
-      const auto own = std::span(step_plan.samples).subspan(begin, end - begin);
-      result.micro_batches.push_back(
-          make_batch(source, own, step_plan.epoch_index * source.count()));
+      result.micro_batches.push_back(make_batch(source, step_plan.samples_of(begin, end),
+                                                step_plan.epoch_index * source.count()));
     }
     result.samples = std::move(step_plan.samples);
     return result;
@@ -124,6 +164,7 @@ Loader::~Loader() = default;
 
 int64_t Loader::num_samples() const { return parts_->plan.num_samples(); }
 int64_t Loader::steps_per_epoch() const { return parts_->plan.steps_per_epoch(); }
+const EpochSteps& Loader::epoch_steps() const { return parts_->plan.epoch_steps(); }
 int64_t Loader::step_of(int64_t samples) const { return parts_->plan.step_of(samples); }
 const std::string& Loader::data_digest() const { return parts_->samples.digest; }
 
@@ -147,7 +188,8 @@ int64_t Loader::num_eval_targets() const {
 }
 tensor::HostBatch Loader::eval_batch(int64_t k) const {
   SKEIN_CHECK(parts_->eval_plan, "this loader does not evaluate");
-  return make_batch(*parts_->samples.eval->source, parts_->eval_plan->samples(k, parts_->rank), 0);
+  return parts_->make_batch(*parts_->samples.eval->source,
+                            parts_->eval_plan->samples(k, parts_->rank), 0);
 }
 
 }  // namespace skein::data

@@ -9,6 +9,9 @@
 //
 //   row j % B  of rank (j / B) % R  in micro-batch j / (B * R)     (B per device, R ranks).
 //
+// Where samples are packed, packs are dealt in their place, and a micro-batch is one run of all the
+// documents of its packs (see RunSamples::are_runs).
+//
 // In an epoch's short last step the missing rows are absent. Where none is left for a rank, it gets
 // one token without a target (weight zero), so that all ranks run the same number of micro-batches.
 // Evaluation deals its samples in the same way, each exactly once (see eval_plan.h).
@@ -43,7 +46,7 @@ struct StepBatches {
   int64_t num_targets = 0;                       // of the whole step, over all ranks
   int64_t num_tokens = 0;                        // the same, padding left out
   std::vector<int64_t> samples;                  // ids of the whole step, the same on every rank
-  int64_t samples_end = 0;                       // samples used since the start, with this step
+  int64_t samples_end = 0;                       // samples (or packs) used since the start
   double epoch = 0;                              // epochs done after this step, for logs
 };
 
@@ -58,14 +61,16 @@ class Loader {
   ~Loader();
 
   int64_t num_samples() const;
-  int64_t steps_per_epoch() const;
+  int64_t steps_per_epoch() const;  // of the first epoch; others may differ where it packs
+  // Of every epoch.
+  const EpochSteps& epoch_steps() const;
   // The step that comes after so many samples (StepBatches::samples_end). Throws UserError when
   // none starts there, which a changed global batch can bring about.
   int64_t step_of(int64_t samples) const;
 
-  // Rows are padded to the longest row of their micro-batch with token 0, which has no target. A
-  // row's document is epoch * number of all samples + sample: dropout differs from epoch to epoch.
-  // Not thread-safe.
+  // Rows are padded to the longest row of their micro-batch with token 0, which has no target; a
+  // run of documents is not padded. A sample's document is epoch * number of all samples + sample:
+  // dropout differs from epoch to epoch. Not thread-safe.
   StepBatches batches(int64_t step) const;
 
   // Evaluation: batches 0 to num_eval_batches() - 1 on every rank, none when it is off. A batch

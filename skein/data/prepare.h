@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "skein/config/run_config.h"
-#include "skein/core/error.h"
+#include "skein/data/cache_entry.h"
 #include "skein/data/sample_set.h"
 #include "skein/data/source_files.h"
 #include "skein/data/token_array.h"
@@ -64,17 +64,5 @@ double held_out_percentage(const config::DataConfig& data, bool evaluates);
 // split's own data has or, for evaluation on held-out samples, the training data.
 SampleSet samples_of(const config::DataConfig& data, int64_t count, Split split, double held_out,
                      uint64_t seed);
-
-[[noreturn]] void refuse_storing(const std::string& why);
-// Runs what writes below cache_folder(). An IoError of it says what to do.
-template <typename Action>
-auto explain_storing(const Action& action) -> decltype(action()) try {
-  return action();
-} catch (const IoError& error) {
-  refuse_storing(error.what());
-}
-
-// data_cache_dir, or its default. Throws UserError when there is no home folder to put it in.
-fs::path cache_folder(const config::DataConfig& data);
 
 }  // namespace skein::data

@@ -12,6 +12,7 @@
 
 #include "skein/config/run_config.h"
 #include "skein/core/file.h"
+#include "skein/data/packs.h"
 #include "skein/data/sample_set.h"
 #include "skein/data/sample_source.h"
 #include "skein/data/token_array.h"
@@ -28,6 +29,12 @@ struct ChosenSamples {
 struct RunSamples {
   ChosenSamples train;
   std::optional<ChosenSamples> eval;  // absent: the run does not evaluate
+  // Of train.set, in the order in which they are used; absent: each sample alone, in the epoch's
+  // permutation.
+  std::shared_ptr<const Packs> packs;
+  // Whether the samples of a micro-batch lie behind each other as a run of documents
+  // (HostBatch::document_ends); else they are its rows, padded to the longest.
+  bool are_runs = false;
   // Tells one training set from another: 32 hexadecimal digits of all that the samples and their
   // order follow from, besides the seed and the global batch.
   std::string digest;

@@ -12,8 +12,9 @@
 
 namespace skein::data {
 
-SampleSet::SampleSet(int64_t all, double percent, uint64_t seed, Holdout side)
-    : all_(all), is_divided_(true), key_(holdout_key(seed)) {
+namespace {
+
+int64_t held_out_of(int64_t all, double percent) {
   SKEIN_CHECK(0 < percent && percent < 100, fmt::format("{} percent", percent));
   if (all < 2) {
     throw UserError(fmt::format(
@@ -22,9 +23,22 @@ SampleSet::SampleSet(int64_t all, double percent, uint64_t seed, Holdout side)
         all));
   }
   const auto wanted = static_cast<int64_t>(std::llround(percent / 100 * static_cast<double>(all)));
-  const int64_t held_out = std::clamp<int64_t>(wanted, 1, all - 1);
-  begin_ = side == Holdout::kHeldOut ? 0 : held_out;
-  count_ = side == Holdout::kHeldOut ? held_out : all - held_out;
+  return std::clamp<int64_t>(wanted, 1, all - 1);
+}
+
+}  // namespace
+
+SampleSet::SampleSet(int64_t all, double percent, uint64_t seed, Holdout side)
+    : SampleSet(divided(all, held_out_of(all, percent), seed, side)) {}
+
+SampleSet SampleSet::divided(int64_t all, int64_t held_out, uint64_t seed, Holdout side) {
+  SKEIN_CHECK(0 < held_out && held_out < all, fmt::format("{} of {} samples", held_out, all));
+  SampleSet set(all);
+  set.is_divided_ = true;
+  set.key_ = holdout_key(seed);
+  set.begin_ = side == Holdout::kHeldOut ? 0 : held_out;
+  set.count_ = side == Holdout::kHeldOut ? held_out : all - held_out;
+  return set;
 }
 
 SampleSet SampleSet::first(int64_t count) const {

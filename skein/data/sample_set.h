@@ -17,6 +17,9 @@ class SampleSet {
  public:
   // All `count` samples of a source, in their order.
   explicit SampleSet(int64_t count) : all_(count), count_(count) {}
+  // One side of the division of `all` samples, of which `held_out` are held out.
+  // Requires 0 < held_out < all.
+  static SampleSet divided(int64_t all, int64_t held_out, uint64_t seed, Holdout side);
   // One side of the division at `percent` of `all` samples, rounded; each side has at least one.
   // Requires 0 < percent < 100. Throws UserError when there are fewer than two samples.
   SampleSet(int64_t all, double percent, uint64_t seed, Holdout side);

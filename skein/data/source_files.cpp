@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <set>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -20,16 +21,30 @@
 namespace skein::data {
 namespace {
 
-constexpr std::array<std::string_view, 3> kKinds = {".txt", ".jsonl", ".bin"};
+// Which files are read, and how messages say so.
+struct FileKinds {
+  std::span<const std::string_view> endings;
+  const char* listed;
+  const char* explained;
 
-bool is_known_kind(const fs::path& path) {
-  return std::ranges::find(kKinds, path.extension().string()) != kKinds.end();
-}
+  bool has(const fs::path& path) const {
+    return std::ranges::find(endings, path.extension().string()) != endings.end();
+  }
+};
+
+constexpr std::array<std::string_view, 3> kDocumentEndings = {".txt", ".jsonl", ".bin"};
+constexpr std::array<std::string_view, 2> kRowEndings = {".jsonl", ".json"};
+constexpr FileKinds kDocuments{
+    kDocumentEndings, ".txt, .jsonl or .bin",
+    ".txt (one document), .jsonl (objects with \"text\") or .bin (token ids)"};
+constexpr FileKinds kRows{kRowEndings, ".jsonl or .json",
+                          ".jsonl (one row per line) or .json (a list of rows)"};
 
 // All data files below a folder.
 class FolderWalk {
  public:
-  FolderWalk(const char* key, std::vector<std::string>& notes) : key_(key), notes_(notes) {}
+  FolderWalk(const char* key, const FileKinds& kinds, std::vector<std::string>& notes)
+      : key_(key), kinds_(kinds), notes_(notes) {}
 
   std::vector<fs::path> files(const fs::path& root) {
     enter(root);
@@ -40,8 +55,7 @@ class FolderWalk {
       for (const auto& link : links) enter(link);
     }
     if (files_.empty()) {
-      throw UserError(
-          fmt::format("{}: {} holds no .txt, .jsonl or .bin file", key_, root.string()));
+      throw UserError(fmt::format("{}: {} holds no {} file", key_, root.string(), kinds_.listed));
     }
     std::sort(files_.begin(), files_.end(),
               [](const fs::path& a, const fs::path& b) { return a.native() < b.native(); });
@@ -58,9 +72,9 @@ class FolderWalk {
     for (size_t i = 0; i < std::min(others_.size(), kShown); ++i) {
       names += (i == 0 ? "" : ", ") + others_[i].lexically_relative(root).string();
     }
-    notes_.push_back(fmt::format("{}: {} of {} left out, which are not .txt, .jsonl or .bin: {}{}",
-                                 key_, counted(others_.size(), "file"), root.string(), names,
-                                 others_.size() > kShown ? ", …" : ""));
+    notes_.push_back(fmt::format("{}: {} of {} left out, which are not {}: {}{}", key_,
+                                 counted(others_.size(), "file"), root.string(), kinds_.listed,
+                                 names, others_.size() > kShown ? ", …" : ""));
   }
 
   void enter(const fs::path& folder) {
@@ -94,7 +108,7 @@ class FolderWalk {
       } else {
         enter(path);
       }
-    } else if (is_known_kind(path)) {
+    } else if (kinds_.has(path)) {
       if (!entry.is_regular_file(ignored)) {
         throw UserError(
             fmt::format("{}: {} is not a regular file, or a link to nothing", key_, path.string()));
@@ -106,6 +120,7 @@ class FolderWalk {
   }
 
   const char* key_;
+  const FileKinds& kinds_;
   std::vector<std::string>& notes_;
   std::set<std::pair<dev_t, ino_t>> seen_;
   std::vector<fs::path> links_, files_, others_;
@@ -167,18 +182,16 @@ std::vector<fs::path> expand(const char* key, const std::string& pattern) {
   return paths;
 }
 
-void require_data_file(const char* key, const fs::path& path) {
+void require_data_file(const char* key, const FileKinds& kinds, const fs::path& path) {
   std::error_code ignored;
   const auto status = fs::status(path, ignored);
   if (!fs::exists(status)) {
     throw UserError(fmt::format("{}: {} does not exist{}", key, path.string(),
                                 path.is_absolute() ? "" : " (relative to the current folder)"));
   }
-  if (!is_known_kind(path)) {
-    throw UserError(
-        fmt::format("{}: cannot tell what {} holds; its name must end in .txt (one document), "
-                    ".jsonl (objects with \"text\") or .bin (token ids)",
-                    key, path.string()));
+  if (!kinds.has(path)) {
+    throw UserError(fmt::format("{}: cannot tell what {} holds; its name must end in {}", key,
+                                path.string(), kinds.explained));
   }
   if (!fs::is_regular_file(status)) {
     throw UserError(fmt::format("{}: {} is not a regular file", key, path.string()));
@@ -191,6 +204,7 @@ struct Keys {
   const std::string& file;
   const char* folder_key;
   const std::string& folder;
+  const FileKinds& kinds;
 
   Sources files(Purpose purpose) const {
     Sources all;
@@ -210,13 +224,13 @@ struct Keys {
   }
 
  private:
-  static void add(const char* key, const fs::path& path, Purpose purpose, Sources& all) {
+  void add(const char* key, const fs::path& path, Purpose purpose, Sources& all) const {
     std::error_code ignored;
     if (fs::is_directory(path, ignored)) {
-      std::ranges::move(split_folder(FolderWalk(key, all.notes).files(path), purpose),
+      std::ranges::move(split_folder(FolderWalk(key, kinds, all.notes).files(path), purpose),
                         std::back_inserter(all.files));
     } else {
-      require_data_file(key, path);
+      require_data_file(key, kinds, path);
       if (purpose != Purpose::kBeside) all.files.push_back(path);
     }
   }
@@ -249,22 +263,35 @@ Sources of_one_kind(Sources sources, Split split) {
   return sources;
 }
 
+Sources files_of(const config::DataConfig& data, Split split, const FileKinds& kinds) {
+  const Keys train{"train_file", data.train_file, "train_file_dir", data.train_file_dir, kinds};
+  if (split == Split::kTrain) return train.files(Purpose::kTraining);
+  if (data.eval_file.empty() && data.validation_file_dir.empty()) {
+    return train.files(Purpose::kBeside);
+  }
+  const Keys eval{"eval_file", data.eval_file, "validation_file_dir", data.validation_file_dir,
+                  kinds};
+  return eval.files(Purpose::kEvaluation);
+}
+
 }  // namespace
 
 const char* split_name(Split split) { return split == Split::kTrain ? "train" : "eval"; }
 
 Sources find_sources(const config::DataConfig& data, Split split) {
-  const Keys train{"train_file", data.train_file, "train_file_dir", data.train_file_dir};
-  if (split == Split::kTrain) return of_one_kind(train.files(Purpose::kTraining), split);
-  if (data.eval_file.empty() && data.validation_file_dir.empty()) {
-    return of_one_kind(train.files(Purpose::kBeside), split);
-  }
-  const Keys eval{"eval_file", data.eval_file, "validation_file_dir", data.validation_file_dir};
-  return of_one_kind(eval.files(Purpose::kEvaluation), split);
+  return of_one_kind(files_of(data, split, kDocuments), split);
+}
+
+Sources find_row_sources(const config::DataConfig& data, Split split) {
+  auto sources = files_of(data, split, kRows);
+  sources.kind = SourceKind::kRows;
+  return sources;
 }
 
 Sources find_files(const char* flag, const std::string& named) {
-  return of_one_kind(Keys{flag, named, flag, ""}.files(Purpose::kEvaluation), Split::kEval);
+  const std::string none;
+  return of_one_kind(Keys{flag, named, flag, none, kDocuments}.files(Purpose::kEvaluation),
+                     Split::kEval);
 }
 
 }  // namespace skein::data

@@ -9,10 +9,11 @@
 //           folder of token files named for both splits (train.bin and val.bin), its val files
 //
 // A file key takes one path, several with commas between them, patterns (`*`, `?`, `[…]`) and
-// folders. A folder means all .txt, .jsonl and .bin files below it, sorted by path; hidden ones
-// are left out, and so are folders of runs (their logs are no data); links are followed, and no
-// folder is read twice. A file that the file key names is
-// not read again as one of the folder key's. Files of other kinds are left out, with a note.
+// folders. A folder means all .txt, .jsonl and .bin files below it, or all .jsonl and .json files
+// where rows are wanted, sorted by path; hidden ones are left out, and so are folders of runs
+// (their logs are no data); links are followed, and no folder is read twice. A file that the file
+// key names is not read again as one of the folder key's. Files of other kinds are left out, with
+// a note.
 
 #include <string>
 #include <vector>
@@ -23,7 +24,8 @@
 namespace skein::data {
 
 enum class Split { kTrain, kEval };
-enum class SourceKind { kText, kTokens };  // text is encoded; tokens are used as they are
+// Text and rows are encoded; tokens are used as they are.
+enum class SourceKind { kText, kTokens, kRows };
 
 struct Sources {
   SourceKind kind = SourceKind::kText;
@@ -36,7 +38,10 @@ struct Sources {
 // Throws UserError for what does not exist, has no known kind, or mixes text with tokens.
 Sources find_sources(const config::DataConfig& data, Split split);
 
-// The same for what one flag names, as a file key does. `flag` begins messages.
+// The same for rows of chat and instruction data, which are in .jsonl and .json files.
+Sources find_row_sources(const config::DataConfig& data, Split split);
+
+// The first for what one flag names, as a file key does. `flag` begins messages.
 Sources find_files(const char* flag, const std::string& named);
 
 // "train", "eval".

@@ -136,7 +136,7 @@ void check_prepared(const config::Resolved& resolved, int ranks) {
                                           .vocab_size = model.dimensions().vocabulary});
   const data::SamplePlan order(samples.train.set, {.global_batch = batches.global,
                                                    .drop_last = config.data.dataloader_drop_last});
-  plan_run(config, order.steps_per_epoch());
+  plan_run(config, order.epoch_steps());
   const auto checkpoint = checkpoint_to_continue(config.checkpoint);
   if (!checkpoint) return;
   auto identity = identity_before_data(config, batches);

@@ -31,15 +31,12 @@ int64_t steps_of_epochs(double epochs, int64_t steps_per_epoch) {
                   epochs, steps_per_epoch));
 }
 
-}  // namespace
-
-RunPlan plan_run(const config::RunConfig& config, int64_t steps_per_epoch) {
-  const auto& schedule = config.schedule;
-  RunPlan plan{.steps_per_epoch = steps_per_epoch, .log_first = config.log.logging_first_step};
-  plan.total_steps = schedule.max_steps > 0
-                         ? schedule.max_steps
-                         : steps_of_epochs(schedule.num_train_epochs, steps_per_epoch);
-  plan.warmup_steps = warmup_steps(schedule, plan.total_steps);
+RunPlan plan_steps(const config::RunConfig& config, int64_t steps_per_epoch, int64_t total_steps) {
+  RunPlan plan{.total_steps = total_steps,
+               .steps_per_epoch = steps_per_epoch,
+               .log_first = config.log.logging_first_step,
+               .epoch_ends = {}};
+  plan.warmup_steps = warmup_steps(config.schedule, plan.total_steps);
   plan.log_every = interval(config.log.logging_steps, plan.total_steps);
   switch (config.eval.eval_strategy) {
     case config::EvalStrategy::kNo:
@@ -51,6 +48,7 @@ RunPlan plan_run(const config::RunConfig& config, int64_t steps_per_epoch) {
       break;
     case config::EvalStrategy::kEpoch:
       plan.eval_every = steps_per_epoch;
+      plan.evals_by_epoch = true;
       break;
   }
   switch (config.checkpoint.save_strategy) {
@@ -61,17 +59,55 @@ RunPlan plan_run(const config::RunConfig& config, int64_t steps_per_epoch) {
       break;
     case config::SaveStrategy::kEpoch:
       plan.save_every = steps_per_epoch;
+      plan.saves_by_epoch = true;
       break;
   }
   return plan;
 }
 
-bool RunPlan::is_due(int64_t finished_steps, int64_t every) const {
-  return every > 0 && (finished_steps % every == 0 || finished_steps == total_steps);
+}  // namespace
+
+RunPlan plan_run(const config::RunConfig& config, int64_t steps_per_epoch) {
+  const auto& schedule = config.schedule;
+  const int64_t total = schedule.max_steps > 0
+                            ? schedule.max_steps
+                            : steps_of_epochs(schedule.num_train_epochs, steps_per_epoch);
+  return plan_steps(config, steps_per_epoch, total);
+}
+
+RunPlan plan_run(const config::RunConfig& config, const data::EpochSteps& epochs) {
+  if (epochs.are_even()) return plan_run(config, epochs.steps(0));
+  const auto& schedule = config.schedule;
+  const int64_t total =
+      schedule.max_steps > 0 ? schedule.max_steps : epochs.total(schedule.num_train_epochs);
+  auto plan = plan_steps(config, epochs.steps(0), total);
+  if (!plan.evals_by_epoch && !plan.saves_by_epoch) return plan;
+  for (int64_t end = 0; end < total;) {
+    end += epochs.steps(std::ssize(plan.epoch_ends));
+    plan.epoch_ends.push_back(end);
+  }
+  return plan;
+}
+
+bool RunPlan::is_due(int64_t finished_steps, int64_t every, bool by_epoch) const {
+  if (every == 0) return false;
+  if (finished_steps == total_steps) return true;
+  if (by_epoch && !epoch_ends.empty()) {
+    return std::ranges::binary_search(epoch_ends, finished_steps);
+  }
+  return finished_steps % every == 0;
 }
 
 bool RunPlan::logs_at(int64_t finished_steps) const {
-  return is_due(finished_steps, log_every) || (log_first && finished_steps == 1);
+  return is_due(finished_steps, log_every, false) || (log_first && finished_steps == 1);
+}
+
+bool RunPlan::evals_at(int64_t finished_steps) const {
+  return is_due(finished_steps, eval_every, evals_by_epoch);
+}
+
+bool RunPlan::saves_at(int64_t finished_steps) const {
+  return is_due(finished_steps, save_every, saves_by_epoch);
 }
 
 }  // namespace skein::plan

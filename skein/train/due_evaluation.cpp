@@ -30,8 +30,7 @@ bool evaluate_step(Session& run, int64_t step, double epoch, bool saves, StopAgr
 }
 
 bool owes_evaluation(const Session& run, int64_t step) {
-  return step > 0 && run.plan.is_due(step, run.plan.eval_every) &&
-         !run.metrics.has_evaluation(step);
+  return step > 0 && run.plan.evals_at(step) && !run.metrics.has_evaluation(step);
 }
 
 bool evaluate_first(Session& run, int64_t step, StopAgreement& stop) {
@@ -41,7 +40,7 @@ bool evaluate_first(Session& run, int64_t step, StopAgreement& stop) {
   if (!owes_evaluation(run, step)) return true;
   const auto loss = evaluate_and_log(run, step, run.loader.batches(step - 1).epoch, stop);
   if (!loss) return false;
-  const bool is_saved = run.plan.is_due(step, run.plan.save_every);  // as without the stop
+  const bool is_saved = run.plan.saves_at(step);  // as without the stop
   if (is_saved && run.state.add_evaluation(step, *loss)) run.store.protect_saved(step);
   return true;
 }

@@ -101,8 +101,8 @@ Outcome run_offline(const config::Resolved& resolved, const config::BatchPlan& b
     run.metrics.add_step(step, done, data.num_tokens);
     // The one agreement of a step; everything else that branches depends on the step alone.
     stopping = stop.answer();
-    const bool saves = plan.is_due(step, plan.save_every);
-    const bool evaluates = plan.is_due(step, plan.eval_every);
+    const bool saves = plan.saves_at(step);
+    const bool evaluates = plan.evals_at(step);
     // What is saved or measured has been judged.
     if (stopping || saves || evaluates || plan.logs_at(step)) judge(run, guard, step);
     if (plan.logs_at(step)) {

@@ -146,7 +146,7 @@ Session::Session(const config::Resolved& given, const config::BatchPlan& plan_of
       dtype(agreed_dtype(config.model, world)),
       loader(loader_options(config, batches, architecture.dimensions()), world.group.rank(),
              world.group.size()),
-      plan(plan::plan_run(config, loader.steps_per_epoch())),
+      plan(plan::plan_run(config, loader.epoch_steps())),
       identity(identity_of(config, batches, loader, plan)),
       beginning(beginning_of(config.checkpoint, output, architecture, identity, world)),
       model(model::build(architecture, {.dtype = tensor::scalar_type_of(dtype)})),

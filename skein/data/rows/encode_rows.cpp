@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/data/rows/encode_rows.h"
+
+#include <fmt/format.h>
+
+#include <optional>
+#include <utility>
+
+#include "skein/core/error.h"
+#include "skein/core/ordered_work.h"
+#include "skein/core/stop_signals.h"
+#include "skein/data/rows/row_columns.h"
+#include "skein/data/rows/row_reader.h"
+
+namespace skein::data {
+namespace {
+
+constexpr size_t kBadRowsShown = 5;
+
+// Rows of one file that a worker takes at once.
+struct Piece {
+  size_t file = 0;
+  std::vector<RawRow> rows;
+  uint64_t bytes = 0;
+};
+
+// Hands out the pieces of all files in order. They follow from the files alone.
+class PieceReader {
+ public:
+  PieceReader(std::span<const fs::path> files, uint64_t piece_bytes)
+      : files_(files), piece_bytes_(piece_bytes) {}
+
+  std::optional<Piece> next() {
+    for (; file_ < files_.size(); ++file_, reader_.reset()) {
+      if (!reader_) reader_.emplace(files_[file_]);
+      Piece piece{.file = file_, .rows = {}};
+      const uint64_t begin = reader_->bytes_read();
+      for (RawRow row; piece.bytes < piece_bytes_ && reader_->next(row);) {
+        piece.rows.push_back(std::move(row));
+        piece.bytes = reader_->bytes_read() - begin;
+      }
+      if (!piece.rows.empty()) return piece;
+    }
+    return std::nullopt;
+  }
+
+ private:
+  std::span<const fs::path> files_;
+  uint64_t piece_bytes_;
+  size_t file_ = 0;
+  std::optional<RowReader> reader_;  // of files_[file_]
+};
+
+struct BadRow {
+  uint64_t number = 0;
+  std::string reason;
+};
+
+struct EncodedPiece {
+  size_t file = 0;
+  uint64_t bytes = 0;
+  std::vector<EncodedRow> rows;
+  uint64_t num_bad = 0;
+  std::vector<BadRow> bad;  // the first few
+};
+
+EncodedRow encode_row(const RawRow& row, size_t file, const RowEncoder& encoder) {
+  if (row.is_too_long) {
+    throw IoError(fmt::format("the row is longer than {} MiB", kMaxRowBytes >> 20));
+  }
+  auto tokens = encoder.encode(parse_row(row.json));
+  SKEIN_CHECK(tokens.ids.size() == tokens.trained.size(), "an encoder says of each id what it is");
+  return {.tokens = std::move(tokens), .file = file, .number = row.number};
+}
+
+// With kStop, ends at the first bad row.
+EncodedPiece encode_piece(const Piece& piece, const RowEncoder& encoder, config::BadLines policy) {
+  EncodedPiece result{.file = piece.file, .bytes = piece.bytes, .rows = {}, .bad = {}};
+  for (const auto& row : piece.rows) {
+    try {
+      result.rows.push_back(encode_row(row, piece.file, encoder));
+    } catch (const IoError& error) {
+      ++result.num_bad;
+      if (result.bad.size() < kBadRowsShown) result.bad.push_back({row.number, error.what()});
+      if (policy == config::BadLines::kStop) break;
+    }
+  }
+  return result;
+}
+
+void count_bad_rows(const EncodedPiece& piece, const fs::path& path, config::BadLines policy,
+                    EncodeRowsTotals& totals) {
+  for (const auto& bad : piece.bad) {
+    auto text = fmt::format("{}:{}: {}", path.string(), bad.number, bad.reason);
+    if (policy == config::BadLines::kStop) {
+      throw IoError(text + " (bad_lines=skip leaves such rows out)");
+    }
+    if (totals.first_bad_rows.size() < kBadRowsShown) {
+      totals.first_bad_rows.push_back(std::move(text));
+    }
+  }
+  totals.bad_rows += piece.num_bad;
+}
+
+}  // namespace
+
+EncodeRowsTotals encode_rows(std::span<const fs::path> files, const RowEncoder& encoder,
+                             const EncodeRowsOptions& options,
+                             const std::function<void(const EncodedRow&)>& write) {
+  EncodeRowsTotals totals;
+  PieceReader reader(files, options.piece_bytes);
+  OrderedWork<Piece, EncodedPiece> work(
+      [&] { return reader.next(); },
+      [&](const Piece& piece) { return encode_piece(piece, encoder, options.bad_lines); },
+      options.threads);
+  while (const auto piece = work.next()) {
+    end_if_stop_waits();
+    for (const auto& row : piece->rows) write(row);
+    totals.rows += piece->rows.size();
+    count_bad_rows(*piece, files[piece->file], options.bad_lines, totals);
+    if (options.on_bytes) options.on_bytes(piece->bytes);
+  }
+  return totals;
+}
+
+}  // namespace skein::data

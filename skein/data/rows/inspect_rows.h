@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#pragma once
+
+// What does a person see of the rows that a run trains on?
+
+#include <string>
+
+#include "skein/data/inspect.h"
+#include "skein/data/rows/label_audit.h"
+#include "skein/data/rows/run_rows.h"
+
+namespace skein::data {
+
+// The audits of both splits, and what they would stop a run for.
+std::string describe_rows(const RunRows& rows, const AuditTokens& tokens, int threads);
+
+// The first rows of a split in the order in which they are used, as inspect() shows samples, each
+// with its place. Throws UserError when the split has none.
+std::string inspect_rows(const RunRowsOptions& options, const InspectOptions& shown,
+                         const Decode& decode);
+
+}  // namespace skein::data

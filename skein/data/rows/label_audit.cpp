@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/data/rows/label_audit.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "skein/core/amounts.h"
+#include "skein/core/error.h"
+#include "skein/core/log.h"
+#include "skein/core/parallel.h"
+#include "skein/core/stop_signals.h"
+
+namespace skein::data {
+namespace {
+
+constexpr double kMostWithoutTarget = 0.05;
+constexpr int64_t kSamplesAtOnce = 4096;
+constexpr int64_t kBarWidth = 40;
+
+std::vector<LabelAudit::Bin> histogram(const RowArray& rows) {
+  std::vector<LabelAudit::Bin> bins;
+  for (int64_t i = 0; i < rows.count(); ++i) {
+    size_t bin = 0;
+    while (int64_t{1} << bin < rows.entry(i).length) ++bin;
+    while (bins.size() <= bin) bins.push_back({.longest = int64_t{1} << bins.size()});
+    ++bins[bin].rows;
+  }
+  const auto first =
+      std::ranges::find_if(bins, [](const LabelAudit::Bin& bin) { return bin.rows > 0; });
+  bins.erase(bins.begin(), first);
+  return bins;
+}
+
+// What some of the samples say.
+struct Part {
+  int64_t tokens = 0, targets = 0, end_trained = 0, several_begins = 0;
+  int64_t first_without_end = -1, first_several_begins = -1;  // samples
+};
+
+class SampleAudit {
+ public:
+  SampleAudit(const SplitRows& rows, const AuditTokens& tokens) : rows_(rows), wanted_(tokens) {}
+
+  Part look_at(int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) add(rows_.set.sample(i));
+    return part_;
+  }
+
+ private:
+  bool is_end(int64_t id) const {
+    return std::ranges::find(wanted_.ends_of_turn, static_cast<uint32_t>(id)) !=
+           wanted_.ends_of_turn.end();
+  }
+
+  void add(int64_t sample) {
+    const auto length = static_cast<size_t>(rows_.source->length(sample));
+    tokens_.resize(length);
+    targets_.resize(length);
+    rows_.source->read(sample, tokens_, targets_);
+    part_.tokens += static_cast<int64_t>(length);
+    part_.targets += rows_.source->num_targets(sample);
+    // No id is negative, so that tensor::kIgnore is none of them.
+    const bool ends = std::ranges::any_of(
+        targets_, [&](int64_t target) { return target >= 0 && is_end(target); });
+    part_.end_trained += ends;
+    if (!ends && part_.first_without_end < 0) part_.first_without_end = sample;
+    if (!wanted_.begin || std::ranges::count(tokens_, int64_t{*wanted_.begin}) <= 1) return;
+    ++part_.several_begins;
+    if (part_.first_several_begins < 0) part_.first_several_begins = sample;
+  }
+
+  const SplitRows& rows_;
+  const AuditTokens& wanted_;
+  Part part_;
+  std::vector<int64_t> tokens_, targets_;
+};
+
+// Parts come in order: the first of anything stays.
+void add(const Part& part, const RowSource& source, LabelAudit& audit) {
+  const auto keep_first = [&](int64_t sample, std::string& place) {
+    if (sample >= 0 && place.empty()) place = source.place_of(sample);
+  };
+  audit.tokens += part.tokens;
+  audit.targets += part.targets;
+  audit.end_trained += part.end_trained;
+  audit.several_begins += part.several_begins;
+  keep_first(part.first_without_end, audit.first_without_end);
+  keep_first(part.first_several_begins, audit.first_several_begins);
+}
+
+double percent(int64_t part, int64_t whole) {
+  return whole == 0 ? 0 : 100 * static_cast<double>(part) / static_cast<double>(whole);
+}
+
+std::string histogram_text(const std::vector<LabelAudit::Bin>& bins) {
+  int64_t most = 1;
+  for (const auto& bin : bins) most = std::max(most, bin.rows);
+  std::string text;
+  for (const auto& bin : bins) {
+    const int64_t width = (bin.rows * kBarWidth + most - 1) / most;
+    std::string bar;
+    for (int64_t i = 0; i < width; ++i) bar += "█";
+    text += fmt::format("       up to {:>9} tokens {:>11}  {}\n", shown_count(bin.longest),
+                        shown_count(bin.rows), bar);
+  }
+  return text;
+}
+
+}  // namespace
+
+LabelAudit audit_labels(const SplitRows& rows, const AuditTokens& tokens, int threads) {
+  const auto& source = *rows.source;
+  LabelAudit audit{.limits = source.limits(),
+                   .expects_end = !tokens.ends_of_turn.empty(),
+                   .counts = source.counts(),
+                   .lengths = histogram(source.prepared().rows),
+                   .samples = rows.set.count(),
+                   .first_without_end = {},
+                   .first_several_begins = {}};
+  std::vector<Part> parts(
+      static_cast<size_t>((audit.samples + kSamplesAtOnce - 1) / kSamplesAtOnce));
+  for_each_index(std::ssize(parts), threads, [&](int64_t i) {
+    end_if_stop_waits();
+    const int64_t begin = i * kSamplesAtOnce;
+    parts[static_cast<size_t>(i)] =
+        SampleAudit(rows, tokens).look_at(begin, std::min(begin + kSamplesAtOnce, audit.samples));
+  });
+  for (const auto& part : parts) add(part, source, audit);
+  if (!audit.expects_end) audit.first_without_end.clear();
+  return audit;
+}
+
+std::optional<std::string> LabelAudit::refusal(Split split) const {
+  const double share = percent(counts.without_target, counts.rows) / 100;
+  if (share > kMostWithoutTarget) {
+    return fmt::format(
+        "{} of {} rows of the {} data ({:.1f} %) have no target: nothing in them is trained on; a "
+        "larger cutoff_len, another template or train_on_prompt may give them one (skein data "
+        "inspect shows rows)",
+        shown_count(counts.without_target), shown_count(counts.rows), split_name(split),
+        100 * share);
+  }
+  if (expects_end && end_trained == 0) {
+    return fmt::format(
+        "in no row of the {} data is the end of a turn trained on ({} is the first): the model "
+        "would never stop; give a template whose assistant turns include it, or a larger "
+        "cutoff_len (skein data inspect shows rows)",
+        split_name(split), first_without_end);
+  }
+  return std::nullopt;
+}
+
+std::string LabelAudit::text(Split split) const {
+  auto text = fmt::format("{:5}  {} of {} rows: {} tokens, {} trained on ({:.1f} %)\n",
+                          split_name(split), shown_count(samples), shown_count(counts.rows),
+                          shown_count(tokens), shown_count(targets), percent(targets, tokens));
+  if (counts.too_long > 0) {
+    text += fmt::format(
+        "       {} rows longer than cutoff_len={} {}: {:.1f} % of the tokens and {:.1f} % of the "
+        "targets lost\n",
+        shown_count(counts.too_long), limits.cutoff_len,
+        limits.excess_length == ExcessLength::kDrop ? "left out" : "cut short",
+        percent(counts.tokens_lost, counts.tokens), percent(counts.targets_lost, counts.targets));
+  }
+  text += fmt::format("       {} rows without a target, left out\n",
+                      shown_count(counts.without_target));
+  if (expects_end) {
+    text += fmt::format("       the end of a turn is trained on in {} of {} rows{}\n",
+                        shown_count(end_trained), shown_count(samples),
+                        first_without_end.empty() ? "" : ", first not in " + first_without_end);
+  }
+  if (several_begins > 0) {
+    text += fmt::format("       warning: {} rows begin more than once (BOS), first {}\n",
+                        shown_count(several_begins), first_several_begins);
+  }
+  return text + histogram_text(lengths);
+}
+
+void require_labels(const RunRows& rows, const AuditTokens& tokens, int threads) {
+  const auto require = [&](const SplitRows& split_rows, Split split) {
+    const auto audit = audit_labels(split_rows, tokens, threads);
+    log_info("labels of the data\n{}", audit.text(split));
+    if (const auto why = audit.refusal(split)) throw IoError(*why);
+  };
+  require(rows.train, Split::kTrain);
+  if (rows.eval) require(*rows.eval, Split::kEval);
+}
+
+}  // namespace skein::data

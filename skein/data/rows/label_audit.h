@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#pragma once
+
+// Is a run about to be trained on what its owner believes? Looks through all labels of a split.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "skein/data/rows/row_source.h"
+#include "skein/data/rows/run_rows.h"
+#include "skein/data/source_files.h"
+
+namespace skein::data {
+
+// The ids that the audit looks for.
+struct AuditTokens {
+  std::vector<uint32_t> ends_of_turn;  // any of them ends one; empty: nothing does
+  std::optional<uint32_t> begin;       // BOS, which a row has at most once; absent: there is none
+};
+
+struct LabelAudit {
+  struct Bin {
+    int64_t longest = 0;  // rows of at most so many tokens, and more than the bin before
+    int64_t rows = 0;
+    bool operator==(const Bin&) const = default;
+  };
+
+  RowLimits limits;
+  bool expects_end = false;  // there is a token that ends a turn
+  RowCounts counts;          // of all rows of the split's files
+  std::vector<Bin>
+      lengths;  // the same, before anything is cut; powers of two, none empty at an end
+  // Of the split's samples, as they are trained on:
+  int64_t samples = 0, tokens = 0, targets = 0;
+  int64_t end_trained = 0;  // in which an end of turn is a target
+  int64_t several_begins = 0;
+  std::string first_without_end, first_several_begins;  // "FILE:ROW", empty: there is none
+
+  // Why the run must not start; absent: it may.
+  std::optional<std::string> refusal(Split split) const;
+  // A few lines for people.
+  std::string text(Split split) const;
+
+  bool operator==(const LabelAudit&) const = default;
+};
+
+// The same for any number of threads.
+LabelAudit audit_labels(const SplitRows& rows, const AuditTokens& tokens, int threads);
+
+// Audits both splits, logs what it found, and throws IoError when a split must not be trained on.
+void require_labels(const RunRows& rows, const AuditTokens& tokens, int threads);
+
+}  // namespace skein::data

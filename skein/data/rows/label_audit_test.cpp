@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/data/rows/label_audit.h"
+
+#include <gtest/gtest.h>
+
+#include "skein/data/rows/inspect_rows.h"
+#include "skein/data/rows/test_rows.h"
+
+namespace skein::data {
+namespace {
+
+constexpr uint32_t kEnd = 256;
+
+class LabelAuditTest : public RowsTest {
+ protected:
+  SplitRows split(const std::string& rows, const RowLimits& limits = {.cutoff_len = 16}) {
+    auto source = std::make_shared<const RowSource>(prepare(rows), limits);
+    const SampleSet all(source->count());
+    return {.source = std::move(source), .set = all};
+  }
+
+  static std::string repeated(int64_t count, const std::string& row) {
+    std::string rows;
+    for (int64_t i = 0; i < count; ++i) rows += row;
+    return rows;
+  }
+
+  static std::string refusal_of(const LabelAudit& audit) {
+    return audit.refusal(Split::kTrain).value_or("");
+  }
+};
+
+TEST_F(LabelAuditTest, CountsWhatIsTrainedOnAndWhatIsLost) {
+  const auto rows = row_of(3, 4) + row_of(3, 20) + row_of(20, 5) + row_of(1, 2);
+  const auto audit = audit_labels(split(rows), {.ends_of_turn = {kEnd}, .begin = 'p'}, 2);
+  EXPECT_EQ(audit.counts, (RowCounts{.rows = 4,
+                                     .too_long = 2,
+                                     .without_target = 1,
+                                     .samples = 3,
+                                     .tokens = 7 + 23 + 25 + 3,
+                                     .tokens_lost = 7 + 9,
+                                     .targets = 4 + 20 + 5 + 2,
+                                     .targets_lost = 7 + 5}));
+  EXPECT_EQ(audit.lengths, (std::vector<LabelAudit::Bin>{{4, 1}, {8, 1}, {16, 0}, {32, 2}}));
+  EXPECT_EQ(audit.samples, 3);
+  EXPECT_EQ(audit.tokens, 7 + 16 + 3);
+  EXPECT_EQ(audit.targets, 4 + 13 + 2);
+  EXPECT_EQ(audit.end_trained, 2);
+  EXPECT_PRED2(contains, audit.first_without_end, "train.jsonl:2");
+  EXPECT_EQ(audit.several_begins, 2) << "'p' stands for BOS";
+  EXPECT_PRED2(contains, audit.first_several_begins, "train.jsonl:1");
+  const auto text = audit.text(Split::kTrain);
+  EXPECT_PRED2(contains, text, "train  3 of 4 rows: 26 tokens, 19 trained on (73.1 %)");
+  EXPECT_PRED2(contains, text, "2 rows longer than cutoff_len=16 cut short: 27.6 % of the tokens");
+  EXPECT_PRED2(contains, text, "1 rows without a target");
+  EXPECT_PRED2(contains, text, "the end of a turn is trained on in 2 of 3 rows, first not in");
+  EXPECT_PRED2(contains, text, "warning: 2 rows begin more than once (BOS)");
+  EXPECT_PRED2(contains, text, "up to        32 tokens           2  █");
+}
+
+TEST_F(LabelAuditTest, StopsAboveFivePercentWithoutTarget) {
+  const auto good = row_of(1, 2), bad = row_of(20, 2);
+  const AuditTokens tokens{.ends_of_turn = {kEnd}, .begin = std::nullopt};
+  EXPECT_EQ(refusal_of(audit_labels(split(repeated(19, good) + bad), tokens, 1)), "");
+  EXPECT_PRED2(contains, refusal_of(audit_labels(split(repeated(18, good) + bad), tokens, 1)),
+               "1 of 19 rows of the train data (5.3 %) have no target");
+}
+
+TEST_F(LabelAuditTest, StopsWhereTheEndOfATurnIsNeverTrainedOn) {
+  const AuditTokens tokens{.ends_of_turn = {kEnd, 999}, .begin = std::nullopt};
+  const auto cut = split(repeated(3, row_of(3, 30)));
+  EXPECT_PRED2(contains, refusal_of(audit_labels(cut, tokens, 1)),
+               "in no row of the train data is the end of a turn trained on");
+  EXPECT_EQ(refusal_of(audit_labels(cut, {}, 1)), "") << "nothing ends a turn";
+  EXPECT_EQ(refusal_of(audit_labels(split(repeated(3, row_of(3, 30)) + row_of(1, 2)), tokens, 1)),
+            "");
+}
+
+TEST_F(LabelAuditTest, IsTheSameForAnyNumberOfThreads) {
+  std::string rows;
+  for (int64_t i = 0; i < 10'000; ++i) rows += row_of(1 + i % 19, 2 + i % 5);
+  const auto all = split(rows);
+  const AuditTokens tokens{.ends_of_turn = {kEnd}, .begin = 'p'};
+  const auto expected = audit_labels(all, tokens, 1);
+  for (const int threads : {2, 5}) EXPECT_EQ(audit_labels(all, tokens, threads), expected);
+}
+
+TEST_F(LabelAuditTest, BothSplitsAreLookedAt) {
+  RunRowsOptions options{.data = data_, .encoder = byte_encoder(), .vocab_size = 257};
+  options.data.train_file = write("train.jsonl", repeated(20, row_of(1, 2))).string();
+  options.data.eval_file = write("eval.jsonl", repeated(3, row_of(3, 30))).string();
+  options.limits.cutoff_len = 16;
+  const AuditTokens tokens{.ends_of_turn = {kEnd}, .begin = std::nullopt};
+  const auto rows = open_run_rows(options);
+  EXPECT_PRED2(contains, refusal<IoError>([&] { require_labels(rows, tokens, 1); }),
+               "in no row of the eval data");
+  const auto text = describe_rows(rows, tokens, 1);
+  EXPECT_PRED2(contains, text, "train  20 of 20 rows");
+  EXPECT_PRED2(contains, text, "eval   3 of 3 rows");
+  EXPECT_PRED2(contains, text, "stops a run: in no row of the eval data");
+}
+
+TEST_F(LabelAuditTest, RowsAreShownWithWhatIsTrainedOn) {
+  RunRowsOptions options{.data = data_, .encoder = byte_encoder(), .vocab_size = 257};
+  options.data.train_file =
+      write("train.jsonl", "{\"prompt\": \"A\\u001b\", \"completion\": \"B\"}\n").string();
+  const auto decode = [](std::span<const uint32_t> ids) {
+    std::string text;
+    for (const uint32_t id : ids) text += id < 256 ? std::string(1, static_cast<char>(id)) : "</s>";
+    return text;
+  };
+  for (const bool packing : {false, true}) {
+    options.packing = packing;
+    const auto text = inspect_rows(options, {}, decode);
+    EXPECT_PRED2(contains, text, "train.jsonl:1\nsample 0: 4 tokens, 2 trained on\n");
+    EXPECT_PRED2(contains, text, "⟦A\\x1B⟧B</s>") << "what a terminal would obey is escaped";
+    EXPECT_PRED2(contains, inspect_rows(options, {.marks = Marks::kColour}, decode),
+                 "A\\x1B\x1b[32mB</s>\x1b[0m");
+  }
+  EXPECT_THROW(inspect_rows(options, {.split = Split::kEval}, decode), UserError);
+}
+
+}  // namespace
+}  // namespace skein::data

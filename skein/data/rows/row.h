@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#pragma once
+
+// What does one row of training data say? Recognised by its columns, without configuration:
+//
+//   messages                     a list of {role, content}; `tools`
+//   conversations (ShareGPT)     a list of {from, value}; `system`, `tools`
+//   prompt, completion           both text, or both lists of messages
+//   instruction, output (Alpaca) `input`, `system`, `history`: a list of [question, answer]
+//   text                         a document
+//
+// The first of these that a row has counts; a column that is null is absent, others are ignored.
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include "skein/text/conversation.h"
+
+namespace skein::data {
+
+struct Row {
+  enum class Kind { kText, kPromptCompletion, kConversation };
+
+  Kind kind = Kind::kText;
+  std::string text;                 // kText: the document; kPromptCompletion: the prompt
+  std::string completion;           // kPromptCompletion
+  text::Conversation conversation;  // kConversation
+  // kConversation: messages before the completion, where the row has one; 0: it has none.
+  size_t prompt_messages = 0;
+};
+
+// One JSON object. Throws IoError with the reason and what was expected, without the place, which
+// only the caller knows. Safe on hostile bytes (see row_columns.h).
+Row parse_row(std::string_view json);
+
+}  // namespace skein::data

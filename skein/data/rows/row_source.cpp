@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/data/rows/row_source.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "skein/core/amounts.h"
+#include "skein/core/error.h"
+#include "skein/tensor/host_batch.h"
+
+namespace skein::data {
+
+RowSource::RowSource(PreparedRows rows, const RowLimits& limits)
+    : rows_(std::move(rows)), limits_(limits) {
+  if (limits.cutoff_len < 2) {
+    throw UserError(
+        fmt::format("cutoff_len: {} leaves nothing to predict; a row needs at least 2 tokens",
+                    limits.cutoff_len));
+  }
+  const int64_t count = rows_.rows.count();
+  SKEIN_CHECK(count <= UINT32_MAX, "rows are counted in 32 bits");
+  for (int64_t row = 0; row < count; ++row) {
+    if (count_row(row)) kept_.push_back(static_cast<uint32_t>(row));
+  }
+  counts_.samples = std::ssize(kept_);
+  if (kept_.empty()) {
+    throw IoError(fmt::format(
+        "none of {} can be trained on: {} without a target, {} longer than cutoff_len={}; the "
+        "first is {}",
+        counted(static_cast<uint64_t>(count), "row"), counts_.without_target, counts_.too_long,
+        limits.cutoff_len, rows_.place_of(0)));
+  }
+  if (counts_.samples == count) kept_ = {};
+}
+
+// Whether the row stays.
+bool RowSource::count_row(int64_t row) {
+  const auto& entry = rows_.rows.entry(row);
+  const bool too_long = is_too_long(row);
+  if (too_long && limits_.excess_length == ExcessLength::kError) {
+    throw IoError(
+        fmt::format("{}: the row has {} tokens, cutoff_len is {}; give a larger cutoff_len, or "
+                    "excess_length_strategy: truncate or drop",
+                    rows_.place_of(row), entry.length, limits_.cutoff_len));
+  }
+  ++counts_.rows;
+  counts_.tokens += entry.length;
+  counts_.targets += entry.num_targets;
+  const bool is_dropped = too_long && limits_.excess_length == ExcessLength::kDrop;
+  const int64_t targets = is_dropped ? 0 : kept_targets(row);
+  if (too_long) {
+    ++counts_.too_long;
+    counts_.tokens_lost += entry.length - (is_dropped ? 0 : limits_.cutoff_len);
+    counts_.targets_lost += entry.num_targets - targets;
+  }
+  if (is_dropped) return false;
+  if (targets == 0) ++counts_.without_target;
+  return targets > 0;
+}
+
+bool RowSource::is_too_long(int64_t row) const {
+  return rows_.rows.entry(row).length > limits_.cutoff_len;
+}
+
+int64_t RowSource::kept_length(int64_t row) const {
+  return std::min<int64_t>(rows_.rows.entry(row).length, limits_.cutoff_len);
+}
+
+int64_t RowSource::kept_targets(int64_t row) const {
+  if (!is_too_long(row)) return rows_.rows.entry(row).num_targets;
+  int64_t targets = 0;
+  for (int64_t at = 1; at < limits_.cutoff_len; ++at) targets += rows_.rows.is_trained(row, at);
+  return targets;
+}
+
+int64_t RowSource::row_of(int64_t sample) const {
+  SKEIN_CHECK(0 <= sample && sample < count(), fmt::format("sample {} of {}", sample, count()));
+  return kept_.empty() ? sample : kept_[static_cast<size_t>(sample)];
+}
+
+void RowSource::read(int64_t sample, std::span<int64_t> tokens, std::span<int64_t> targets) const {
+  const int64_t row = row_of(sample);
+  SKEIN_CHECK(std::ssize(tokens) == kept_length(row) && tokens.size() == targets.size(),
+              "a sample is read as a whole");
+  rows_.rows.read(row, tokens);
+  for (size_t at = 0; at + 1 < tokens.size(); ++at) {
+    const bool is_target = rows_.rows.is_trained(row, static_cast<int64_t>(at) + 1);
+    targets[at] = is_target ? tokens[at + 1] : tensor::kIgnore;
+  }
+  targets.back() = tensor::kIgnore;
+}
+
+SampleSet rows_of_split(int64_t count, double val_size, uint64_t seed, Holdout side) {
+  if (val_size == 0) return SampleSet(count);
+  const double wanted = val_size < 1 ? std::round(val_size * static_cast<double>(count)) : val_size;
+  if (val_size < 0 || std::isnan(val_size) || (val_size >= 1 && std::floor(val_size) != val_size)) {
+    throw UserError(fmt::format(
+        "val_size: {} is neither a share below 1 nor a whole number of rows", val_size));
+  }
+  if (wanted > static_cast<double>(count - 1) || count < 2) {
+    throw UserError(
+        fmt::format("val_size: {} of {} leaves nothing to train on; give less, an "
+                    "eval_file, or more data",
+                    val_size, counted(static_cast<uint64_t>(count), "row")));
+  }
+  return SampleSet::divided(count, std::max<int64_t>(1, static_cast<int64_t>(wanted)), seed, side);
+}
+
+}  // namespace skein::data

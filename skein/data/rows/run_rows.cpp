@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/data/rows/run_rows.h"
+
+#include <fmt/format.h>
+
+#include "skein/core/error.h"
+#include "skein/core/hash.h"
+#include "skein/data/rows/row_order.h"
+#include "skein/data/source_files.h"
+
+namespace skein::data {
+namespace {
+
+constexpr double kDefaultHeldOut = 0.05;
+
+bool has_eval_rows(const config::DataConfig& data) {
+  return !find_row_sources(data, Split::kEval).files.empty();
+}
+
+double held_out(const RunRowsOptions& options) {
+  if (has_eval_rows(options.data)) return 0;
+  if (options.val_size != 0) return options.val_size;
+  return options.evaluates ? kDefaultHeldOut : 0;
+}
+
+std::shared_ptr<const RowSource> open_split(const RunRowsOptions& options, Split split) {
+  auto prepared = prepare_rows(options.data, options.encoder, split);
+  if (static_cast<int64_t>(prepared.largest_token) >= options.vocab_size) {
+    throw UserError(
+        fmt::format("the {} data has a token with id {}, but the model's vocab_size is {}; give a "
+                    "tokenizer_name_or_path that fits the model, or resize_vocab",
+                    split_name(split), prepared.largest_token, options.vocab_size));
+  }
+  return std::make_shared<const RowSource>(std::move(prepared), options.limits);
+}
+
+SampleSet at_most(const SampleSet& set, const std::optional<int64_t>& limit) {
+  return limit ? set.first(*limit) : set;
+}
+
+const char* order_name(const RunRowsOptions& options) {
+  if (options.packing) return "packed";
+  return options.group_by_length ? "grouped" : "alone";
+}
+
+}  // namespace
+
+RunRows open_run_rows(const RunRowsOptions& options) {
+  const double val_size = held_out(options);
+  const auto train = open_split(options, Split::kTrain);
+  const auto side_of_train = [&](Holdout side) {
+    return rows_of_split(train->count(), val_size, options.seed, side);
+  };
+  RunRows run{
+      .train = {.source = train,
+                .set = at_most(side_of_train(Holdout::kKept), options.data.max_train_samples)},
+      .eval = std::nullopt};
+  const auto& limit = options.data.max_eval_samples;
+  if (has_eval_rows(options.data)) {
+    const auto eval = open_split(options, Split::kEval);
+    run.eval = {.source = eval, .set = at_most(SampleSet(eval->count()), limit)};
+  } else if (val_size > 0) {
+    run.eval = {.source = train, .set = at_most(side_of_train(Holdout::kHeldOut), limit)};
+  }
+  return run;
+}
+
+std::shared_ptr<const Packs> packs_of(const RunRowsOptions& options, const SplitRows& train) {
+  if (!options.packing && !options.group_by_length) return nullptr;
+  const int64_t capacity = options.packing ? options.limits.cutoff_len : 0;
+  return std::make_shared<const RowOrder>(
+      train.source, train.set, RowOrderOptions{.seed = options.seed, .capacity = capacity});
+}
+
+RunSamples open_rows(const RunRowsOptions& asked) {
+  auto options = asked;
+  options.data.overwrite_cache = false;
+  const auto run = open_run_rows(options);
+  RunSamples samples{.train = {.source = run.train.source, .set = run.train.set},
+                     .eval = std::nullopt,
+                     .packs = packs_of(options, run.train),
+                     .are_runs = true,
+                     .digest = {}};
+  if (options.evaluates) {
+    samples.eval = {.source = run.eval->source, .set = run.eval->set};
+  }
+  const auto& limits = options.limits;
+  samples.digest = digest(fmt::format("rows {} cutoff_len {} excess {} {} held_out {} samples {}{}",
+                                      run.train.source->prepared().digest, limits.cutoff_len,
+                                      static_cast<int>(limits.excess_length), order_name(options),
+                                      held_out(options), run.train.set.count(),
+                                      options.data.dataloader_drop_last ? " drop_last" : ""));
+  return samples;
+}
+
+}  // namespace skein::data

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#pragma once
+
+// What does a run over rows train on, and what does it evaluate?
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "skein/config/run_config.h"
+#include "skein/data/rows/row_source.h"
+#include "skein/data/run_samples.h"
+
+namespace skein::data {
+
+struct RunRowsOptions {
+  config::DataConfig data;  // files, cache, limits of samples, workers
+  RowEncoder encoder;
+  RowLimits limits;
+  bool packing = false;          // packs of cutoff_len tokens; off: each row alone
+  bool group_by_length = false;  // without effect on packs, which are alike
+  double val_size = 0;           // held out: below 1 a share of the rows, else so many
+  bool evaluates = false;
+  uint64_t seed = 0;
+  int64_t vocab_size = 0;  // of the model
+};
+
+// One split: a source, and which of its samples.
+struct SplitRows {
+  std::shared_ptr<const RowSource> source;
+  SampleSet set;
+};
+
+struct RunRows {
+  SplitRows train;
+  std::optional<SplitRows> eval;  // absent: no data of its own, and none held out
+};
+
+// Rows of the configured data, which are prepared if nobody did; overwrite_cache is honoured: for
+// the launcher, and commands. Without evaluation data, a run that evaluates holds out val_size, or
+// 5 %. Throws what prepare_rows() and RowSource throw, and UserError for ids that the model's
+// vocabulary does not have.
+RunRows open_run_rows(const RunRowsOptions& options);
+
+// The order of the training rows; null: each alone, in the epoch's permutation.
+std::shared_ptr<const Packs> packs_of(const RunRowsOptions& options, const SplitRows& train);
+
+// open_run_rows() for a loader, which does not prepare again what its launcher has just prepared.
+RunSamples open_rows(const RunRowsOptions& options);
+
+}  // namespace skein::data
