@@ -114,7 +114,14 @@ Tokenizer::Tokenizer(TokenizerParts parts)
       suffix_(post_processors_.suffix()),
       cuts_(parts.cuts) {
   for (const auto& [spelling, id] : parts.vocabulary) set_token(id, spelling, false);
-  for (const auto& token : parts.added_tokens) set_token(token.id, token.content, token.special);
+  for (const auto& token : parts.added_tokens) {
+    set_token(token.id, token.content, token.special);
+    if (!token.normalized) continue;
+    auto spelling = parts.normalizers.normalize(token.content);
+    if (spelling == token.content) continue;
+    tokens_[token.id].bytes = decoders_.decode_inside(spelling);
+    normalized_spellings_[token.id] = std::move(spelling);
+  }
   normalizers_ = std::move(parts.normalizers);
   pre_tokenizers_ = std::move(parts.pre_tokenizers);
 }
@@ -227,18 +234,17 @@ void Tokenizer::add_word(const Piece& word, Run& run) const {
 }
 
 std::string Tokenizer::decode(std::span<const uint32_t> ids, DecodeOptions options) const {
-  const auto is_shown = [&](uint32_t id) {
-    return id < tokens_.size() && tokens_[id].exists &&
-           !(options.skip_special_tokens && tokens_[id].is_special);
-  };
   std::string bytes;
   std::vector<std::string> tokens;
   for (const uint32_t id : ids) {
-    if (!is_shown(id)) continue;
+    if (id >= tokens_.size() || !tokens_[id].exists) continue;
+    const auto normalized = normalized_spellings_.find(id);
+    const bool is_normalized = normalized != normalized_spellings_.end();
+    if (options.skip_special_tokens && tokens_[id].is_special && !is_normalized) continue;
     if (decoders_.is_concatenation()) {
       bytes += tokens_[id].bytes;
     } else {
-      tokens.push_back(tokens_[id].spelling);
+      tokens.push_back(is_normalized ? normalized->second : tokens_[id].spelling);
     }
   }
   return decoders_.is_concatenation() ? repaired_utf8(bytes) : decoders_.decode(std::move(tokens));

@@ -16,6 +16,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "skein/core/file.h"
@@ -90,6 +91,8 @@ class Tokenizer {
 
   StringMap<uint32_t> ids_;    // by spelling, added tokens too
   std::vector<Token> tokens_;  // by id
+  // Added tokens that are looked for in the normalised text decode as they look there.
+  std::unordered_map<uint32_t, std::string> normalized_spellings_;
   Normalizers normalizers_;
   AddedTokenFinder raw_finder_;         // in the text as given
   AddedTokenFinder normalized_finder_;  // in the normalised text

@@ -21,6 +21,8 @@ constexpr const char* kWhitespace =
 // Letters are also the circled and squared ones.
 constexpr const char* kWord =
     R"(\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\x{24b6}-\x{24e9}\x{1f130}-\x{1f149}\x{1f150}-\x{1f169}\x{1f170}-\x{1f189})";
+// Outside of brackets, Oniguruma counts these to the word characters too.
+constexpr const char* kWordOutside = R"(\x{b2}\x{b3}\x{b9}\x{bc}-\x{be})";
 constexpr size_t kMaxPatternBytes = 4096;
 constexpr int kMaxRepeat = 1000;
 constexpr int kMaxDepth = 32;
@@ -202,7 +204,8 @@ class Translator {
     for (const char c : {'s', 'S', 'w', 'W'}) {
       if (!accept({&c, 1})) continue;
       const bool is_space = c == 's' || c == 'S', is_negated = c == 'S' || c == 'W';
-      out_ += fmt::format("[{}{}]", is_negated ? "^" : "", is_space ? kWhitespace : kWord);
+      out_ += fmt::format("[{}{}]", is_negated ? "^" : "",
+                          is_space ? kWhitespace : fmt::format("{}{}", kWord, kWordOutside));
       return {};
     }
     if (accept("D")) {
@@ -221,8 +224,9 @@ class Translator {
   // Between a word character and none, or (behind and ahead alike) where there is no such place.
   static std::string word_boundary(const char* behind, const char* ahead) {
     const auto other = [](const char* sign) { return *sign == '=' ? '!' : '='; };
-    return fmt::format("(?:(?<{0}[{4}])(?{1}[{4}])|(?<{2}[{4}])(?{3}[{4}]))", behind, ahead,
-                       other(behind), other(ahead), kWord);
+    const auto word = fmt::format("[{}{}]", kWord, kWordOutside);
+    return fmt::format("(?:(?<{0}{4})(?{1}{4})|(?<{2}{4})(?{3}{4}))", behind, ahead, other(behind),
+                       other(ahead), word);
   }
 
   // Behind the backslash, of one character or one property.

@@ -137,8 +137,10 @@ std::unique_ptr<PreTokenizer> read_punctuation(const PartReader& reader, const J
                                       : read_behavior(reader, reader.text(json, "behavior"))});
 }
 
+// This one is no pattern of Oniguruma's: joiners are word characters, fractions are none.
 std::unique_ptr<PreTokenizer> read_whitespace(const PartReader&, const Json&) {
-  return make_split("\\w+|[^\\w\\s]+", {.behavior = SplitBehavior::kRemoved, .invert = true});
+  return make_split("[\\w\\u200c\\u200d]+|[^\\w\\u200c\\u200d\\s]+",
+                    {.behavior = SplitBehavior::kRemoved, .invert = true});
 }
 
 std::unique_ptr<PreTokenizer> read_whitespace_split(const PartReader&, const Json&) {
