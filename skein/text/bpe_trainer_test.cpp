@@ -72,7 +72,7 @@ TEST_F(Corpus, TheNumberOfThreadsLeavesNoTrace) {
 TEST_F(Corpus, ChunksLeaveNoTrace) {
   const auto text = long_text();
   Pieces pieces;
-  Workspace workspace(Workspace::Origins::kIgnored);
+  Workspace workspace(Workspace::Origins::kIgnored, text.size());
   Split(Pattern(kGpt2Pattern)).split(Piece{text}, pieces, workspace);
   uint64_t counted = 0;
   for (const auto& word : count_words({write("long.txt", text)})) counted += word.count;

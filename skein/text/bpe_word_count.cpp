@@ -181,7 +181,7 @@ class Counter {
   }
 
   void count_text(std::string_view text) {
-    Workspace workspace(Workspace::Origins::kIgnored);
+    Workspace workspace(Workspace::Origins::kIgnored, text.size());
     words_.clear();
     splitter_.split(Piece{text}, words_, workspace);
     for (const auto& piece : words_) {

@@ -158,8 +158,9 @@ std::string digest_of_files(const fs::path& path) {
 }
 
 struct Tokenizer::Run {
-  explicit Run(bool tracks_origins)
-      : workspace(tracks_origins ? Workspace::Origins::kTracked : Workspace::Origins::kIgnored) {}
+  Run(bool tracks_origins, size_t text_bytes)
+      : workspace(tracks_origins ? Workspace::Origins::kTracked : Workspace::Origins::kIgnored,
+                  text_bytes) {}
 
   Workspace workspace;
   std::vector<uint32_t> ids;
@@ -174,7 +175,7 @@ struct Tokenizer::Run {
 std::vector<uint32_t> Tokenizer::encode(std::string_view text, EncodeOptions options) const {
   std::string repaired;
   if (valid_utf8_prefix(text) < text.size()) text = repaired = repaired_utf8(text);
-  Run run(needs_origins_);
+  Run run(needs_origins_, text.size());
   run.ids.reserve(text.size() / 4 + prefix_.size() + suffix_.size());
   if (options.add_special_tokens) run.ids = prefix_;
   encode(Piece{text}, run);
@@ -183,7 +184,7 @@ std::vector<uint32_t> Tokenizer::encode(std::string_view text, EncodeOptions opt
 }
 
 Encoded Tokenizer::encode_with_offsets(std::string_view text, EncodeOptions options) const {
-  Run run(true);
+  Run run(true, text.size());
   run.has_places = true;
   encode(repaired_piece(text, run.workspace), run);
   Encoded encoded{std::move(run.ids), std::move(run.spans)};

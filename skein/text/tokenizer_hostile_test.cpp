@@ -122,6 +122,16 @@ TEST(HostileTokenizer, RandomDamageNeverCrashes) {
   }
 }
 
+TEST(HostileText, ReplacementsDoNotGrowATextWithoutEnd) {
+  auto json = whole_tokenizer();
+  const HostileJson step = {
+      {"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", std::string(1000, 'a')}};
+  json["normalizer"] = {{"type", "Sequence"}, {"normalizers", {step, step, step, step}}};
+  const auto tokenizer = Tokenizer::parse(json.dump(), "test");
+  EXPECT_PRED2(contains, refusal<UserError>([&] { tokenizer.encode("a"); }), "hundreds of times");
+  EXPECT_FALSE(tokenizer.encode("b").empty());
+}
+
 // Texts that make careless tokenizers quadratic. A quadratic step would take minutes here.
 TEST(HostileText, MuchOfOneThing) {
   auto json = whole_tokenizer();

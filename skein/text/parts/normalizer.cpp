@@ -41,7 +41,7 @@ Piece Normalizers::normalize(Piece piece, Workspace& workspace) const {
 }
 
 std::string Normalizers::normalize(std::string_view text) const {
-  Workspace workspace(Workspace::Origins::kIgnored);
+  Workspace workspace(Workspace::Origins::kIgnored, text.size());
   return std::string(normalize(Piece{text}, workspace).text);
 }
 

@@ -2,6 +2,8 @@
 // Copyright the skein authors.
 #include "skein/text/parts/piece.h"
 
+#include "skein/core/error.h"
+
 namespace skein::text {
 namespace {
 
@@ -21,22 +23,32 @@ TokenSpan Piece::origin(size_t from, size_t to) const {
   return {begin + from, begin + to};
 }
 
+void Workspace::take(size_t bytes) {
+  if (bytes > room_) {
+    throw UserError(
+        "the normalizer of the tokenizer makes a text hundreds of times longer; its tokenizer.json "
+        "is damaged or hostile");
+  }
+  room_ -= bytes;
+}
+
 Rewriter::Rewriter(const Piece& piece, Workspace& workspace)
     : piece_(piece),
+      workspace_(workspace),
       text_(workspace.new_text()),
       origins_(workspace.tracks() ? &workspace.new_origins() : nullptr) {
   text_.reserve(piece.text.size() + piece.text.size() / 4 + 4);
 }
 
 void Rewriter::copy(size_t from, size_t to) {
-  text_ += piece_.text.substr(from, to - from);
+  append(piece_.text.substr(from, to - from));
   if (origins_ == nullptr) return;
   for (; from < to; ++from) origins_->push_back(piece_.origin(from, from + 1));
 }
 
 void Rewriter::put(std::string_view text, size_t like) {
   if (origins_ == nullptr) {
-    text_ += text;
+    append(text);
   } else {
     put(text, piece_.origin(like, like + 1));
   }
@@ -48,8 +60,13 @@ void Rewriter::put_new(std::string_view text) {
 }
 
 void Rewriter::put(std::string_view text, TokenSpan origin) {
-  text_ += text;
+  append(text);
   if (origins_ != nullptr) origins_->insert(origins_->end(), text.size(), origin);
+}
+
+void Rewriter::append(std::string_view text) {
+  workspace_.take(text.size());
+  text_ += text;
 }
 
 Piece Rewriter::finish() {

@@ -35,18 +35,25 @@ struct Piece {
 };
 using Pieces = std::vector<Piece>;
 
-// Owns what the steps of one call write.
+// Owns what the steps of one call write. A file may ask for replacements that grow a text without
+// end, so all that is written for a text has a limit.
 class Workspace {
  public:
   enum class Origins { kIgnored, kTracked };
-  explicit Workspace(Origins origins) : tracks_(origins == Origins::kTracked) {}
+  Workspace(Origins origins, size_t text_bytes)
+      : tracks_(origins == Origins::kTracked), room_(kMinRoom + kRoomPerByte * text_bytes) {}
 
   bool tracks() const { return tracks_; }
+  // Counts what is written. Throws UserError when it is too much.
+  void take(size_t bytes);
   std::string& new_text() { return texts_.emplace_back(); }
   std::vector<TokenSpan>& new_origins() { return origins_.emplace_back(); }
 
  private:
+  static constexpr size_t kMinRoom = size_t{1} << 20, kRoomPerByte = 512;
+
   bool tracks_;
+  size_t room_;
   std::deque<std::string> texts_;
   std::deque<std::vector<TokenSpan>> origins_;
 };
@@ -68,7 +75,10 @@ class Rewriter {
  private:
   void put(std::string_view text, TokenSpan origin);
 
+  void append(std::string_view text);
+
   const Piece& piece_;
+  Workspace& workspace_;
   std::string& text_;
   std::vector<TokenSpan>* origins_;  // null: not tracked
 };

@@ -15,7 +15,7 @@ using Behavior = SplitBehavior;
 
 Words words_of(const PreTokenizer& pre_tokenizer, std::string_view text) {
   Pieces pieces;
-  Workspace workspace(Workspace::Origins::kIgnored);
+  Workspace workspace(Workspace::Origins::kIgnored, text.size());
   pre_tokenizer.split(Piece{text}, pieces, workspace);
   Words words;
   for (const auto& piece : pieces) words.emplace_back(piece.text);
@@ -76,7 +76,7 @@ TEST(Metaspace, MarksSpaces) {
             (Words{"a", "▁b"}));
   EXPECT_EQ(words_of(MetaspacePreTokenizer({.split = false}), "a b"), (Words{"▁a▁b"}));
   Pieces pieces;
-  Workspace workspace(Workspace::Origins::kTracked);
+  Workspace workspace(Workspace::Origins::kTracked, 10);
   const MetaspacePreTokenizer first({.prepend = Prepend::kFirst, .split = false});
   first.split(Piece{"a"}, pieces, workspace);
   first.split(Piece{.text = "b", .begin = 7}, pieces, workspace);
