@@ -22,9 +22,9 @@
 #include "skein/core/progress.h"
 #include "skein/rollout/generate.h"
 #include "skein/tensor/dtype.h"
+#include "skein/text/parts/unicode.h"
 #include "skein/text/text_codec.h"
 #include "skein/text/text_stream.h"
-#include "skein/text/unicode.h"
 
 namespace skein::cli {
 namespace {

@@ -31,13 +31,16 @@ constexpr const char* kUsage =
     "files\n"
     "    [--min-frequency 2] [--special-token T…] [--threads N] [--overwrite]\n"
     "skein tokenizer encode DIR [--text T]                      text (or stdin) to token ids\n"
-    "    [--json | --lines] [--no-special-tokens]\n"
+    "    [--json | --lines] [--offsets] [--no-special-tokens]\n"
     "skein tokenizer decode DIR [ID…]                           token ids (or stdin) to text\n"
     "    [--lines] [--skip-special-tokens]\n"
     "\n"
-    "  --json   print the ids as a JSON list\n"
-    "  --lines  JSON lines from stdin, one text \"…\" (encode) or list of ids (decode) each;\n"
-    "           one answer per line\n";
+    "  --json     print the ids as a JSON list\n"
+    "  --lines    JSON lines from stdin, one text \"…\" (encode) or list of ids (decode) each;\n"
+    "             one answer per line\n"
+    "  --offsets  print {\"ids\": […], \"offsets\": [[begin, end], …]}: the bytes of the text "
+    "that\n"
+    "             each token stands for\n";
 
 std::string read_stdin() {
   return {std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
@@ -97,13 +100,20 @@ void for_each_line(const std::function<Json(const Json&)>& answer) {
   }
 }
 
+Json with_offsets(const text::Encoded& encoded) {
+  auto offsets = Json::array();
+  for (const auto& span : encoded.spans) offsets.push_back({span.begin, span.end});
+  return {{"ids", encoded.ids}, {"offsets", std::move(offsets)}};
+}
+
 int encode(std::span<const std::string> arguments) {
   std::optional<std::string> text;
-  bool json = false, lines = false, no_special_tokens = false;
+  bool json = false, lines = false, offsets = false, no_special_tokens = false;
   FlagSet flags("skein tokenizer encode");
   flags.add("text", text);
   flags.add("json", json);
   flags.add("lines", lines);
+  flags.add("offsets", offsets);
   flags.add("no-special-tokens", no_special_tokens);
   const auto words = flags.read(arguments);
   const auto tokenizer = load(words);
@@ -112,13 +122,18 @@ int encode(std::span<const std::string> arguments) {
     throw UserError(fmt::format("skein tokenizer encode: give the text as --text '{}'", words[1]));
   }
   if (lines && text) throw UserError("skein tokenizer encode: --text or --lines, not both");
+  const auto answer = [&](const std::string& whole) {
+    if (offsets) return with_offsets(tokenizer.encode_with_offsets(whole, options));
+    return Json(tokenizer.encode(whole, options));
+  };
   if (lines) {
-    for_each_line(
-        [&](const Json& line) { return Json(tokenizer.encode(line.get<std::string>(), options)); });
+    for_each_line([&](const Json& line) { return answer(line.get<std::string>()); });
     return 0;
   }
-  const auto ids = tokenizer.encode(text ? *text : read_stdin(), options);
-  fmt::print("{}\n", json ? Json(ids).dump() : fmt::format("{}", fmt::join(ids, " ")));
+  const auto found = answer(text ? *text : read_stdin());
+  fmt::print("{}\n", json || offsets
+                         ? found.dump()
+                         : fmt::format("{}", fmt::join(found.get<std::vector<uint32_t>>(), " ")));
   return 0;
 }
 

@@ -12,7 +12,7 @@
 #include "skein/data/prepare.h"
 #include "skein/data/sample_plan.h"
 #include "skein/tensor/host_batch.h"
-#include "skein/text/unicode.h"
+#include "skein/text/parts/unicode.h"
 
 namespace skein::data {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "skein/core/error.h"
 #include "skein/text/jsonl.h"
-#include "skein/text/unicode.h"
+#include "skein/text/parts/unicode.h"
 
 namespace skein::data {
 namespace {

@@ -4,17 +4,16 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
 #include <utility>
 
-#include "skein/text/unicode.h"
+#include "skein/text/parts/piece.h"
+#include "skein/text/parts/unicode.h"
 
 namespace skein::text {
 namespace {
 
-struct Span {
-  size_t begin = 0;
-  size_t end = 0;
-};
+using Span = TokenSpan;
 
 // What do matches cover once their flags are honoured?
 class Coverage {
@@ -105,11 +104,7 @@ uint32_t AddedTokenFinder::match(std::string_view text) const {
   return longest;
 }
 
-std::vector<TextPart> AddedTokenFinder::split(std::string_view text) const {
-  std::vector<TextPart> parts;
-  const auto take = [&](size_t begin, size_t end, std::optional<uint32_t> token) {
-    if (begin < end) parts.push_back({text.substr(begin, end - begin), token});
-  };
+void AddedTokenFinder::for_each_part(std::string_view text, const Take& take) const {
   Coverage coverage(text);
   size_t done = 0;
   // The search goes on behind a match's own end, not behind the white space that it swallowed.
@@ -120,14 +115,13 @@ std::vector<TextPart> AddedTokenFinder::split(std::string_view text) const {
       continue;
     }
     if (const auto span = coverage.of(tokens_[found], at, done)) {
-      take(done, span->begin, std::nullopt);
-      take(span->begin, span->end, tokens_[found].id);
+      if (done < span->begin) take(done, span->begin, nullptr);
+      take(span->begin, span->end, &tokens_[found]);
       done = span->end;
     }
     at += tokens_[found].content.size();
   }
-  take(done, text.size(), std::nullopt);
-  return parts;
+  if (done < text.size()) take(done, text.size(), nullptr);
 }
 
 }  // namespace skein::text

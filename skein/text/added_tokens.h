@@ -6,8 +6,9 @@
 //
 // Added tokens are found from left to right, the longest first. Thread-safe once built.
 
+#include <cstddef>
 #include <cstdint>
-#include <optional>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,17 +25,14 @@ struct AddedToken {
   bool normalized = true;    // looked for in the normalised text, else in the text as given
 };
 
-struct TextPart {
-  std::string_view text;
-  std::optional<uint32_t> token;  // none: plain text
-};
-
 class AddedTokenFinder {
  public:
   explicit AddedTokenFinder(std::vector<AddedToken> tokens);
 
-  // The parts of `text` (valid UTF-8) in order; none of them is empty.
-  std::vector<TextPart> split(std::string_view text) const;
+  // Calls take(begin, end, token) for the parts of `text` (valid UTF-8) in order, none of which is
+  // empty. The token of plain text is null.
+  using Take = std::function<void(size_t begin, size_t end, const AddedToken* token)>;
+  void for_each_part(std::string_view text, const Take& take) const;
 
  private:
   // A trie of the contents. Children are linked as first child and next sibling.

@@ -69,15 +69,16 @@ MergeTable::Entry MergeTable::find(uint32_t left, uint32_t right) const {
   return entries_[place_of(pair_of(left, right))];
 }
 
-void MergeTable::merge(std::vector<uint32_t>& tokens) const {
+void MergeTable::merge(std::vector<uint32_t>& tokens, std::vector<uint32_t>* lengths) const {
   if (tokens.size() <= kScanLimit) {
-    merge_by_scan(tokens);
+    merge_by_scan(tokens, lengths);
   } else {
-    merge_by_queue(tokens);
+    merge_by_queue(tokens, lengths);
   }
 }
 
-void MergeTable::merge_by_scan(std::vector<uint32_t>& tokens) const {
+void MergeTable::merge_by_scan(std::vector<uint32_t>& tokens,
+                               std::vector<uint32_t>* lengths) const {
   if (tokens.size() < 2) return;
   // merges[i] is the one of tokens i and i + 1.
   std::vector<Entry> merges(tokens.size() - 1);
@@ -90,6 +91,10 @@ void MergeTable::merge_by_scan(std::vector<uint32_t>& tokens) const {
     tokens[i] = best->result;
     tokens.erase(tokens.begin() + i + 1);
     merges.erase(best);
+    if (lengths != nullptr) {
+      (*lengths)[i] += (*lengths)[i + 1];
+      lengths->erase(lengths->begin() + i + 1);
+    }
     if (i > 0) merges[i - 1] = find(tokens[i - 1], tokens[i]);
     if (i < std::ssize(merges)) merges[i] = find(tokens[i], tokens[i + 1]);
   }
@@ -99,8 +104,12 @@ void MergeTable::merge_by_scan(std::vector<uint32_t>& tokens) const {
 // rank; one that has become impossible is noticed when its turn comes.
 class LongMerge {
  public:
-  LongMerge(const MergeTable& table, std::vector<uint32_t>& tokens)
-      : table_(table), tokens_(tokens), before_(tokens.size()), after_(tokens.size()) {
+  LongMerge(const MergeTable& table, std::vector<uint32_t>& tokens, std::vector<uint32_t>* lengths)
+      : table_(table),
+        tokens_(tokens),
+        lengths_(lengths),
+        before_(tokens.size()),
+        after_(tokens.size()) {
     for (uint32_t i = 0; i < size(); ++i) {
       before_[i] = i - 1;  // of the first: kNone
       after_[i] = i + 1;
@@ -144,6 +153,7 @@ class LongMerge {
     tokens_[position] = entry.result;
     after_[position] = after_[second];
     after_[second] = kNone;
+    if (lengths_ != nullptr) (*lengths_)[position] += (*lengths_)[second];
     if (before_[position] != kNone) wait(before_[position]);
     if (after_[position] == size()) return;
     before_[after_[position]] = position;
@@ -153,21 +163,26 @@ class LongMerge {
   void collect() {
     size_t count = 0;
     for (uint32_t i = 0; i < size(); ++i) {
-      if (!is_gone(i)) tokens_[count++] = tokens_[i];
+      if (is_gone(i)) continue;
+      if (lengths_ != nullptr) (*lengths_)[count] = (*lengths_)[i];
+      tokens_[count++] = tokens_[i];
     }
     tokens_.resize(count);
+    if (lengths_ != nullptr) lengths_->resize(count);
   }
 
   const MergeTable& table_;
   std::vector<uint32_t>& tokens_;
+  std::vector<uint32_t>* lengths_;
   std::vector<uint32_t> before_;
   std::vector<uint32_t> after_;  // kNone: the token was merged into the one before it
   std::unordered_map<uint32_t, Positions> waiting_;
   MinHeap ranks_;  // the keys of waiting_
 };
 
-void MergeTable::merge_by_queue(std::vector<uint32_t>& tokens) const {
-  LongMerge(*this, tokens).run();
+void MergeTable::merge_by_queue(std::vector<uint32_t>& tokens,
+                                std::vector<uint32_t>* lengths) const {
+  LongMerge(*this, tokens, lengths).run();
 }
 
 }  // namespace skein::text

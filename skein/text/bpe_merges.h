@@ -26,13 +26,15 @@ class MergeTable {
   // The index of a merge is its rank; of two merges of one pair the later one holds.
   explicit MergeTable(const std::vector<Merge>& merges);
 
-  // Merges until no neighbours can be merged. O(n log n) at worst, O(n) for most texts.
-  void merge(std::vector<uint32_t>& tokens) const;
+  // Merges until no neighbours can be merged. O(n log n) at worst, O(n) for most texts. `lengths`,
+  // unless null, has a number for each token; those of merged tokens are added.
+  void merge(std::vector<uint32_t>& tokens, std::vector<uint32_t>* lengths = nullptr) const;
 
   // The two ways to do it, which give the same answer: a scan that is quick for words, and a queue
   // for what is long.
-  void merge_by_scan(std::vector<uint32_t>& tokens) const;
-  void merge_by_queue(std::vector<uint32_t>& tokens) const;
+  void merge_by_scan(std::vector<uint32_t>& tokens, std::vector<uint32_t>* lengths = nullptr) const;
+  void merge_by_queue(std::vector<uint32_t>& tokens,
+                      std::vector<uint32_t>* lengths = nullptr) const;
 
  private:
   friend class LongMerge;

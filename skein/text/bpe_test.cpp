@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "skein/core/random.h"
-#include "skein/text/bpe_alphabet.h"
 #include "skein/text/bpe_merges.h"
+#include "skein/text/parts/bpe_alphabet.h"
 
 namespace skein::text {
 namespace {

@@ -15,8 +15,8 @@
 
 #include "skein/core/error.h"
 #include "skein/core/random.h"
-#include "skein/text/bpe_alphabet.h"
-#include "skein/text/unicode.h"
+#include "skein/text/parts/bpe_alphabet.h"
+#include "skein/text/parts/unicode.h"
 
 namespace skein::text {
 namespace {

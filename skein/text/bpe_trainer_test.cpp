@@ -7,6 +7,7 @@
 
 #include "skein/core/error.h"
 #include "skein/core/testing.h"
+#include "skein/text/parts/byte_level.h"
 #include "skein/text/tokenizer.h"
 #include "skein/text/train_tokenizer.h"
 
@@ -70,11 +71,12 @@ TEST_F(Corpus, TheNumberOfThreadsLeavesNoTrace) {
 
 TEST_F(Corpus, ChunksLeaveNoTrace) {
   const auto text = long_text();
-  const PreTokenizer pre_tokenizer({});
-  uint64_t expected = 0, counted = 0;
-  pre_tokenizer.for_each(text, [&](std::string_view) { ++expected; });
+  Pieces pieces;
+  Workspace workspace(Workspace::Origins::kIgnored, text.size());
+  Split(Pattern(kGpt2Pattern)).split(Piece{text}, pieces, workspace);
+  uint64_t counted = 0;
   for (const auto& word : count_words({write("long.txt", text)})) counted += word.count;
-  EXPECT_EQ(counted, expected);
+  EXPECT_EQ(counted, pieces.size());
 }
 
 TEST_F(Corpus, ATinyTextEndsCleanly) {

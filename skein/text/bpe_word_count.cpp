@@ -15,8 +15,8 @@
 #include "skein/core/error.h"
 #include "skein/text/bpe.h"
 #include "skein/text/jsonl.h"
-#include "skein/text/pretokenizer.h"
-#include "skein/text/unicode.h"
+#include "skein/text/parts/byte_level.h"
+#include "skein/text/parts/unicode.h"
 
 namespace skein::text {
 namespace {
@@ -152,7 +152,7 @@ class ChunkReader {
 
 class Counter {
  public:
-  explicit Counter(const PreTokenizer& pre_tokenizer) : pre_tokenizer_(pre_tokenizer) {}
+  explicit Counter(const Split& splitter) : splitter_(splitter) {}
 
   void count(const Chunk& chunk) {
     if (!chunk.is_jsonl) {
@@ -181,12 +181,16 @@ class Counter {
   }
 
   void count_text(std::string_view text) {
-    pre_tokenizer_.for_each(text, [this](std::string_view word) {
+    Workspace workspace(Workspace::Origins::kIgnored, text.size());
+    words_.clear();
+    splitter_.split(Piece{text}, words_, workspace);
+    for (const auto& piece : words_) {
+      auto word = piece.text;
       for (; word.size() > kMaxWordBytes; word.remove_prefix(kMaxWordBytes)) {
         add(word.substr(0, kMaxWordBytes));
       }
       add(word);
-    });
+    }
   }
 
   void add(std::string_view word) {
@@ -198,7 +202,8 @@ class Counter {
     }
   }
 
-  const PreTokenizer& pre_tokenizer_;
+  const Split& splitter_;
+  Pieces words_;
   Counts counts_;
 };
 
@@ -217,14 +222,14 @@ std::vector<WordCount> sorted(Counts counts) {
 
 std::vector<WordCount> count_words(const std::vector<fs::path>& files,
                                    const WordCountOptions& options) {
-  const PreTokenizer pre_tokenizer({});
+  const Split splitter{Pattern(kGpt2Pattern)};
   ChunkReader reader(files, options.progress);
   Counts total;
   std::mutex mutex;
   std::exception_ptr failure;
   const auto work = [&] {
     try {
-      Counter counter(pre_tokenizer);
+      Counter counter(splitter);
       while (const auto chunk = reader.next()) counter.count(*chunk);
       const auto counts = counter.take();
       const std::lock_guard lock(mutex);

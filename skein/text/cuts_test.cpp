@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "skein/text/pretokenizer.h"
+#include "skein/text/parts/byte_level.h"
 
 namespace skein::text {
 namespace {

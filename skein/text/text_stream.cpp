@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "skein/text/unicode.h"
+#include "skein/text/parts/unicode.h"
 
 namespace skein::text {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "skein/text/unicode.h"
+#include "skein/text/parts/unicode.h"
 
 namespace skein::text {
 namespace {

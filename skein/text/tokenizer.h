@@ -4,8 +4,8 @@
 
 // How does text become token ids, and ids text?
 //
-// Reads the `tokenizer.json` of Hugging Face's tokenizers, byte-level BPE (GPT-2, Llama 3, Qwen 2
-// and what is made like them), and gives the same ids as that package. A file with anything that
+// Reads the `tokenizer.json` of Hugging Face's tokenizers, a BPE model with any list of the parts
+// of skein/text/parts, and gives the same ids and places as that package. A file with anything that
 // skein does not know exactly is refused. See docs/tokenizer.md.
 //
 // All calls are const and thread-safe. encode() takes time linear in the text (n log n at worst);
@@ -16,12 +16,12 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "skein/core/file.h"
 #include "skein/text/added_tokens.h"
 #include "skein/text/bpe.h"
-#include "skein/text/pretokenizer.h"
 #include "skein/text/tokenizer_json.h"
 
 namespace skein::text {
@@ -46,6 +46,10 @@ class Tokenizer {
 
   // Bytes that are no UTF-8 count as U+FFFD, as Python reads them with errors="replace".
   std::vector<uint32_t> encode(std::string_view text, EncodeOptions options = {}) const;
+  // The same ids, each with the bytes of `text` that it stands for: whole characters, as
+  // `tokenizers` reports offsets (which counts characters). Several tokens may share a character,
+  // and what the post-processor adds lies at {0, 0}.
+  Encoded encode_with_offsets(std::string_view text, EncodeOptions options = {}) const;
   // Valid UTF-8: bytes that form no character become U+FFFD. Unknown ids are left out.
   std::string decode(std::span<const uint32_t> ids, DecodeOptions options = {}) const;
   // The bytes that an id adds to a text, which may be part of a character. Empty for unknown ids.
@@ -79,15 +83,24 @@ class Tokenizer {
   explicit Tokenizer(TokenizerParts parts);
   void set_token(uint32_t id, std::string spelling, bool is_special);
   void set_names(const TokenizerNames& names);
-  void encode_plain(std::string_view text, std::vector<uint32_t>& ids) const;
+  struct Run;  // one call of encode
+  void encode(const Piece& text, Run& run) const;
+  void encode_normalized(const Piece& text, Run& run) const;
+  static void add_token(uint32_t id, const Piece& place, Run& run);
+  void add_word(const Piece& word, Run& run) const;
 
   StringMap<uint32_t> ids_;    // by spelling, added tokens too
   std::vector<Token> tokens_;  // by id
-  bool nfc_;
+  // Added tokens that are looked for in the normalised text decode as they look there.
+  std::unordered_map<uint32_t, std::string> normalized_spellings_;
+  Normalizers normalizers_;
   AddedTokenFinder raw_finder_;         // in the text as given
   AddedTokenFinder normalized_finder_;  // in the normalised text
-  PreTokenizer pre_tokenizer_;
+  PreTokenizers pre_tokenizers_;
   Bpe bpe_;
+  PostProcessors post_processors_;
+  Decoders decoders_;
+  bool needs_origins_;
   std::vector<uint32_t> prefix_, suffix_;
   std::optional<uint32_t> bos_, eos_, pad_;
   std::string digest_;

@@ -46,24 +46,31 @@ constexpr Change kChanges[] = {
     {"/model/merges", R"(["t h e"])", "a merge must be"},
     {"/model/merges", R"([["", "t"]])", "empty token"},
     {"/model/merges", R"([["t", "q"]])", "'tq', which is not in the vocabulary"},
-    {"/model/byte_fallback", "true", "byte_fallback"},
     {"/model/byte_fallback", "1", "true or false"},
     {"/model/dropout", "0.1", "'dropout'"},
     {"/model/end_of_word_suffix", R"("</w>")", "'end_of_word_suffix'"},
-    {"/normalizer", R"({"type": "Lowercase"})", "the normalizer 'Lowercase'"},
-    {"/normalizer", R"({"type": "Sequence", "normalizers": [{"type": "NFKC"}]})", "'NFKC'"},
-    {"/pre_tokenizer", "null", "the pre_tokenizer 'null'"},
-    {"/pre_tokenizer", R"({"type": "Metaspace"})", "'Metaspace'"},
-    {"/pre_tokenizer", R"({"type": "Sequence", "pretokenizers": []})", "pre_tokenizer"},
+    {"/normalizer", R"({"type": "Precompiled"})", "the normalizer 'Precompiled'"},
+    {"/normalizer", R"({"type": "Sequence", "normalizers": [{"type": "Nmt"}]})", "'Nmt'"},
+    {"/normalizer", R"({"type": "Sequence", "normalizers": [null]})", "holds null"},
+    {"/normalizer", R"({"type": "Replace", "pattern": {"String": ""}, "content": "a"})", "empty"},
+    {"/normalizer", R"({"type": "Prepend"})", "'prepend'"},
+    {"/pre_tokenizer", R"({"type": "UnicodeScripts"})", "the pre_tokenizer 'UnicodeScripts'"},
+    {"/pre_tokenizer", R"({"type": "Metaspace", "replacement": "ab"})", "one character"},
+    {"/pre_tokenizer", R"({"type": "Metaspace", "replacement": "_", "prepend_scheme": "last"})",
+     "the prepend_scheme 'last'"},
+    {"/pre_tokenizer", R"({"type": "Metaspace", "replacement": "_", "prepend_scheme": "first",
+        "add_prefix_space": false})",
+     "disagree"},
     {"/pre_tokenizer", R"({"type": "Sequence", "pretokenizers": [{"type": "Split",
-        "pattern": {"Regex": "(a+)+"}, "behavior": "Isolated"}, {"type": "ByteLevel"}]})",
-     "a repetition inside a repetition"},
+        "pattern": {"Regex": "(a)\\1"}, "behavior": "Isolated"}, {"type": "ByteLevel"}]})",
+     "which skein does not take"},
     {"/pre_tokenizer", R"({"type": "Sequence", "pretokenizers": [{"type": "Split",
-        "pattern": {"String": "a"}, "behavior": "MergedWithNext"}, {"type": "ByteLevel"}]})",
-     "'MergedWithNext'"},
-    {"/decoder", "null", "the decoder 'null'"},
-    {"/decoder", R"({"type": "Metaspace"})", "'Metaspace'"},
-    {"/post_processor", R"({"type": "RobertaProcessing"})", "'RobertaProcessing'"},
+        "pattern": {"String": "a"}, "behavior": "Merged"}, {"type": "ByteLevel"}]})",
+     "the behavior 'Merged'"},
+    {"/decoder", R"({"type": "WordPiece"})", "the decoder 'WordPiece'"},
+    {"/decoder", R"({"type": "Strip", "content": " ", "start": -1, "stop": 0})", "'start'"},
+    {"/post_processor", R"({"type": "Foo"})", "the post_processor 'Foo'"},
+    {"/post_processor", R"({"type": "RobertaProcessing", "cls": ["a"], "sep": ["b", 1]})", "'cls'"},
     {"/post_processor", R"({"type": "TemplateProcessing", "single": []})", "drops the text"},
     {"/added_tokens", R"([{"id": 5, "content": "t"}])", "in the vocabulary"},
     {"/added_tokens", R"([{"id": 5}])", "'content'"},
@@ -113,6 +120,16 @@ TEST(HostileTokenizer, RandomDamageNeverCrashes) {
     } catch (const UserError&) {
     }
   }
+}
+
+TEST(HostileText, ReplacementsDoNotGrowATextWithoutEnd) {
+  auto json = whole_tokenizer();
+  const HostileJson step = {
+      {"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", std::string(1000, 'a')}};
+  json["normalizer"] = {{"type", "Sequence"}, {"normalizers", {step, step, step, step}}};
+  const auto tokenizer = Tokenizer::parse(json.dump(), "test");
+  EXPECT_PRED2(contains, refusal<UserError>([&] { tokenizer.encode("a"); }), "hundreds of times");
+  EXPECT_FALSE(tokenizer.encode("b").empty());
 }
 
 // Texts that make careless tokenizers quadratic. A quadratic step would take minutes here.

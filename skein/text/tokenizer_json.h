@@ -16,18 +16,24 @@
 #include "skein/text/added_tokens.h"
 #include "skein/text/bpe.h"
 #include "skein/text/cuts.h"
-#include "skein/text/pretokenizer.h"
+#include "skein/text/parts/decoder.h"
+#include "skein/text/parts/normalizer.h"
+#include "skein/text/parts/post_processor.h"
+#include "skein/text/parts/pre_tokenizer.h"
 
 namespace skein::text {
 
 struct TokenizerParts {
-  bool nfc = false;
-  PreTokenizerOptions pre_tokenizer;
+  Normalizers normalizers;
+  PreTokenizers pre_tokenizers;
+  PostProcessors post_processors;
+  Decoders decoders;
   StringMap<uint32_t> vocabulary;  // as spelled in the file, without the added tokens
   std::vector<Merge> merges;
   BpeOptions bpe;
   std::vector<AddedToken> added_tokens;
-  std::vector<uint32_t> prefix, suffix;  // what the post-processor puts around a text
+  // Whether what the parts do depends on where in the original a piece lies.
+  bool needs_origins = false;
   Cuts cuts = Cuts::kNowhere;
 };
 

@@ -8,7 +8,7 @@
 
 #include "skein/core/random.h"
 #include "skein/text/bpe_trainer.h"
-#include "skein/text/unicode.h"
+#include "skein/text/parts/unicode.h"
 
 namespace skein::text {
 namespace {

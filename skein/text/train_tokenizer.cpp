@@ -12,8 +12,8 @@
 #include "skein/core/progress.h"
 #include "skein/text/bpe_trainer.h"
 #include "skein/text/bpe_word_count.h"
+#include "skein/text/parts/unicode.h"
 #include "skein/text/tokenizer_json.h"
-#include "skein/text/unicode.h"
 
 namespace skein::text {
 namespace {

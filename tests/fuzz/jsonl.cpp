@@ -5,7 +5,7 @@
 #include "skein/text/jsonl.h"
 
 #include "skein/core/error.h"
-#include "skein/text/unicode.h"
+#include "skein/text/parts/unicode.h"
 #include "tests/fuzz/targets.h"
 
 namespace skein::fuzz {

@@ -217,7 +217,7 @@ def test_added_tokens_with_every_flag(normalizer, lines, tmp_path):
     for i, flags in enumerate(itertools.product([False, True], repeat=5)):
         special, single_word, lstrip, rstrip, normalized = flags
         # With a prefix of another one, with an accent in both forms, and plain words.
-        content = ["<a%d>", "word%d", "e\u0301%d", "é%d", "<a%d><", " sp%d"][i % 6] % i
+        content = ["<a%d>", "word%d", "e\u0301%d", "é%d", "<a%d><", " sp%d", "a\u0301%d"][i % 7] % i
         contents.append(content)
         token = AddedToken(content, single_word=single_word, lstrip=lstrip, rstrip=rstrip,
                            normalized=normalized, special=special)

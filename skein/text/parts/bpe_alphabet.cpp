@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
-#include "skein/text/bpe_alphabet.h"
+#include "skein/text/parts/bpe_alphabet.h"
 
-#include "skein/text/unicode.h"
+#include "skein/text/parts/unicode.h"
 
 namespace skein::text {
 namespace {
@@ -22,6 +22,12 @@ std::array<char16_t, 256> make_characters() {
   return characters;
 }
 
+std::array<std::string, 256> make_spellings() {
+  std::array<std::string, 256> spellings;
+  for (int byte = 0; byte < 256; ++byte) spellings[byte] = to_utf8(byte_characters()[byte]);
+  return spellings;
+}
+
 std::array<int16_t, kCharacters> make_bytes() {
   std::array<int16_t, kCharacters> bytes{};
   bytes.fill(-1);
@@ -37,11 +43,14 @@ const std::array<char16_t, 256>& byte_characters() {
   return characters;
 }
 
+std::string_view byte_spelling(uint8_t byte) {
+  static const auto spellings = make_spellings();
+  return spellings[byte];
+}
+
 std::string spell_bytes(std::string_view bytes) {
   std::string spelling;
-  for (const char byte : bytes) {
-    spelling += to_utf8(byte_characters()[static_cast<uint8_t>(byte)]);
-  }
+  for (const char byte : bytes) spelling += byte_spelling(static_cast<uint8_t>(byte));
   return spelling;
 }
 

@@ -4,10 +4,12 @@
 
 // What does a tokenizer need to know about Unicode?
 //
-// UTF-8 without errors, white space, word characters and NFC. The tables are those of Unicode 14.
+// UTF-8 without errors, white space, word characters, case and normal forms. The tables are those
+// of Unicode 14.
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -21,6 +23,13 @@ void require_utf8(std::string_view text, const std::string& source, int64_t firs
 // `text` with every maximal invalid sequence replaced by U+FFFD, as Python does when it decodes
 // with errors="replace".
 std::string repaired_utf8(std::string_view text);
+
+// One character, or one maximal invalid sequence, at the beginning of a text that is not empty.
+struct Utf8Step {
+  size_t size = 0;
+  bool is_valid = false;
+};
+Utf8Step utf8_step(std::string_view text);
 
 struct Character {
   char32_t code = 0;
@@ -40,7 +49,18 @@ bool is_word_character(char32_t code);  // \w: letters, marks, decimal digits, c
 size_t leading_whitespace(std::string_view text);
 size_t trailing_whitespace(std::string_view text);
 
-// Canonical composition of valid UTF-8.
-std::string to_nfc(std::string_view text);
+bool is_ascii(std::string_view text);
+bool is_mark(char32_t code);  // of category M
+char32_t to_lower(char32_t code);
+
+// C: composed, D: taken apart; K: characters that only look different become equal too.
+enum class NormalForm { kNfc, kNfd, kNfkc, kNfkd };
+// Of valid UTF-8.
+std::string to_normal_form(std::string_view text, NormalForm form);
+// What a character is taken apart into; itself when it has no parts.
+std::u32string decomposition(char32_t code, NormalForm form);
+// The character that two are together in NFC and NFKC.
+std::optional<char32_t> composition(char32_t first, char32_t second);
+int combining_class(char32_t code);
 
 }  // namespace skein::text

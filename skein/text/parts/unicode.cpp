@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
-#include "skein/text/unicode.h"
+#include "skein/text/parts/unicode.h"
 
 #include <fmt/format.h>
 #include <utf8proc.h>
@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <memory>
 #include <vector>
 
@@ -37,23 +38,6 @@ Lead lead_of(uint8_t byte) {
   return {0, 0, 0};
 }
 
-struct Step {
-  size_t size;  // bytes to move on
-  bool valid;
-};
-
-// One character, or one maximal invalid sequence.
-Step step(std::string_view text) {
-  const auto lead = lead_of(byte_at(text, 0));
-  if (lead.size == 0) return {1, false};
-  for (size_t i = 1; i < lead.size; ++i) {
-    if (i == text.size()) return {i, false};
-    const uint8_t low = i == 1 ? lead.second_low : 0x80, high = i == 1 ? lead.second_high : 0xBF;
-    if (byte_at(text, i) < low || byte_at(text, i) > high) return {i, false};
-  }
-  return {lead.size, true};
-}
-
 size_t ascii_prefix(std::string_view text) {
   size_t i = 0;
   for (uint64_t word; i + sizeof word <= text.size(); i += sizeof word) {
@@ -68,8 +52,8 @@ size_t ascii_prefix(std::string_view text) {
 // marks. Runs that no language has are therefore sorted before; what they normalise to is the same.
 constexpr size_t kLongRun = 32;
 
-int combining_class(char32_t code) {
-  return utf8proc_get_property(static_cast<utf8proc_int32_t>(code))->combining_class;
+bool is_compatible(NormalForm form) {
+  return form == NormalForm::kNfkc || form == NormalForm::kNfkd;
 }
 
 // Bytes that are marks, at the start of `text`, and how many marks they are.
@@ -121,11 +105,22 @@ std::string with_long_runs_sorted(std::string_view text) {
 
 }  // namespace
 
+Utf8Step utf8_step(std::string_view text) {
+  const auto lead = lead_of(byte_at(text, 0));
+  if (lead.size == 0) return {1, false};
+  for (size_t i = 1; i < lead.size; ++i) {
+    if (i == text.size()) return {i, false};
+    const uint8_t low = i == 1 ? lead.second_low : 0x80, high = i == 1 ? lead.second_high : 0xBF;
+    if (byte_at(text, i) < low || byte_at(text, i) > high) return {i, false};
+  }
+  return {lead.size, true};
+}
+
 size_t valid_utf8_prefix(std::string_view text) {
   size_t i = 0;
   while ((i += ascii_prefix(text.substr(i))) < text.size()) {
-    const auto next = step(text.substr(i));
-    if (!next.valid) return i;
+    const auto next = utf8_step(text.substr(i));
+    if (!next.is_valid) return i;
     i += next.size;
   }
   return i;
@@ -149,7 +144,7 @@ std::string repaired_utf8(std::string_view text) {
     text.remove_prefix(valid);
     if (text.empty()) break;
     repaired += "\uFFFD";
-    text.remove_prefix(step(text).size);
+    text.remove_prefix(utf8_step(text).size);
   }
   return repaired;
 }
@@ -227,11 +222,49 @@ size_t trailing_whitespace(std::string_view text) {
   return size;
 }
 
-std::string to_nfc(std::string_view text) {
-  if (ascii_prefix(text) == text.size()) return std::string(text);
+bool is_ascii(std::string_view text) { return ascii_prefix(text) == text.size(); }
+
+bool is_mark(char32_t code) {
+  const auto category = utf8proc_category(static_cast<utf8proc_int32_t>(code));
+  return category == UTF8PROC_CATEGORY_MN || category == UTF8PROC_CATEGORY_MC ||
+         category == UTF8PROC_CATEGORY_ME;
+}
+
+char32_t to_lower(char32_t code) {
+  return static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(code)));
+}
+
+int combining_class(char32_t code) {
+  return utf8proc_get_property(static_cast<utf8proc_int32_t>(code))->combining_class;
+}
+
+std::u32string decomposition(char32_t code, NormalForm form) {
+  utf8proc_int32_t parts[32];  // the longest has 18
+  int boundary_class = 0;
+  const auto options = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_DECOMPOSE |
+                                                      (is_compatible(form) ? UTF8PROC_COMPAT : 0));
+  const auto count = utf8proc_decompose_char(static_cast<utf8proc_int32_t>(code), parts,
+                                             std::size(parts), options, &boundary_class);
+  SKEIN_CHECK(count >= 0 && count <= std::ssize(parts), utf8proc_errmsg(count));
+  return {parts, parts + count};
+}
+
+std::optional<char32_t> composition(char32_t first, char32_t second) {
+  utf8proc_int32_t pair[] = {static_cast<utf8proc_int32_t>(first),
+                             static_cast<utf8proc_int32_t>(second)};
+  const auto options = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE);
+  if (utf8proc_normalize_utf32(pair, std::size(pair), options) != 1) return std::nullopt;
+  return static_cast<char32_t>(pair[0]);
+}
+
+std::string to_normal_form(std::string_view text, NormalForm form) {
+  if (is_ascii(text)) return std::string(text);
   const auto source = with_long_runs_sorted(text);
   utf8proc_uint8_t* mapped = nullptr;
-  const auto options = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE);
+  const bool composes = form == NormalForm::kNfc || form == NormalForm::kNfkc;
+  const auto options = static_cast<utf8proc_option_t>(
+      UTF8PROC_STABLE | (composes ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE) |
+      (is_compatible(form) ? UTF8PROC_COMPAT : 0));
   const auto size = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(source.data()),
                                  static_cast<utf8proc_ssize_t>(source.size()), &mapped, options);
   const std::unique_ptr<utf8proc_uint8_t, decltype(&std::free)> owner(mapped, &std::free);

@@ -18,6 +18,7 @@ namespace skein::text {
 // The characters, by byte.
 const std::array<char16_t, 256>& byte_characters();
 
+std::string_view byte_spelling(uint8_t byte);
 std::string spell_bytes(std::string_view bytes);
 // The bytes that `spelling` (valid UTF-8) stands for; none when one of its characters stands for no
 // byte, as in many special tokens.
