@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#pragma once
+
+// A conversation as data has it, and as a model is trained on it.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace skein::text {
+
+struct Message {
+  std::string role;
+  std::string content;
+  std::optional<bool> trained;  // the row's own word (`train`, `weight`), if any
+  std::string extra_json;       // tool_calls and other fields as JSON text, empty: none
+};
+
+struct Conversation {
+  std::vector<Message> messages;
+  std::string tools_json;  // empty: none
+};
+
+struct MaskedTokens {
+  std::vector<int32_t> ids;
+  std::vector<uint8_t> trained;  // one per id: 1 where the id is a target
+};
+
+enum class TrainedTurns : uint8_t { kAssistant, kLast, kAll };
+
+}  // namespace skein::text
