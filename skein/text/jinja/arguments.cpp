@@ -6,10 +6,10 @@
 
 namespace skein::text::jinja {
 
-Value Arguments::take(std::string_view name) {
+std::optional<Value> Arguments::find(std::string_view name) {
   if (at_ < values_.size()) return values_[at_++];
   const auto found = std::ranges::find(named_, name, &std::pair<std::string, Value>::first);
-  if (found == named_.end()) return {};
+  if (found == named_.end()) return std::nullopt;
   auto value = std::move(found->second);
   named_.erase(found);
   return value;

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -23,8 +24,10 @@ class Arguments {
             std::vector<std::pair<std::string, Value>> named)
       : what_(what), values_(std::move(values)), named_(std::move(named)) {}
 
-  // The next one by place, else the one of this name, else an undefined value.
-  Value take(std::string_view name);
+  // The next one by place, else the one of this name, if it is given at all.
+  std::optional<Value> find(std::string_view name);
+  // The same; an undefined value without.
+  Value take(std::string_view name) { return find(name).value_or(Value()); }
   // Throws Failure unless it is a string (an integer).
   std::string string(std::string_view name);
   int64_t integer(std::string_view name, int64_t otherwise);

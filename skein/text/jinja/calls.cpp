@@ -109,9 +109,9 @@ Value Interpreter::call_macro(const MacroSyntax& macro, Arguments& arguments) {
     const size_t required = macro.parameters.size() - macro.defaults.size();
     for (size_t i = 0; i < macro.parameters.size(); ++i) {
       const auto& parameter = macro.parameters[i];
-      auto value = arguments.take(parameter.text);
-      if (value.is_undefined() && i >= required) value = evaluate(*macro.defaults[i - required]);
-      scope_->set(parameter.name, std::move(value));
+      auto value = arguments.find(parameter.text);
+      if (!value && i >= required) value = evaluate(*macro.defaults[i - required]);
+      scope_->set(parameter.name, value ? std::move(*value) : Value(Undefined{&parameter.text}));
     }
     arguments.finish();
     run_block(macro.body);

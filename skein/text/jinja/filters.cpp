@@ -114,7 +114,7 @@ Value to_json(const Call& call) {
     throw Failure("tojson: the indent is too long");
   if (indent.string()) style.indent = *indent.string();
   if (const auto width = indent.integer()) style.indent = spaces(*width);
-  if (style.indent) style.item_separator = ",";
+  if (style.indent) style.item_separator.assign(1, ',');
   if (const auto separators = call.arguments.take("separators"); separators.sequence()) {
     const auto& parts = separators.sequence()->items;
     if (parts.size() != 2 || !parts[0].string() || !parts[1].string()) {

@@ -251,28 +251,15 @@ Value Interpreter::evaluate(const Expr& expr) {
       return evaluate_name(expr);
     case ExprKind::kAttribute:
       return attribute_of(evaluate(*expr.parts[0]), expr.text);
-    case ExprKind::kItem: {
-      const auto value = evaluate(*expr.parts[0]);
-      auto item = item_of(value, evaluate(*expr.parts[1]), meter_);
-      // A constant lives as long as the template, so a message may name it.
-      const auto* key = expr.parts[1]->constant.string();
-      return item.is_undefined() && key ? Value(Undefined{key}) : item;
-    }
+    case ExprKind::kItem:
+      return evaluate_item(expr);
     case ExprKind::kSlice:
       return evaluate_slice(expr);
     case ExprKind::kCall:
       return evaluate_call(expr);
-    case ExprKind::kFilter: {
-      const auto value = evaluate(*expr.parts[0]);
-      auto arguments = arguments_of(expr, expr.text);
-      line_ = expr.line;
-      return apply_filter(expr.text, value, arguments, meter_);
-    }
-    case ExprKind::kTest: {
-      const auto value = evaluate(*expr.parts[0]);
-      auto arguments = arguments_of(expr, expr.text);
-      return Value(apply_test(expr.text, value, arguments, meter_));
-    }
+    case ExprKind::kFilter:
+    case ExprKind::kTest:
+      return evaluate_filter_or_test(expr);
     case ExprKind::kNot:
       return Value(!evaluate(*expr.parts[0]).truth());
     case ExprKind::kNegative:
@@ -287,18 +274,14 @@ Value Interpreter::evaluate(const Expr& expr) {
       return evaluate_concat(expr);
     case ExprKind::kCompare:
       return evaluate_compare(expr);
-    case ExprKind::kAnd: {
-      auto left = evaluate(*expr.parts[0]);
-      return left.truth() ? evaluate(*expr.parts[1]) : left;
-    }
+    case ExprKind::kAnd:
     case ExprKind::kOr: {
       auto left = evaluate(*expr.parts[0]);
-      return left.truth() ? left : evaluate(*expr.parts[1]);
+      return left.truth() == (expr.kind == ExprKind::kOr) ? left : evaluate(*expr.parts[1]);
     }
-    case ExprKind::kCondition: {
+    case ExprKind::kCondition:
       if (evaluate(*expr.parts[1]).truth()) return evaluate(*expr.parts[0]);
       return expr.parts[2] ? evaluate(*expr.parts[2]) : Value(Undefined{});
-    }
     case ExprKind::kList:
       return Value::list(evaluate_parts(expr));
     case ExprKind::kTuple:
@@ -307,6 +290,22 @@ Value Interpreter::evaluate(const Expr& expr) {
       return evaluate_dict(expr);
   }
   return {};
+}
+
+Value Interpreter::evaluate_item(const Expr& expr) {
+  const auto value = evaluate(*expr.parts[0]);
+  auto item = item_of(value, evaluate(*expr.parts[1]), meter_);
+  // A constant lives as long as the template, so a message may name it.
+  const auto* key = expr.parts[1]->constant.string();
+  return item.is_undefined() && key ? Value(Undefined{key}) : item;
+}
+
+Value Interpreter::evaluate_filter_or_test(const Expr& expr) {
+  const auto value = evaluate(*expr.parts[0]);
+  auto arguments = arguments_of(expr, expr.text);
+  line_ = expr.line;
+  if (expr.kind == ExprKind::kTest) return Value(apply_test(expr.text, value, arguments, meter_));
+  return apply_filter(expr.text, value, arguments, meter_);
 }
 
 std::vector<Value> Interpreter::evaluate_parts(const Expr& expr, size_t from) {

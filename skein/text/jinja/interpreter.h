@@ -73,6 +73,8 @@ class Interpreter {
 
   Value evaluate(const Expr& expr);
   Value evaluate_name(const Expr& expr) const;
+  Value evaluate_item(const Expr& expr);
+  Value evaluate_filter_or_test(const Expr& expr);
   Value evaluate_compare(const Expr& expr);
   Value evaluate_slice(const Expr& expr);
   Value evaluate_concat(const Expr& expr);

@@ -199,10 +199,10 @@ Value refuse_change(const Call& call) {
 
 Value get(const Call& call) {
   const auto key = call.arguments.take("key");
-  auto otherwise = call.arguments.take("default");
+  auto otherwise = call.arguments.find("default");
   const auto* found = key.string() ? call.receiver.dict()->find(*key.string()) : nullptr;
   if (found) return *found;
-  return otherwise.is_undefined() ? Value::none() : otherwise;
+  return otherwise ? std::move(*otherwise) : Value::none();
 }
 
 Value items(const Call& call) {

@@ -20,8 +20,11 @@ std::string refusal_of(std::string_view source, std::string_view variables = "{}
 }
 
 TEST(Template, PrintsAsPython) {
-  EXPECT_EQ(render("{{ true }} {{ none }} {{ 1.0 }} {{ 1e16 }} {{ 0.1 }} {{ 1e-5 }} {{ 10 / 4 }}"),
-            "True None 1.0 1e+16 0.1 1e-05 2.5");
+  EXPECT_EQ(
+      render("{{ true }} {{ none }} {{ 1.0 }} {{ 1e16 }} {{ 0.1 }} {{ 1e-5 }} {{ 10 / 4 }} {{ x }}",
+             R"({"x": [505.887757444319, 1e22, 123456789012345680.0, -0.0001]})"),
+      "True None 1.0 1e+16 0.1 1e-05 2.5 [505.887757444319, 1e+22, 1.2345678901234568e+17, "
+      "-0.0001]");
   EXPECT_EQ(render(R"({{ ['a', "b'c", 1, none, {'k': (1,)}] }})"),
             R"(['a', "b'c", 1, None, {'k': (1,)}])");
   EXPECT_EQ(render("{{ x }}", R"({"x": ["\u00e9", "\n\u200b", "\\"]})"),
@@ -76,6 +79,8 @@ TEST(Template, MacrosReturnTheirText) {
   EXPECT_EQ(render("{% macro m(a, b='B', c=b) %}{{ a }}{{ b }}{{ c }}{{ d }}{% endmacro %}"
                    "{% set d = 'D' %}{{ m(1) }}{{ m('x', c=2) | length }}{{ m() }}"),
             "1BBD4BBD");
+  EXPECT_EQ(render("{% macro m(a='A') %}[{{ a }}]{% endmacro %}{{ m(missing) }}{{ m() }}"),
+            "[][A]");
   EXPECT_PRED2(contains, refusal_of("{% macro m() %}{% endmacro %}{{ m(1) }}"),
                "too many arguments");
 }

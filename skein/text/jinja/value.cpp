@@ -247,7 +247,9 @@ std::string float_text(double value) {
   const auto* end =
       std::to_chars(buffer, std::end(buffer), value, std::chars_format::scientific).ptr;
   const auto scientific = std::string_view(buffer, end);
-  const int exponent = std::atoi(buffer + scientific.find('e') + 1);
+  int exponent = 0;
+  const auto* digits = buffer + scientific.find('e') + 1;
+  std::from_chars(digits + (*digits == '+' ? 1 : 0), end, exponent);
   // The bounds between which Python writes out all digits.
   if (exponent < -4 || exponent >= 16) return std::string(scientific);
   end = std::to_chars(buffer, std::end(buffer), value, std::chars_format::fixed).ptr;
