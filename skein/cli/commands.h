@@ -19,6 +19,7 @@ int run_plan_command(Arguments arguments);
 int run_config_command(Arguments arguments);
 int run_data_command(Arguments arguments);
 int run_tokenizer_command(Arguments arguments);
+int run_template_command(Arguments arguments);
 // A damaged checkpoint ends `verify` with an IoError, after its report.
 int run_checkpoint_command(Arguments arguments);
 int run_doctor_command(Arguments arguments);  // 2 when there is a problem

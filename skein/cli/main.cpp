@@ -41,6 +41,8 @@ constexpr Command kCommands[] = {
     {"data", "prepare|inspect CONFIG.yaml ...", "tokenise once; show what is trained on",
      run_data_command},
     {"tokenizer", "train|encode|decode ...", "make a tokenizer, and try it", run_tokenizer_command},
+    {"template", "render|show|list ...", "what a model reads of a conversation",
+     run_template_command},
     {"checkpoint", "list|verify DIR [--json]", "what a run has saved, and whether it is whole",
      run_checkpoint_command},
     {"doctor", "[--json]", "what this machine offers, and what would stop a run",

@@ -35,6 +35,7 @@ TEST(Fuzz, MessagesCorpus) { replay("messages", messages); }
 TEST(Fuzz, JsonCorpus) { replay("json", json); }
 TEST(Fuzz, JsonlCorpus) { replay("jsonl", jsonl); }
 TEST(Fuzz, RowsCorpus) { replay("rows", rows); }
+TEST(Fuzz, ChatTemplateCorpus) { replay("chat_template", chat_template); }
 TEST(Fuzz, TokenizerCorpus) { replay("tokenizer", tokenizer); }
 TEST(Fuzz, ModelConfigCorpus) { replay("model_config", model_config); }
 TEST(Fuzz, HostfileCorpus) { replay("hostfile", hostfile); }

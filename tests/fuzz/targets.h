@@ -24,6 +24,7 @@ void json(std::string_view bytes);
 void jsonl(std::string_view bytes);
 void rows(std::string_view bytes);
 void tokenizer(std::string_view bytes);
+void chat_template(std::string_view bytes);
 void model_config(std::string_view bytes);
 void hostfile(std::string_view bytes);
 

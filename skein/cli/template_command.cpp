@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cstdio>
+#include <iostream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "skein/cli/commands.h"
+#include "skein/cli/flag_set.h"
+#include "skein/config/syntax/suggest.h"
+#include "skein/core/error.h"
+#include "skein/core/json.h"
+#include "skein/text/chat_encoder.h"
+#include "skein/text/jinja/json_value.h"
+
+namespace skein::cli {
+namespace {
+
+using text::jinja::Dict;
+using text::jinja::Value;
+
+constexpr const char* kUsage =
+    "skein template render DIR [--messages F]   the text of a conversation (stdin without F)\n"
+    "    [--template NAME | --chat-template F] [--add-generation-prompt] [--variables JSON]\n"
+    "    [--tokens [--train assistant|last|all]] [--lines]\n"
+    "skein template show NAME                   a built-in template\n"
+    "skein template list                        their names\n"
+    "\n"
+    "  DIR          a model's or tokenizer's folder; its template is used unless one is named\n"
+    "  --messages   JSON: a list of messages, or an object with `messages` and `tools`\n"
+    "  --tokens     one JSON line {\"text\", \"ids\", \"trained\"}: 1 where a token is trained on\n"
+    "  --lines      JSON lines, one conversation each; one such answer per line, or {\"error\"}\n";
+
+struct Options {
+  text::ChatTemplateOptions source;
+  text::ChatRenderOptions render;
+  std::string messages;
+  std::string train = "assistant";
+  bool tokens = false;
+  bool lines = false;
+};
+
+Options read_options(Arguments arguments) {
+  Options options;
+  FlagSet flags("skein template render");
+  flags.add("messages", options.messages);
+  flags.add("template", options.source.name);
+  flags.add("chat-template", options.source.file);
+  flags.add("add-generation-prompt", options.render.add_generation_prompt);
+  flags.add("variables", options.render.extra_json);
+  flags.add("train", options.train);
+  flags.add("tokens", options.tokens);
+  flags.add("lines", options.lines);
+  const auto words = flags.read(arguments);
+  if (words.size() != 1) {
+    throw UserError(fmt::format("skein template render takes one folder:\n{}", kUsage));
+  }
+  options.source.folder = words[0];
+  return options;
+}
+
+text::TrainedTurns turns_of(const std::string& word) {
+  if (word == "assistant") return text::TrainedTurns::kAssistant;
+  if (word == "last") return text::TrainedTurns::kLast;
+  if (word == "all") return text::TrainedTurns::kAll;
+  throw UserError(fmt::format("--train is '{}', expected assistant, last or all", word));
+}
+
+text::Message message_of(const Value& value, size_t number) {
+  const auto* fields = value.dict();
+  const auto* role = fields ? fields->find("role") : nullptr;
+  if (!role || !role->string()) {
+    throw UserError(
+        fmt::format("message {}: expected {{\"role\": \"…\", \"content\": \"…\"}}", number));
+  }
+  text::Message message{.role = *role->string(), .content = {}, .trained = {}, .extra_json = {}};
+  Dict extra;
+  for (const auto& [name, field] : fields->entries()) {
+    if (name == "content" && field.string())
+      message.content = *field.string();
+    else if (name == "train" && field.get<bool>())
+      message.trained = field.truth();
+    else if (name != "role")
+      extra.set(name, field);
+  }
+  if (extra.size() > 0) message.extra_json = json_of_value(Value(std::move(extra)));
+  return message;
+}
+
+text::Conversation conversation_of(std::string_view json, const std::string& source) {
+  Value value;
+  try {
+    value = text::jinja::value_of_json(json);
+  } catch (const JsonError& error) {
+    throw UserError(json_message(error, json, source));
+  }
+  text::Conversation conversation;
+  if (const auto* object = value.dict()) {
+    if (const auto* tools = object->find("tools"); tools && !tools->is_none()) {
+      conversation.tools_json = json_of_value(*tools);
+    }
+    const auto* messages = object->find("messages");
+    value = messages ? *messages : Value();
+  }
+  if (!value.sequence()) throw UserError(source + ": expected a list of messages");
+  for (const auto& message : value.sequence()->items) {
+    conversation.messages.push_back(message_of(message, conversation.messages.size() + 1));
+  }
+  return conversation;
+}
+
+std::string all_of_stdin() {
+  return {std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
+}
+
+int render(Arguments arguments) {
+  const auto options = read_options(arguments);
+  const auto chat = text::ChatTemplate::open(options.source);
+  std::optional<text::Tokenizer> tokenizer;
+  std::optional<text::ChatEncoder> encoder;
+  if (options.tokens) {
+    tokenizer.emplace(text::Tokenizer::load(options.source.folder));
+    encoder.emplace(*tokenizer, chat, turns_of(options.train));
+  }
+  const auto answer = [&](const text::Conversation& conversation) {
+    nlohmann::json line = {{"text", chat.render(conversation, options.render).text}};
+    if (!encoder) return line;
+    const auto tokens = encoder->encode(conversation);
+    line["ids"] = tokens.ids;
+    line["trained"] = tokens.trained;
+    return line;
+  };
+  if (!options.lines) {
+    const bool from_file = !options.messages.empty();
+    const auto source = from_file ? options.messages : "stdin";
+    const auto json = from_file ? read_file(options.messages, uint64_t{64} << 20) : all_of_stdin();
+    const auto line = answer(conversation_of(json, source));
+    fmt::print("{}{}", encoder ? line.dump() : line["text"].get<std::string>(),
+               encoder ? "\n" : "");
+    return 0;
+  }
+  std::string json;
+  for (int64_t number = 1; std::getline(std::cin, json); ++number) {
+    nlohmann::json line;
+    try {
+      line = answer(conversation_of(json, fmt::format("stdin:{}", number)));
+    } catch (const UserError& error) {
+      line = {{"error", error.what()}};
+    }
+    fmt::print("{}\n", line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+  }
+  return 0;
+}
+
+}  // namespace
+
+int run_template_command(Arguments arguments) {
+  if (arguments.empty()) throw UserError(fmt::format("skein template needs a word:\n{}", kUsage));
+  const auto& verb = arguments[0];
+  const auto words = arguments.subspan(1);
+  if (verb == "--help" || verb == "-h") {
+    fmt::print("{}", kUsage);
+    return 0;
+  }
+  if (verb == "render") return render(words);
+  if (verb == "list") {
+    fmt::print("{}\n", fmt::join(text::built_in_templates(), "\n"));
+    return 0;
+  }
+  if (verb == "show" && words.size() == 1) {
+    fmt::print("{}\n", text::built_in_template(words[0]));
+    return 0;
+  }
+  throw UserError(fmt::format("skein template has no '{}'{}\n{}", verb,
+                              config::did_you_mean(verb, {"render", "show", "list"}), kUsage));
+}
+
+}  // namespace skein::cli

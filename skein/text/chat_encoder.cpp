@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/text/chat_encoder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "skein/core/error.h"
+
+namespace skein::text {
+namespace {
+
+// Of all renderings that one conversation may take: without {% generation %} they grow with the
+// square of its messages.
+constexpr uint64_t kMaxSteps = 10'000'000;
+
+bool is_assistant(const Message& message) { return message.role == "assistant"; }
+
+// What the template prints for single messages, found by rendering more and more of them.
+class PrefixSpans {
+ public:
+  PrefixSpans(const ChatTemplate& chat_template, const Conversation& conversation,
+              const std::string& whole)
+      : template_(chat_template), conversation_(conversation), whole_(whole) {}
+
+  jinja::Span span_of(size_t index) {
+    const auto& message = conversation_.messages[index];
+    auto before = begin_of(index);
+    auto after = index + 1 == conversation_.messages.size() ? whole_ : text_of(index + 1, false);
+    if (!after.starts_with(before)) refuse(index, "what comes before it");
+    if (!whole_.starts_with(after)) refuse(index, "the messages that follow");
+    if (message.role == "assistant" && before.size() == after.size()) {
+      throw UserError(fmt::format("{}: prints nothing for message {} ({})", template_.name(),
+                                  index + 1, message.role));
+    }
+    return {.begin = before.size(), .end = after.size()};
+  }
+
+ private:
+  // The text that ends where the message begins. Nothing stands before the first message, and many
+  // templates cannot print no message at all.
+  std::string begin_of(size_t index) {
+    if (index == 0) return {};
+    return text_of(index, is_assistant(conversation_.messages[index]));
+  }
+
+  std::string text_of(size_t num_messages, bool add_generation_prompt) {
+    const auto budget = std::min(jinja::Limits{}.steps, kMaxSteps - steps_);
+    if (budget < jinja::Limits{}.steps) {
+      throw UserError(
+          fmt::format("{}: {} messages are too many for a template that does not mark "
+                      "the assistant's text: put {{% generation %}} and "
+                      "{{% endgeneration %}} around it",
+                      template_.name(), conversation_.messages.size()));
+    }
+    auto rendered = template_.render(conversation_, {.add_generation_prompt = add_generation_prompt,
+                                                     .extra_json = {},
+                                                     .num_messages = num_messages,
+                                                     .max_steps = budget});
+    steps_ += rendered.steps;
+    return std::move(rendered.text);
+  }
+
+  [[noreturn]] void refuse(size_t index, std::string_view others) const {
+    throw UserError(fmt::format(
+        "{}: the text of message {} ({}) depends on {}, so it is unknown which tokens to train. "
+        "Set "
+        "template to one of skein's (each turn prints alike), put {{% generation %}} and "
+        "{{% endgeneration %}} around the assistant's text in the template, or train the last turn "
+        "alone (mask_history: true)",
+        template_.name(), index + 1, conversation_.messages[index].role, others));
+  }
+
+  const ChatTemplate& template_;
+  const Conversation& conversation_;
+  const std::string& whole_;
+  uint64_t steps_ = 0;
+};
+
+std::vector<size_t> trained_messages(const Conversation& conversation, TrainedTurns turns) {
+  const auto& messages = conversation.messages;
+  size_t last = messages.size();
+  for (size_t i = 0; i < messages.size(); ++i) {
+    if (is_assistant(messages[i])) last = i;
+  }
+  std::vector<size_t> trained;
+  for (size_t i = 0; i < messages.size(); ++i) {
+    const bool by_turn = turns == TrainedTurns::kAll ||
+                         (turns == TrainedTurns::kLast && i == last) ||
+                         (turns == TrainedTurns::kAssistant && is_assistant(messages[i]));
+    if (messages[i].trained.value_or(by_turn)) trained.push_back(i);
+  }
+  return trained;
+}
+
+// Of the marked spans those of `trained`, when there is one for each assistant's message.
+std::optional<std::vector<jinja::Span>> marked_spans(const Conversation& conversation,
+                                                     const std::vector<jinja::Span>& generated,
+                                                     const std::vector<size_t>& trained) {
+  std::vector<jinja::Span> spans;
+  size_t turn = 0;
+  for (size_t i = 0; i < conversation.messages.size(); ++i) {
+    const bool wanted = std::ranges::find(trained, i) != trained.end();
+    if (!is_assistant(conversation.messages[i])) {
+      if (wanted) return std::nullopt;
+      continue;
+    }
+    if (turn == generated.size()) return std::nullopt;
+    if (wanted) spans.push_back(generated[turn]);
+    ++turn;
+  }
+  if (turn != generated.size()) return std::nullopt;
+  return spans;
+}
+
+}  // namespace
+
+ChatEncoder::ChatEncoder(const Tokenizer& tokenizer, ChatTemplate chat_template, TrainedTurns turns)
+    : tokenizer_(tokenizer), template_(std::move(chat_template)), turns_(turns) {}
+
+std::vector<jinja::Span> ChatEncoder::trained_spans(const Conversation& conversation,
+                                                    const jinja::Rendered& rendered) const {
+  const auto trained = trained_messages(conversation, turns_);
+  const bool says_itself = std::ranges::any_of(
+      conversation.messages, [](const Message& message) { return message.trained.has_value(); });
+  if (turns_ == TrainedTurns::kAll && trained.size() == conversation.messages.size()) {
+    return {{.begin = 0, .end = rendered.text.size()}};
+  }
+  if (template_.has_generation(conversation)) {
+    if (auto spans = marked_spans(conversation, rendered.generated, trained)) return *spans;
+    // Such as one block around a run of turns: what is marked is trained.
+    if (!says_itself && turns_ == TrainedTurns::kAssistant) return rendered.generated;
+    if (!says_itself && turns_ == TrainedTurns::kLast && !rendered.generated.empty()) {
+      return {rendered.generated.back()};
+    }
+  }
+  PrefixSpans prefixes(template_, conversation, rendered.text);
+  std::vector<jinja::Span> spans;
+  if (turns_ != TrainedTurns::kAll) {
+    for (const size_t index : trained) spans.push_back(prefixes.span_of(index));
+    return spans;
+  }
+  // All but what the others print.
+  spans.push_back({.begin = 0, .end = rendered.text.size()});
+  for (size_t i = 0; i < conversation.messages.size(); ++i) {
+    if (std::ranges::find(trained, i) != trained.end()) continue;
+    const auto [begin, end] = prefixes.span_of(i);
+    spans.back().end = begin;
+    spans.push_back({.begin = end, .end = rendered.text.size()});
+  }
+  return spans;
+}
+
+MaskedTokens ChatEncoder::masked(const Encoded& encoded,
+                                 const std::vector<jinja::Span>& spans) const {
+  MaskedTokens tokens;
+  tokens.ids.assign(encoded.ids.begin(), encoded.ids.end());
+  tokens.trained.assign(encoded.ids.size(), 0);
+  for (const auto& span : spans) {
+    // From the first token that holds a part of the span to the last, also those of no width.
+    const auto holds = [&](const TokenSpan& token) {
+      return token.begin < span.end && token.end > span.begin;
+    };
+    const auto first = std::ranges::find_if(encoded.spans, holds);
+    const auto last = std::find_if(encoded.spans.rbegin(), encoded.spans.rend(), holds).base();
+    if (first >= last) continue;
+    std::fill(tokens.trained.begin() + (first - encoded.spans.begin()),
+              tokens.trained.begin() + (last - encoded.spans.begin()), uint8_t{1});
+  }
+  const auto bos = tokenizer_.bos_id();
+  if (bos && encoded.ids.size() > 1 && encoded.ids[0] == *bos && encoded.ids[1] == *bos) {
+    tokens.ids.erase(tokens.ids.begin());
+    tokens.trained.erase(tokens.trained.begin());
+  }
+  return tokens;
+}
+
+MaskedTokens ChatEncoder::encode(const Conversation& conversation) const {
+  if (conversation.messages.empty()) throw UserError("a conversation without messages");
+  const auto rendered = template_.render(conversation);
+  const auto spans = trained_spans(conversation, rendered);
+  return masked(tokenizer_.encode_with_offsets(rendered.text, {.add_special_tokens = false}),
+                spans);
+}
+
+MaskedTokens ChatEncoder::encode_completion(std::string_view prompt,
+                                            std::string_view completion) const {
+  std::string text(prompt);
+  text += completion;
+  const size_t begin = turns_ == TrainedTurns::kAll ? 0 : prompt.size();
+  auto tokens =
+      masked(tokenizer_.encode_with_offsets(text), {{.begin = begin, .end = text.size()}});
+  const auto end = tokenizer_.eos_id();
+  if (end && (tokens.ids.empty() || tokens.ids.back() != static_cast<int32_t>(*end))) {
+    tokens.ids.push_back(static_cast<int32_t>(*end));
+    tokens.trained.push_back(0);
+  }
+  if (end) tokens.trained.back() = 1;
+  return tokens;
+}
+
+}  // namespace skein::text
