@@ -38,6 +38,7 @@ TEST(Fuzz, RowsCorpus) { replay("rows", rows); }
 TEST(Fuzz, ChatTemplateCorpus) { replay("chat_template", chat_template); }
 TEST(Fuzz, TokenizerCorpus) { replay("tokenizer", tokenizer); }
 TEST(Fuzz, ModelConfigCorpus) { replay("model_config", model_config); }
+TEST(Fuzz, AdapterConfigCorpus) { replay("adapter_config", adapter_config); }
 TEST(Fuzz, HostfileCorpus) { replay("hostfile", hostfile); }
 
 }  // namespace

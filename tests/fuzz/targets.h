@@ -26,6 +26,7 @@ void rows(std::string_view bytes);
 void tokenizer(std::string_view bytes);
 void chat_template(std::string_view bytes);
 void model_config(std::string_view bytes);
+void adapter_config(std::string_view bytes);
 void hostfile(std::string_view bytes);
 
 // Unlike assert() in every build, and a crash to libFuzzer.
