@@ -6,6 +6,7 @@
 
 #include <string>
 
+#include "skein/checkpoint/files/model_files.h"
 #include "skein/core/error.h"
 
 namespace skein::cli {
@@ -23,8 +24,11 @@ fs::path check_model_folder(const fs::path& folder) {
     refuse(fmt::format("holds a run that is not finished; its latest checkpoint is {}",
                        (folder / "latest").string()));
   }
-  refuse(has_weights ? "has no config.json" : "has no weights (model.safetensors)");
-  return folder;
+  if (has_weights) refuse("has no config.json");
+  if (fs::exists(folder / "adapter_config.json")) {
+    refuse("is an adapter: `skein merge` makes a model of it and its base");
+  }
+  throw UserError(checkpoint::no_weights_message(folder));
 }
 
 }  // namespace skein::cli

@@ -66,7 +66,40 @@ void check_weight_map(const ModelFiles& model,
   }
 }
 
+// For a shell.
+std::string quoted(const std::string& word) {
+  constexpr const char* kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./+:@%-";
+  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
+  std::string text = "'";
+  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return text + "'";
+}
+
+// What a user who trusts the file can type: it writes safetensors beside it.
+constexpr const char* kConvertModel =
+    "from transformers import AutoModelForCausalLM as M; "
+    "M.from_pretrained(sys.argv[1], torch_dtype='auto').save_pretrained(sys.argv[1])";
+constexpr const char* kConvertAdapter =
+    "import torch; from safetensors.torch import save_file; d = sys.argv[1] + '/adapter_model.'; "
+    "t = torch.load(d + 'bin', map_location='cpu', weights_only=True); "
+    "save_file({k: v.contiguous() for k, v in t.items()}, d + 'safetensors', {'format': 'pt'})";
+
 }  // namespace
+
+std::string no_weights_message(const fs::path& folder, const std::string& stem) {
+  const bool adapter = stem == "adapter_model";
+  const auto pickle = (adapter ? stem : "pytorch_" + stem) + ".bin";
+  const auto why = fmt::format(
+      "{0} holds neither {1}.safetensors nor {1}.safetensors.index.json; pickle files "
+      "(.bin, .pt) are not read",
+      folder.string(), stem);
+  if (!fs::exists(folder / pickle) && !fs::exists(folder / (pickle + ".index.json"))) return why;
+  return fmt::format(
+      "{}: they can run code. If you trust {}, this writes safetensors beside it:\n"
+      "  python3 -c \"import sys; {}\" {}",
+      why, pickle, adapter ? kConvertAdapter : kConvertModel, quoted(folder.string()));
+}
 
 ModelFiles open_model_files(const fs::path& folder, const std::string& stem) {
   ModelFiles model{.folder = folder};
@@ -77,8 +110,7 @@ ModelFiles open_model_files(const fs::path& folder, const std::string& stem) {
     return model;
   }
   if (!fs::exists(fs::symlink_status(folder / index))) {
-    throw UserError(fmt::format("{} holds neither {} nor {}; pickle files (.bin, .pt) are not read",
-                                folder.string(), single, index));
+    throw UserError(no_weights_message(folder, stem));
   }
   const auto weight_map = read_weight_map(folder, index);
   std::set<std::string> names;

@@ -31,8 +31,14 @@ struct ModelFiles {
   std::unordered_map<std::string, StoredTensor> tensors;  // points into `files`
 };
 
+// `stem` is "model", "optimizer" or "adapter_model".
+//
 // STEM.safetensors, or else the files that STEM.safetensors.index.json names. Throws UserError when
 // the folder has neither, IoError when a file is not what it should be.
 ModelFiles open_model_files(const fs::path& folder, const std::string& stem = "model");
+
+// Why a folder without such files is refused; where it holds a pickle, with the command that
+// converts it.
+std::string no_weights_message(const fs::path& folder, const std::string& stem = "model");
 
 }  // namespace skein::checkpoint
