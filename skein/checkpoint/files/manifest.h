@@ -91,5 +91,7 @@ struct Share {
 // `manifest`, when given, receives the accepted manifest.
 std::vector<Problem> verify(const fs::path& folder, Manifest* manifest = nullptr,
                             const Share& share = {});
+// The same without the bytes of the optimizer.
+std::vector<Problem> verify_model(const fs::path& folder);
 
 }  // namespace skein::checkpoint

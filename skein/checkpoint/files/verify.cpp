@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 
 #include "skein/checkpoint/files/file_layout.h"
 #include "skein/checkpoint/files/folder.h"
@@ -157,7 +158,11 @@ Manifest read_manifest(const fs::path& folder) {
   return parse_manifest(text, "its text");
 }
 
-std::vector<Problem> verify(const fs::path& folder, Manifest* manifest, const Share& share) {
+namespace {
+
+// Of those that are `wanted`.
+std::vector<Problem> verify_files(const fs::path& folder, Manifest* manifest, const Share& share,
+                                  const std::function<bool(const FileRecord&)>& wanted) {
   std::vector<Problem> problems;
   Manifest accepted;
   try {
@@ -170,7 +175,7 @@ std::vector<Problem> verify(const fs::path& folder, Manifest* manifest, const Sh
   uint64_t start = 0;
   for (const auto& record : accepted.files) {
     try {
-      verify_file(folder, record, stretch, start, problems);
+      if (wanted(record)) verify_file(folder, record, stretch, start, problems);
     } catch (const std::exception&) {
       problems.push_back(problem_of(record.name));
     }
@@ -178,6 +183,18 @@ std::vector<Problem> verify(const fs::path& folder, Manifest* manifest, const Sh
   }
   if (manifest != nullptr) *manifest = std::move(accepted);
   return problems;
+}
+
+}  // namespace
+
+std::vector<Problem> verify(const fs::path& folder, Manifest* manifest, const Share& share) {
+  return verify_files(folder, manifest, share, [](const FileRecord&) { return true; });
+}
+
+std::vector<Problem> verify_model(const fs::path& folder) {
+  return verify_files(folder, nullptr, {}, [](const FileRecord& record) {
+    return !is_layout_name(record.name, "optimizer");
+  });
 }
 
 }  // namespace skein::checkpoint

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/convert/base_model.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+
+#include "skein/checkpoint/files/folder.h"
+#include "skein/checkpoint/files/tensor_match.h"
+#include "skein/core/error.h"
+#include "skein/core/json.h"
+
+namespace skein::convert {
+namespace {
+
+std::string read_config(const fs::path& folder) {
+  if (!fs::is_directory(folder)) {
+    throw UserError(fmt::format("'{}' {}: name a folder with config.json and weights",
+                                folder.string(),
+                                fs::exists(folder) ? "is not a folder" : "does not exist"));
+  }
+  if (!fs::exists(folder / "config.json")) {
+    const bool is_adapter = fs::exists(folder / "adapter_config.json");
+    throw UserError(fmt::format(
+        "'{}' has no config.json{}", folder.string(),
+        is_adapter ? ": it is an adapter; `skein merge` makes a model of it and its base" : ""));
+  }
+  const auto file = checkpoint::open_beneath(folder, "config.json");
+  constexpr uint64_t kMaxBytes = uint64_t{16} << 20;
+  if (file.size() > kMaxBytes) {
+    throw UserError(fmt::format("'{}' has a config.json that is too large", folder.string()));
+  }
+  std::string text(file.size(), '\0');
+  file.read_at(0, std::as_writable_bytes(std::span(text)));
+  return text;
+}
+
+}  // namespace
+
+std::string BaseModel::embedding_name() const {
+  constexpr std::array<std::string_view, 4> kNames = {"embed_tokens.weight", "wte.weight",
+                                                      "embed_in.weight", "word_embeddings.weight"};
+  for (const auto& file : files.files) {
+    for (const auto& tensor : file.header.tensors) {
+      for (const auto name : kNames) {
+        if (tensor.name == name || tensor.name.ends_with("." + std::string(name))) {
+          return tensor.name;
+        }
+      }
+    }
+  }
+  return "";
+}
+
+bool BaseModel::has_transposed_layers() const {
+  constexpr std::array<std::string_view, 4> kTypes = {"gpt2", "openai-gpt", "imagegpt",
+                                                      "decision_transformer"};
+  return std::ranges::find(kTypes, model_type) != kTypes.end();
+}
+
+BaseModel open_base_model(const fs::path& folder) {
+  BaseModel base{.folder = folder, .files = {}, .config = read_config(folder), .model_type = ""};
+  const auto origin = (folder / "config.json").string();
+  const auto config = JsonObject::parse(base.config, origin);
+  if (config.find("quantization_config") != nullptr) {
+    config.refuse(
+        "the model is quantised (quantization_config); name the one that it was made from");
+  }
+  config.read("model_type", base.model_type);
+  base.files = checkpoint::open_model_files(folder);
+  base.tied_head = !base.files.tensors.contains(kHeadName);
+  config.read("tie_word_embeddings", base.tied_head);
+  return base;
+}
+
+std::string changed_config(const BaseModel& base, const ConfigChanges& changes) {
+  auto config = nlohmann::ordered_json::parse(base.config);
+  const auto set_dtype = [&](nlohmann::ordered_json& object) {
+    // transformers 5 writes and reads dtype; 4 wrote torch_dtype. The file's own word stays.
+    for (const char* word : {"torch_dtype", "dtype"}) {
+      if (object.contains(word)) object[word] = std::string(dtype_word(*changes.dtype));
+    }
+  };
+  if (changes.dtype) {
+    if (!config.contains("dtype") && !config.contains("torch_dtype")) config["dtype"] = "";
+    set_dtype(config);
+    for (const char* part : {"text_config", "vision_config"}) {
+      if (config.contains(part) && config[part].is_object()) set_dtype(config[part]);
+    }
+  }
+  if (changes.untie_head) config["tie_word_embeddings"] = false;
+  if (changes.vocab_size) config["vocab_size"] = *changes.vocab_size;
+  return config.dump(2) + "\n";
+}
+
+}  // namespace skein::convert

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#pragma once
+
+// An adapter and its base become a model: `skein merge`.
+
+#include <cstdint>
+#include <string>
+
+#include "skein/checkpoint/files/file_layout.h"
+#include "skein/core/file.h"
+
+namespace skein::convert {
+
+struct MergeOptions {
+  fs::path adapter;
+  fs::path base;  // empty: as adapter_config.json names it
+  fs::path out;
+  bool overwrite = false;
+  uint64_t max_shard_bytes = checkpoint::kDefaultShardBytes;
+};
+
+struct MergeSummary {
+  fs::path base;
+  size_t num_adapted = 0;   // weights that LoRA has changed
+  size_t num_replaced = 0;  // tensors that the adapter holds whole
+  bool untied_head = false;
+  size_t num_files = 0;
+  uint64_t bytes = 0;
+};
+
+// Every weight is formed in fp32 and rounded once to the base's type. Throws UserError, IoError.
+MergeSummary merge_adapter(const MergeOptions& options);
+
+}  // namespace skein::convert

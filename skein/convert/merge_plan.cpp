@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/convert/merge_plan.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "skein/adapter/targets.h"
+#include "skein/checkpoint/files/tensor_match.h"
+#include "skein/convert/float_values.h"
+#include "skein/core/error.h"
+
+namespace skein::convert {
+namespace {
+
+using checkpoint::StoredTensor;
+using Shape = std::vector<uint64_t>;
+
+constexpr std::string_view kPrefix = "base_model.model.";
+
+// What an adapter holds for one tensor of the base.
+struct Change {
+  const StoredTensor* rebased = nullptr;   // the base's own weight, saved beside an adapter of it
+  const StoredTensor* replaced = nullptr;  // a module that was trained whole
+  const LoraTensors* lora = nullptr;
+};
+
+std::string shown(const Shape& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
+
+class Planner {
+ public:
+  Planner(const BaseModel& base, const checkpoint::ModelFiles& adapter,
+          const adapter::AdapterConfig& config)
+      : base_(base), adapter_(adapter), config_(config), strengths_(config) {}
+
+  MergePlan plan() && {
+    for (const auto& file : adapter_.files) {
+      for (const auto& tensor : file.header.tensors) sort(adapter_.tensors.at(tensor.name));
+    }
+    for (const auto& [module, lora] : plan_.loras) place(lora);
+    refuse_problems();
+    check_targets();
+    for (const auto& file : base_.files.files) {
+      for (const auto& tensor : file.header.tensors) {
+        if (base_.tied_head && tensor.name == kHeadName) continue;
+        add_job(tensor.name, base_.files.tensors.at(tensor.name), changes_[tensor.name]);
+      }
+    }
+    if (base_.tied_head) settle_tied_head();
+    note_vocabulary();
+    refuse_problems();
+    return std::move(plan_);
+  }
+
+ private:
+  // Adds a tensor of the adapter to the module, or the tensor of the base, that it belongs to.
+  void sort(const StoredTensor& stored) {
+    const auto& full = stored.tensor->name;
+    if (!full.starts_with(kPrefix)) return unknown_.push_back(full);
+    const auto name = full.substr(kPrefix.size());
+    const auto part = [&](std::string_view suffix) -> LoraTensors* {
+      if (!name.ends_with(suffix)) return nullptr;
+      auto module = name.substr(0, name.size() - suffix.size());
+      auto& lora = plan_.loras[module];
+      lora.module = std::move(module);
+      return &lora;
+    };
+    if (auto* lora = part(".lora_A.weight")) {
+      lora->a = &stored;
+    } else if (auto* lora = part(".lora_B.weight")) {
+      lora->b = &stored;
+    } else if (auto* lora = part(".lora_embedding_A")) {
+      lora->a = &stored;
+      lora->is_embedding = true;
+    } else if (auto* lora = part(".lora_embedding_B")) {
+      lora->b = &stored;
+      lora->is_embedding = true;
+    } else if (auto* lora = part(".lora_magnitude_vector")) {
+      lora->magnitude = &stored;
+    } else {
+      sort_whole(name, stored);
+    }
+  }
+
+  void sort_whole(std::string name, const StoredTensor& stored) {
+    constexpr std::string_view kBaseLayer = ".base_layer.";
+    const auto inside = name.rfind(kBaseLayer);
+    const bool is_base = inside != std::string::npos;
+    if (is_base) name.replace(inside, kBaseLayer.size(), ".");
+    const auto target = name_in_base(name);
+    if (target.empty()) return unknown_.push_back(stored.tensor->name);
+    (is_base ? changes_[target].rebased : changes_[target].replaced) = &stored;
+    if (!is_base) ++plan_.num_replaced;
+  }
+
+  // Empty where the base has no such tensor.
+  std::string name_in_base(const std::string& name) const {
+    if (const auto* stored = checkpoint::find_tensor(base_.files, name, /*foreign=*/true)) {
+      return stored->tensor->name;
+    }
+    return base_.tied_head && name == kHeadName ? name : "";
+  }
+
+  void place(const LoraTensors& lora) {
+    if (lora.a == nullptr || lora.b == nullptr) return incomplete_.push_back(lora.module);
+    if (config_.use_dora != (lora.magnitude != nullptr)) return incomplete_.push_back(lora.module);
+    const auto target = name_in_base(lora.module + ".weight");
+    if (target.empty()) return unknown_.push_back(lora.a->tensor->name);
+    changes_[target].lora = &lora;
+  }
+
+  void check_targets() {
+    std::vector<adapter::Module> modules;
+    for (const auto& [name, lora] : plan_.loras) {
+      modules.push_back({.name = name,
+                         .is_linear = !lora.is_embedding,
+                         .is_head = name + ".weight" == kHeadName});
+    }
+    if (modules.empty()) return;
+    const auto found = adapter::find_targets(config_, modules);
+    for (size_t i = 0; i < modules.size(); ++i) {
+      if (std::ranges::find(found, i) == found.end()) untargeted_.push_back(modules[i].name);
+    }
+  }
+
+  bool may_grow(const std::string& name) const {
+    return name == kHeadName || name == base_.embedding_name();
+  }
+
+  // `original` is the base's tensor; its type stays.
+  void add_job(const std::string& name, const StoredTensor& original, const Change& change) {
+    const auto& shape = original.tensor->shape;
+    const auto* source = change.replaced  ? change.replaced
+                         : change.rebased ? change.rebased
+                                          : &original;
+    auto wanted = shape;
+    const auto& found = source->tensor->shape;
+    if (may_grow(name) && found.size() == 2 && wanted.size() == 2) wanted[0] = found[0];
+    if (found != wanted) {
+      wrong_.push_back(fmt::format("{} is {}, in the base {}", name, shown(found), shown(shape)));
+      return;
+    }
+    const auto dtype = original.tensor->dtype;
+    check_convertible(name, source->tensor->dtype, dtype);
+    TensorJob job{.entry = {name, dtype, found}, .source = source, .lora = change.lora};
+    if (job.lora != nullptr) add_lora(job);
+    plan_.jobs.push_back(std::move(job));
+  }
+
+  void add_lora(TensorJob& job) {
+    const auto& lora = *job.lora;
+    const auto& name = job.entry.name;
+    if (!has_float_values(job.entry.dtype) || job.entry.dtype == DType::kF64) {
+      throw UserError(
+          fmt::format("'{}' is {}: merging adds in float32; `skein export --dtype "
+                      "float32` converts the base",
+                      name, dtype_word(job.entry.dtype)));
+    }
+    job.transposed = lora.is_embedding || (base_.has_transposed_layers() && name != kHeadName);
+    job.scale = strengths_.scale_of(lora.module);
+    const auto rank = static_cast<uint64_t>(strengths_.rank_of(lora.module));
+    const auto& shape = job.entry.shape;
+    if (shape.size() != 2) {
+      wrong_.push_back(fmt::format("{} is {}, no matrix", name, shown(shape)));
+      return;
+    }
+    const Shape a = {rank, shape[job.transposed ? 0 : 1]},
+                b = {shape[job.transposed ? 1 : 0], rank};
+    expect(*lora.a, a);
+    expect(*lora.b, b);
+    if (lora.magnitude != nullptr) expect(*lora.magnitude, {b[0]});
+  }
+
+  void expect(const StoredTensor& stored, const Shape& shape) {
+    const auto& tensor = *stored.tensor;
+    check_convertible(tensor.name, tensor.dtype, DType::kF32);
+    if (tensor.shape == shape) return;
+    wrong_.push_back(
+        fmt::format("{} is {}, expected {}", tensor.name, shown(tensor.shape), shown(shape)));
+  }
+
+  void settle_tied_head() {
+    const auto name = base_.embedding_name();
+    const auto& head = changes_[kHeadName];
+    const auto& embedding = changes_[name];
+    const bool head_changes = head.replaced || head.lora;
+    const bool embedding_changes = embedding.replaced || embedding.lora;
+    if (!head_changes && !embedding_changes) return;
+    if (head.replaced && embedding.replaced && !head.lora && !embedding.lora &&
+        same_tensor(*head.replaced, *embedding.replaced)) {
+      return;
+    }
+    if (config_.ensure_weight_tying && !head_changes) return;
+    if (config_.ensure_weight_tying) {
+      throw UserError("ensure_weight_tying with two different changes of one tied weight");
+    }
+    if (name.empty()) throw UserError("the base has a tied head, and no embedding is known in it");
+    auto own = head;
+    if (!own.rebased) own.rebased = embedding.rebased;
+    add_job(kHeadName, base_.files.tensors.at(name), own);
+    plan_.config.untie_head = true;
+  }
+
+  void note_vocabulary() {
+    const auto embedding = base_.embedding_name();
+    const auto rows_of = [&](const std::string& name) -> std::optional<uint64_t> {
+      const auto job =
+          std::ranges::find(plan_.jobs, name, [](auto& one) { return one.entry.name; });
+      if (job == plan_.jobs.end() || job->entry.shape.empty()) return std::nullopt;
+      return job->entry.shape[0];
+    };
+    const auto rows = rows_of(embedding), head_rows = rows_of(kHeadName);
+    if (!rows) return;
+    if (head_rows && *head_rows != *rows) {
+      wrong_.push_back(
+          fmt::format("{} has {} rows, {} has {}", embedding, *rows, kHeadName, *head_rows));
+    }
+    if (*rows != base_.files.tensors.at(embedding).tensor->shape[0]) {
+      plan_.config.vocab_size = *rows;
+    }
+  }
+
+  void refuse_problems() {
+    const auto text =
+        list("not in the base", unknown_) +
+        list("without their partner (lora_A, lora_B, and DoRA's magnitude)", incomplete_) +
+        list("of another shape", wrong_) + list("not among target_modules", untargeted_);
+    if (text.empty()) return;
+    throw UserError(
+        fmt::format("the adapter's tensors in {} do not fit the base {} and {}; is it the right "
+                    "base?{}",
+                    adapter_.folder.string(), base_.folder.string(), adapter::kConfigName, text));
+  }
+
+  static std::string list(std::string_view title, std::vector<std::string>& names) {
+    if (names.empty()) return "";
+    std::ranges::sort(names);
+    const size_t shown = std::min<size_t>(names.size(), 10);
+    return fmt::format(
+        "\n  {} ({}): {}{}", title, names.size(),
+        fmt::join(names.begin(), names.begin() + static_cast<ptrdiff_t>(shown), ", "),
+        names.size() > shown ? ", …" : "");
+  }
+
+  const BaseModel& base_;
+  const checkpoint::ModelFiles& adapter_;
+  const adapter::AdapterConfig& config_;
+  adapter::Strengths strengths_;
+  std::map<std::string, Change> changes_;  // by the base's name
+  MergePlan plan_;
+  std::vector<std::string> unknown_, incomplete_, wrong_, untargeted_;
+};
+
+}  // namespace
+
+MergePlan plan_merge(const BaseModel& base, const checkpoint::ModelFiles& adapter,
+                     const adapter::AdapterConfig& config) {
+  return Planner(base, adapter, config).plan();
+}
+
+}  // namespace skein::convert

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/convert/model_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <string>
+
+#include "skein/checkpoint/files/folder.h"
+#include "skein/core/error.h"
+
+namespace skein::convert {
+namespace {
+
+constexpr const char* kGeneration = "generation_config.json";
+constexpr const char* kTemplates = "additional_chat_templates";
+constexpr std::array<const char*, 15> kTokenizerFiles = {"tokenizer.json",
+                                                         "tokenizer_config.json",
+                                                         "special_tokens_map.json",
+                                                         "added_tokens.json",
+                                                         "vocab.json",
+                                                         "merges.txt",
+                                                         "vocab.txt",
+                                                         "tokenizer.model",
+                                                         "spiece.model",
+                                                         "sentencepiece.bpe.model",
+                                                         "chat_template.jinja",
+                                                         "chat_template.json",
+                                                         "preprocessor_config.json",
+                                                         "processor_config.json",
+                                                         "video_preprocessor_config.json"};
+
+bool is_there(const fs::path& path) { return fs::exists(fs::symlink_status(path)); }
+
+void copy_file(const fs::path& from, const char* name, const fs::path& to) {
+  if (!is_there(from / name)) return;
+  const auto file = checkpoint::open_beneath(from, name);
+  constexpr uint64_t kMaxBytes = uint64_t{1} << 30;
+  if (file.size() > kMaxBytes) {
+    throw IoError(fmt::format("{} is too large", (from / name).string()));
+  }
+  std::string text(file.size(), '\0');
+  file.read_at(0, std::as_writable_bytes(std::span(text)));
+  write_text(to / name, text);
+}
+
+void copy_templates(const fs::path& from, const fs::path& to) {
+  const auto folder = from / kTemplates;
+  if (!fs::is_directory(fs::symlink_status(folder))) return;
+  make_new_directory(to / kTemplates);
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const auto name = entry.path().filename().string();
+    if (name.ends_with(".jinja")) copy_file(folder, name.c_str(), to / kTemplates);
+  }
+  sync_directory(to / kTemplates);
+}
+
+bool has_tokenizer(const fs::path& folder) {
+  return std::ranges::any_of(std::array{"tokenizer.json", "tokenizer.model", "vocab.json"},
+                             [&](const char* name) { return is_there(folder / name); });
+}
+
+}  // namespace
+
+void write_text(const fs::path& path, std::string_view text) {
+  const auto file = File::create(path);
+  file.write_at(0, std::as_bytes(std::span(text)));
+  file.sync();
+}
+
+void copy_model_texts(const fs::path& base, const fs::path& adapter, const fs::path& out) {
+  const bool adapted = !adapter.empty() && has_tokenizer(adapter);
+  const auto& tokenizer = adapted ? adapter : base;
+  for (const char* name : kTokenizerFiles) copy_file(tokenizer, name, out);
+  copy_templates(tokenizer, out);
+  const bool generates = !adapter.empty() && is_there(adapter / kGeneration);
+  copy_file(generates ? adapter : base, kGeneration, out);
+}
+
+}  // namespace skein::convert

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#pragma once
+
+// The files of a model besides its tensors and config.json: tokenizer, template, generation.
+
+#include "skein/core/file.h"
+
+namespace skein::convert {
+
+// Copies what is there. `adapter` may be empty; what lies there is newer and wins: its tokenizer as
+// a whole, its generation_config.json. Strangers' links that lead out of a folder are refused.
+void copy_model_texts(const fs::path& base, const fs::path& adapter, const fs::path& out);
+
+// New, synced.
+void write_text(const fs::path& path, std::string_view text);
+
+}  // namespace skein::convert

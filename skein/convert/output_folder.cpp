@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/convert/output_folder.h"
+
+#include <fmt/format.h>
+
+#include "skein/core/amounts.h"
+#include "skein/core/error.h"
+#include "skein/core/log.h"
+
+namespace skein::convert {
+namespace {
+
+void refuse_inputs(const OutputOptions& options) {
+  if (!fs::exists(options.folder)) return;
+  for (const auto& input : options.inputs) {
+    if (fs::equivalent(options.folder, input)) {
+      throw UserError(
+          fmt::format("--out '{}' is what is read: name another folder", options.folder.string()));
+    }
+  }
+}
+
+// A model folder is plain files and config.json; a run's, or anybody's, holds more.
+void refuse_strangers(const fs::path& folder) {
+  const auto refuse = [&](const std::string& why) {
+    throw UserError(fmt::format("--overwrite: '{}' {}; name another folder, or remove it yourself",
+                                folder.string(), why));
+  };
+  if (fs::is_symlink(folder)) refuse("is a link");
+  if (!fs::exists(folder / "config.json")) refuse("is no model: it has no config.json");
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const auto name = entry.path().filename().string();
+    const bool templates = name == "additional_chat_templates";
+    if ((entry.is_directory() && !templates) || name == ".skein-run") {
+      refuse(fmt::format("holds more than a model ({})", name));
+    }
+  }
+}
+
+void check_target(const OutputOptions& options) {
+  const auto& folder = options.folder;
+  if (!fs::exists(fs::symlink_status(folder))) return;
+  if (!fs::is_directory(folder)) {
+    throw UserError(fmt::format("--out '{}' is not a folder", folder.string()));
+  }
+  refuse_inputs(options);
+  if (fs::is_empty(folder) && !fs::is_symlink(folder)) return;
+  if (!options.overwrite) {
+    throw UserError(fmt::format(
+        "--out '{}' exists and is not empty; name a new folder, or give --overwrite to replace "
+        "the model there",
+        folder.string()));
+  }
+  refuse_strangers(folder);
+}
+
+void check_room(const fs::path& parent, uint64_t bytes) {
+  std::error_code error;
+  const auto space = fs::space(parent, error);
+  if (error || space.available >= bytes) return;
+  throw DiskFull(fmt::format(
+      "the disk is too small for the model: {} are needed, {} are free in {}; free some there, or "
+      "give another --out",
+      shown_bytes(bytes), shown_bytes(space.available), parent.string()));
+}
+
+}  // namespace
+
+OutputFolder::OutputFolder(OutputOptions options, uint64_t bytes) : options_(std::move(options)) {
+  auto& folder = options_.folder;
+  if (folder.empty()) throw UserError("--out DIR is missing: where shall the model go?");
+  folder = fs::absolute(folder).lexically_normal();
+  if (!folder.has_filename()) folder = folder.parent_path();  // "out/"
+  check_target(options_);
+  make_directories(folder.parent_path());
+  check_room(folder.parent_path(), bytes);
+  temporary_ = temporary_beside(folder);
+  make_new_directory(temporary_);
+}
+
+OutputFolder::~OutputFolder() {
+  if (committed_) return;
+  try {
+    remove_tree(temporary_);
+  } catch (const std::exception& error) {
+    log_warning("{}", error.what());
+  }
+}
+
+void OutputFolder::commit() {
+  const auto& folder = options_.folder;
+  sync_directory(temporary_);
+  check_target(options_);  // somebody may have come first
+  const bool replaces = fs::exists(folder) && !fs::is_empty(folder);
+  if (replaces && exchange_paths(temporary_, folder)) {
+    sync_directory(folder.parent_path());
+    committed_ = true;
+    remove_tree(temporary_);
+    return;
+  }
+  if (replaces) {
+    const auto old = temporary_beside(folder);
+    rename_path(folder, old);
+    rename_path(temporary_, folder);
+    committed_ = true;
+    sync_directory(folder.parent_path());
+    remove_tree(old);
+    return;
+  }
+  rename_path(temporary_, folder);
+  committed_ = true;
+  sync_directory(folder.parent_path());
+}
+
+}  // namespace skein::convert

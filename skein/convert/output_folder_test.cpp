@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/convert/output_folder.h"
+
+#include <gtest/gtest.h>
+
+#include "skein/core/error.h"
+#include "skein/core/testing.h"
+
+namespace skein::convert {
+namespace {
+
+class Output : public TemporaryFolder {
+ protected:
+  void fill(const OutputOptions& options, uint64_t bytes = 1) {
+    OutputFolder out(options, bytes);
+    write_file_atomically(out.path() / "config.json", "new");
+    out.commit();
+  }
+
+  std::string refused(const OutputOptions& options) {
+    return refusal<UserError>([&] { fill(options); });
+  }
+
+  size_t entries() const {
+    return static_cast<size_t>(std::distance(fs::directory_iterator(folder_), {}));
+  }
+};
+
+TEST_F(Output, IsThereWholeOrNotAtAll) {
+  fill({.folder = folder_ / "deep/er/out/"});
+  EXPECT_EQ(read_file(folder_ / "deep/er/out/config.json"), "new");
+  {
+    const OutputFolder given_up({.folder = folder_ / "x"}, 1);
+    EXPECT_EQ(entries(), 2U);
+  }
+  EXPECT_EQ(entries(), 1U);
+  fs::create_directory(folder_ / "empty");
+  fill({.folder = folder_ / "empty"});
+  EXPECT_TRUE(fs::exists(folder_ / "empty/config.json"));
+}
+
+TEST_F(Output, ReplacesAModelOnlyWhenTold) {
+  write("out/config.json", "old");
+  write("out/model.safetensors", "old");
+  EXPECT_PRED2(contains, refused({.folder = folder_ / "out"}), "give --overwrite");
+  EXPECT_EQ(read_file(folder_ / "out/config.json"), "old");
+  fill({.folder = folder_ / "out", .overwrite = true});
+  EXPECT_EQ(read_file(folder_ / "out/config.json"), "new");
+  EXPECT_FALSE(fs::exists(folder_ / "out/model.safetensors"));
+  EXPECT_EQ(entries(), 1U);
+}
+
+TEST_F(Output, NeverRemovesMoreThanAModel) {
+  write("plain/notes.txt", "mine");
+  EXPECT_PRED2(contains, refused({.folder = folder_ / "plain", .overwrite = true}), "is no model");
+  write("run/config.json", "x");
+  write("run/checkpoint-1/config.json", "x");
+  EXPECT_PRED2(contains, refused({.folder = folder_ / "run", .overwrite = true}), "checkpoint-1");
+  write("record/config.json", "x");
+  write("record/.skein-run", "x");
+  EXPECT_PRED2(contains, refused({.folder = folder_ / "record", .overwrite = true}), ".skein-run");
+  fs::create_directory_symlink("run", folder_ / "link");
+  EXPECT_PRED2(contains, refused({.folder = folder_ / "link", .overwrite = true}), "is a link");
+  write("file", "x");
+  EXPECT_PRED2(contains, refused({.folder = folder_ / "file"}), "is not a folder");
+  EXPECT_PRED2(contains, refused({.folder = ""}), "--out DIR is missing");
+}
+
+TEST_F(Output, NeverReplacesWhatItReads) {
+  write("base/config.json", "x");
+  EXPECT_PRED2(
+      contains,
+      refused({.folder = folder_ / "x/../base", .overwrite = true, .inputs = {folder_ / "base"}}),
+      "is what is read");
+}
+
+TEST_F(Output, TheDiskIsAskedFirst) {
+  const auto why = refusal<DiskFull>([&] { fill({.folder = folder_ / "out"}, uint64_t{1} << 60); });
+  EXPECT_PRED2(contains, why, "1048576.0 TiB are needed");
+  EXPECT_EQ(entries(), 0U);
+}
+
+}  // namespace
+}  // namespace skein::convert
