@@ -22,6 +22,8 @@ int run_tokenizer_command(Arguments arguments);
 int run_template_command(Arguments arguments);
 // A damaged checkpoint ends `verify` with an IoError, after its report.
 int run_checkpoint_command(Arguments arguments);
+int run_merge_command(Arguments arguments);
+int run_export_command(Arguments arguments);
 int run_doctor_command(Arguments arguments);  // 2 when there is a problem
 
 // In skein-worker.

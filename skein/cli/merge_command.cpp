@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/convert/merge.h"
+
+#include <fmt/format.h>
+
+#include "skein/cli/commands.h"
+#include "skein/cli/flag_set.h"
+#include "skein/cli/shard_size.h"
+#include "skein/core/amounts.h"
+#include "skein/core/error.h"
+#include "skein/core/log.h"
+
+namespace skein::cli {
+namespace {
+
+constexpr const char* kUsage =
+    "skein merge ADAPTER [--base DIR] --out DIR   an adapter and its base become a model\n"
+    "\n"
+    "  --base DIR              the base, if not where adapter_config.json says\n"
+    "  --out DIR               a new folder\n"
+    "  --overwrite             also where DIR holds a model: it is replaced as a whole\n"
+    "  --max-shard-size 50GB   larger models are split into files of this size\n"
+    "\n"
+    "ADAPTER is a folder as PEFT writes it: adapter_config.json and adapter_model.safetensors.\n"
+    "Weights are formed in float32 and rounded once to the base's type; docs/adapters.md.\n";
+
+}  // namespace
+
+int run_merge_command(Arguments arguments) {
+  if (asks_for_help(arguments)) {
+    fmt::print("{}", kUsage);
+    return 0;
+  }
+  convert::MergeOptions options;
+  std::string base, out;
+  FlagSet flags("skein merge");
+  flags.add("base", base);
+  flags.add("out", out);
+  flags.add("overwrite", options.overwrite);
+  add_shard_size(flags, options.max_shard_bytes);
+  const auto words = flags.read(arguments);
+  if (words.size() != 1) throw UserError(fmt::format("skein merge takes one adapter:\n{}", kUsage));
+  if (out.empty()) throw UserError("skein merge: --out DIR is missing: where shall the model go?");
+  options.adapter = words[0];
+  options.base = base;
+  options.out = out;
+  const auto summary = convert::merge_adapter(options);
+  if (summary.untied_head) {
+    log_info(
+        "the head was the embedding in the base; the adapter changes them differently, so it has "
+        "a tensor of its own now (tie_word_embeddings: false)");
+  }
+  log_info("{}: {} with {} adapted and {} replaced, {} in {}", out, summary.base.string(),
+           counted(summary.num_adapted, "weight"), counted(summary.num_replaced, "tensor"),
+           shown_bytes(summary.bytes), counted(summary.num_files, "file"));
+  return 0;
+}
+
+}  // namespace skein::cli
