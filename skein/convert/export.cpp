@@ -46,10 +46,11 @@ ExportSummary export_model(const ExportOptions& options) {
   std::vector<checkpoint::TensorEntry> entries;
   for (const auto& job : jobs) entries.push_back(job.entry);
   const auto layout = checkpoint::lay_out_files("model", entries, options.max_shard_bytes);
-  OutputFolder out(
-      {.folder = options.out, .overwrite = options.overwrite, .inputs = {options.model}},
-      bytes_of(layout));
+  const OutputOptions output{
+      .folder = options.out, .overwrite = options.overwrite, .inputs = {options.model}};
+  check_output(output);  // before the long reading
   const bool verified = verify_model(options.model);
+  OutputFolder out(output, bytes_of(layout));
   write_tensors(layout, jobs, out.path(), "exporting");
   if (!layout.index_name.empty()) write_text(out.path() / layout.index_name, layout.index);
   write_text(out.path() / "config.json", changed_config(model, {.dtype = options.dtype}));

@@ -7,17 +7,22 @@
 #include "skein/core/amounts.h"
 #include "skein/core/error.h"
 #include "skein/core/log.h"
+#include "skein/core/stop_signals.h"
 
 namespace skein::convert {
 namespace {
 
-void refuse_inputs(const OutputOptions& options) {
-  if (!fs::exists(options.folder)) return;
-  for (const auto& input : options.inputs) {
-    if (fs::equivalent(options.folder, input)) {
-      throw UserError(
-          fmt::format("--out '{}' is what is read: name another folder", options.folder.string()));
-    }
+fs::path output_path(const fs::path& folder) {
+  if (folder.empty()) throw UserError("--out DIR is missing: where shall the model go?");
+  const auto path = fs::absolute(folder).lexically_normal();
+  return path.has_filename() ? path : path.parent_path();  // "out/"
+}
+
+void refuse_inputs(const fs::path& folder, const std::vector<fs::path>& inputs) {
+  for (const auto& input : inputs) {
+    if (!fs::equivalent(folder, input)) continue;
+    throw UserError(
+        fmt::format("--out '{}' is what is read: name another folder", folder.string()));
   }
 }
 
@@ -38,23 +43,6 @@ void refuse_strangers(const fs::path& folder) {
   }
 }
 
-void check_target(const OutputOptions& options) {
-  const auto& folder = options.folder;
-  if (!fs::exists(fs::symlink_status(folder))) return;
-  if (!fs::is_directory(folder)) {
-    throw UserError(fmt::format("--out '{}' is not a folder", folder.string()));
-  }
-  refuse_inputs(options);
-  if (fs::is_empty(folder) && !fs::is_symlink(folder)) return;
-  if (!options.overwrite) {
-    throw UserError(fmt::format(
-        "--out '{}' exists and is not empty; name a new folder, or give --overwrite to replace "
-        "the model there",
-        folder.string()));
-  }
-  refuse_strangers(folder);
-}
-
 void check_room(const fs::path& parent, uint64_t bytes) {
   std::error_code error;
   const auto space = fs::space(parent, error);
@@ -67,31 +55,47 @@ void check_room(const fs::path& parent, uint64_t bytes) {
 
 }  // namespace
 
+void check_output(const OutputOptions& options) {
+  const auto folder = output_path(options.folder);
+  if (!fs::exists(fs::symlink_status(folder))) return;
+  if (!fs::is_directory(folder)) {
+    throw UserError(fmt::format("--out '{}' is not a folder", folder.string()));
+  }
+  refuse_inputs(folder, options.inputs);
+  if (fs::is_empty(folder) && !fs::is_symlink(folder)) return;
+  if (!options.overwrite) {
+    throw UserError(fmt::format(
+        "--out '{}' exists and is not empty; name a new folder, or give --overwrite to replace "
+        "the model there",
+        folder.string()));
+  }
+  refuse_strangers(folder);
+}
+
 OutputFolder::OutputFolder(OutputOptions options, uint64_t bytes) : options_(std::move(options)) {
   auto& folder = options_.folder;
-  if (folder.empty()) throw UserError("--out DIR is missing: where shall the model go?");
-  folder = fs::absolute(folder).lexically_normal();
-  if (!folder.has_filename()) folder = folder.parent_path();  // "out/"
-  check_target(options_);
+  folder = output_path(folder);
+  check_output(options_);
   make_directories(folder.parent_path());
   check_room(folder.parent_path(), bytes);
   temporary_ = temporary_beside(folder);
+  hold_stop_signals();
   make_new_directory(temporary_);
 }
 
 OutputFolder::~OutputFolder() {
-  if (committed_) return;
   try {
-    remove_tree(temporary_);
+    if (!committed_) remove_tree(temporary_);
   } catch (const std::exception& error) {
     log_warning("{}", error.what());
   }
+  release_stop_signals();
 }
 
 void OutputFolder::commit() {
   const auto& folder = options_.folder;
   sync_directory(temporary_);
-  check_target(options_);  // somebody may have come first
+  check_output(options_);  // somebody may have come first
   const bool replaces = fs::exists(folder) && !fs::is_empty(folder);
   if (replaces && exchange_paths(temporary_, folder)) {
     sync_directory(folder.parent_path());

@@ -5,7 +5,8 @@
 // A model folder that comes into being whole or not at all.
 //
 // Files are written into a temporary sibling, which is renamed when all is there, and removed when
-// it is not.
+// it is not. Signals that ask for a stop are held meanwhile (core/stop_signals.h): who writes long
+// calls end_if_stop_waits(), and the signal has its effect when the sibling is gone.
 
 #include <cstdint>
 #include <vector>
@@ -20,10 +21,12 @@ struct OutputOptions {
   std::vector<fs::path> inputs;  // must not be replaced
 };
 
+// Throws UserError when the folder may not be written. OutputFolder asks again.
+void check_output(const OutputOptions& options);
+
 class OutputFolder {
  public:
-  // Throws UserError when the folder may not be written, IoError when the disk has no room for
-  // `bytes`.
+  // Throws IoError when the disk has no room for `bytes`.
   OutputFolder(OutputOptions options, uint64_t bytes);
   OutputFolder(const OutputFolder&) = delete;
   OutputFolder& operator=(const OutputFolder&) = delete;
@@ -33,7 +36,7 @@ class OutputFolder {
   void commit();
 
  private:
-  OutputOptions options_;
+  OutputOptions options_;  // the folder is absolute
   fs::path temporary_;
   bool committed_ = false;
 };

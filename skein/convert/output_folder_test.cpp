@@ -4,7 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include <csignal>
+#include <cstdlib>
+
 #include "skein/core/error.h"
+#include "skein/core/stop_signals.h"
 #include "skein/core/testing.h"
 
 namespace skein::convert {
@@ -73,6 +77,22 @@ TEST_F(Output, NeverReplacesWhatItReads) {
       contains,
       refused({.folder = folder_ / "x/../base", .overwrite = true, .inputs = {folder_ / "base"}}),
       "is what is read");
+}
+
+// The signal ends the program, after the temporary folder has gone.
+TEST_F(Output, AStopLeavesNothingBehind) {
+  const auto write_and_be_stopped = [&] {
+    try {
+      const OutputFolder out({.folder = folder_ / "out"}, 1);
+      write_file_atomically(out.path() / "config.json", "new");
+      ::raise(SIGTERM);
+      end_if_stop_waits();
+    } catch (const Stopped&) {
+    }
+    std::_Exit(0);
+  };
+  EXPECT_EXIT(write_and_be_stopped(), testing::KilledBySignal(SIGTERM), "");
+  EXPECT_EQ(entries(), 0U);
 }
 
 TEST_F(Output, TheDiskIsAskedFirst) {
