@@ -68,8 +68,8 @@ RowReader::RowReader(File file, fs::path path) : path_(std::move(path)), file_(s
     is_list_ = true;
     return;
   }
-  throw IoError(
-      fmt::format("{}: a .json file must hold a list of rows, or one row per line", path.string()));
+  throw IoError(fmt::format("{}: a .json file must hold a list of rows, or one row per line",
+                            path_.string()));
 }
 
 bool RowReader::next(RawRow& row) {

@@ -73,7 +73,8 @@ TEST_F(RowReaderTest, BrokenListsAreRefusedByRow) {
   EXPECT_PRED2(contains, refusal_of("a.json", "[,{}]"), "a.json:1: a place of the list is empty");
   EXPECT_PRED2(contains, refusal_of("a.json", "[{}}]"), "a.json:1: expected a comma");
   EXPECT_PRED2(contains, refusal_of("a.json", "[{}] x"), "more after the end of the list");
-  EXPECT_PRED2(contains, refusal_of("a.json", "hello"), "must hold a list of rows, or one row per");
+  EXPECT_PRED2(contains, refusal_of("a.json", "hello"),
+               "a.json: a .json file must hold a list of rows, or one row per line");
 }
 
 // 100 MB that never end: neither kept nor parsed.
