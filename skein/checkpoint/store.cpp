@@ -4,10 +4,13 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <exception>
+#include <future>
 #include <system_error>
 #include <utility>
 
+#include "skein/checkpoint/files/catalog.h"
 #include "skein/core/error.h"
 #include "skein/core/log.h"
 
@@ -50,7 +53,9 @@ void CheckpointStore::save(int64_t step, const Contents& contents, bool rotates)
   };
   is_open_ = true;
   try {
-    thread_ = std::thread(write);
+    std::packaged_task<void()> task(write);
+    written_ = task.get_future();
+    thread_ = std::thread(std::move(task));
   } catch (const std::system_error& error) {
     log_warning("no thread for a save: {} (ulimit -u, or a container's pids.max); training waits",
                 error.code().message());
@@ -59,6 +64,12 @@ void CheckpointStore::save(int64_t step, const Contents& contents, bool rotates)
 }
 
 bool CheckpointStore::finish() {
+  // A write that its disk does not answer cannot be taken back, but it can be told.
+  while (thread_.joinable() && written_.wait_for(options_.timeout) == std::future_status::timeout) {
+    log_warning("{} is still being written, training has waited {} s for it: does the disk answer?",
+                (options_.output / checkpoint_name(step_)).string(),
+                std::chrono::duration_cast<std::chrono::seconds>(options_.timeout).count());
+  }
   if (thread_.joinable()) thread_.join();
   if (std::exchange(is_open_, false)) {
     if (failure_.empty()) last_committed_ = step_;

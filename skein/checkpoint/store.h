@@ -15,6 +15,7 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <future>
 #include <memory>
 #include <optional>
 #include <string>
@@ -102,7 +103,8 @@ class CheckpointStore {
   // Of the save under way; read again after the thread has been joined.
   Staging staging_;
   Job job_;
-  bool is_open_ = false;  // a save that finish() has not seen the end of
+  bool is_open_ = false;       // a save that finish() has not seen the end of
+  std::future<void> written_;  // by the thread
   std::thread thread_;
   int64_t step_ = 0;
   std::string failure_;

@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <functional>
 #include <thread>
 
@@ -291,6 +292,30 @@ TEST_F(StoreTest, ASaveWithoutAThreadIsMadeAllTheSame) {
   ASSERT_EQ(waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
   EXPECT_TRUE(verify(folder_ / "checkpoint-1").empty());
+}
+
+// A disk that does not answer: the fence stands for it.
+TEST_F(StoreTest, AWriteThatHangsIsTold) {
+  MemoryStore memory;
+  std::atomic<bool> answers = false;
+  CheckpointStore store({.output = folder_,
+                         .rank = 0,
+                         .size = 1,
+                         .token = "t",
+                         .timeout = std::chrono::milliseconds(20),
+                         .fence = [&] { answers.wait(false); }},
+                        memory);
+  store.save(1, contents_of(0, 1, 1));
+  testing::internal::CaptureStderr();
+  std::thread disk([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    answers = true;
+    answers.notify_all();
+  });
+  EXPECT_TRUE(store.finish());
+  disk.join();
+  EXPECT_PRED2(contains, testing::internal::GetCapturedStderr(),
+               "checkpoint-1 is still being written");
 }
 
 }  // namespace
