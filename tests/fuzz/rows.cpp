@@ -7,7 +7,7 @@
 #include "skein/core/error.h"
 #include "skein/data/rows/row.h"
 #include "skein/data/rows/row_reader.h"
-#include "skein/text/unicode.h"
+#include "skein/text/parts/unicode.h"
 #include "tests/fuzz/targets.h"
 
 namespace skein::fuzz {
