@@ -90,7 +90,7 @@ constexpr const char* kConvertAdapter =
 std::string no_weights_message(const fs::path& folder, const std::string& stem) {
   const bool adapter = stem == "adapter_model";
   const auto pickle = (adapter ? stem : "pytorch_" + stem) + ".bin";
-  const auto why = fmt::format(
+  auto why = fmt::format(
       "{0} holds neither {1}.safetensors nor {1}.safetensors.index.json; pickle files "
       "(.bin, .pt) are not read",
       folder.string(), stem);

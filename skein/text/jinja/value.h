@@ -35,6 +35,64 @@ struct Undefined {
 };
 struct None {};
 
+struct Sequence;
+class Dict;
+struct Namespace;
+struct Loop;
+enum class Function : uint8_t { kRange, kNamespace, kRaiseException, kStrftimeNow, kDict };
+// `value.name` where the name is one of Python's methods of that type.
+struct Method;
+
+using String = std::shared_ptr<const std::string>;
+
+class Value {
+ public:
+  using Data =
+      std::variant<Undefined, None, bool, int64_t, double, String, std::shared_ptr<const Sequence>,
+                   std::shared_ptr<const Dict>, std::shared_ptr<Namespace>, std::shared_ptr<Loop>,
+                   Function, std::shared_ptr<const Method>, const MacroSyntax*>;
+
+  Value() = default;
+  template <typename T>
+    requires std::is_constructible_v<Data, T>
+  explicit Value(T data) : data_(std::move(data)) {}
+  explicit Value(std::string text) : data_(std::make_shared<const std::string>(std::move(text))) {}
+  explicit Value(std::string_view text) : Value(std::string(text)) {}
+  explicit Value(const char* text) : Value(std::string(text)) {}
+  explicit Value(Dict dict);
+  static Value none() { return Value(None{}); }
+  static Value list(std::vector<Value> items);
+  static Value tuple(std::vector<Value> items);
+  static Value generator(std::vector<Value> items);
+
+  template <typename T>
+  const T* get() const {
+    return std::get_if<T>(&data_);
+  }
+  bool is_undefined() const { return get<Undefined>(); }
+  bool is_none() const { return get<None>(); }
+  // Null for a value of another type.
+  const std::string* string() const;
+  const Sequence* sequence() const;
+  const Dict* dict() const;
+  // Of an integer or a truth value, which Python counts as one.
+  std::optional<int64_t> integer() const;
+  std::optional<double> number() const;
+
+  bool truth() const;
+  // As messages call it: "a string".
+  const char* type() const;
+  int depth() const;
+  // About the bytes that it prints as, which may be far more than it takes: a list that holds the
+  // same list twice, and so on.
+  uint64_t weight() const;
+  // The same object, as `is sameas` asks.
+  bool same(const Value& other) const;
+
+ private:
+  Data data_;
+};
+
 struct Sequence {
   enum class Kind : uint8_t {
     kList,
@@ -81,59 +139,7 @@ struct Loop {
   size_t index = 0;
 };
 
-enum class Function : uint8_t { kRange, kNamespace, kRaiseException, kStrftimeNow, kDict };
-// `value.name` where the name is one of Python's methods of that type.
-struct Method;
-
-using String = std::shared_ptr<const std::string>;
-
-class Value {
- public:
-  using Data =
-      std::variant<Undefined, None, bool, int64_t, double, String, std::shared_ptr<const Sequence>,
-                   std::shared_ptr<const Dict>, std::shared_ptr<Namespace>, std::shared_ptr<Loop>,
-                   Function, std::shared_ptr<const Method>, const MacroSyntax*>;
-
-  Value() = default;
-  template <typename T>
-    requires std::is_constructible_v<Data, T>
-  explicit Value(T data) : data_(std::move(data)) {}
-  explicit Value(std::string text) : data_(std::make_shared<const std::string>(std::move(text))) {}
-  explicit Value(std::string_view text) : Value(std::string(text)) {}
-  explicit Value(const char* text) : Value(std::string(text)) {}
-  explicit Value(Dict dict) : data_(std::make_shared<const Dict>(std::move(dict))) {}
-  static Value none() { return Value(None{}); }
-  static Value list(std::vector<Value> items);
-  static Value tuple(std::vector<Value> items);
-  static Value generator(std::vector<Value> items);
-
-  template <typename T>
-  const T* get() const {
-    return std::get_if<T>(&data_);
-  }
-  bool is_undefined() const { return get<Undefined>(); }
-  bool is_none() const { return get<None>(); }
-  // Null for a value of another type.
-  const std::string* string() const;
-  const Sequence* sequence() const;
-  const Dict* dict() const;
-  // Of an integer or a truth value, which Python counts as one.
-  std::optional<int64_t> integer() const;
-  std::optional<double> number() const;
-
-  bool truth() const;
-  // As messages call it: "a string".
-  const char* type() const;
-  int depth() const;
-  // About the bytes that it prints as, which may be far more than it takes: a list that holds the
-  // same list twice, and so on.
-  uint64_t weight() const;
-  // The same object, as `is sameas` asks.
-  bool same(const Value& other) const;
-
- private:
-  Data data_;
-};
+inline Value::Value(Dict dict) : data_(std::make_shared<const Dict>(std::move(dict))) {}
 
 struct Method {
   Value receiver;
