@@ -30,7 +30,7 @@ void check_output_folder(const Resolved& resolved) {
        {std::pair("train_file_dir", data.train_file_dir), std::pair("train_file", data.train_file),
         std::pair("validation_file_dir", data.validation_file_dir),
         std::pair("eval_file", data.eval_file)}) {
-    if (!fs::equivalent(output, folder, absent)) continue;
+    if (!fs::is_directory(folder, absent) || !fs::equivalent(output, folder, absent)) continue;
     refuse(resolved.origin_of("output_dir"),
            fmt::format("output_dir and {} are the same folder, {}: what the run writes would be "
                        "read as data; give another output_dir (one below it is fine)",

@@ -218,7 +218,7 @@ class Planner {
           fmt::format("{} has {} rows, {} has {}", embedding, *rows, kHeadName, *head_rows));
     }
     if (*rows != base_.files.tensors.at(embedding).tensor->shape[0]) {
-      plan_.config.vocab_size = *rows;
+      plan_.config.vocab_size = rows;
     }
   }
 
