@@ -197,7 +197,7 @@ def test_prompts_of_files(llama, tmp_path):
 def test_refusals(llama, tmp_path):
     (tmp_path / "empty").mkdir()
     cases = [([tmp_path / "nowhere", "--prompt", "x"], "does not exist"),
-             ([tmp_path / "empty", "--prompt", "x"], "no weights"),
+             ([tmp_path / "empty", "--prompt", "x"], "holds neither model.safetensors"),
              ([llama], "needs a prompt"),
              ([llama, "--prompt", ""], "is empty"),
              ([llama, "--prompt", "x" * 128], "leaves no room"),
