@@ -235,7 +235,7 @@ at::Tensor Decoder::run(const at::Tensor& tokens, const Pass& pass, Units& units
 }
 
 at::Tensor Decoder::embed(const at::Tensor& tokens) const {  // (B, T)
-  const auto x = ops::embedding(embedding_, tokens);
+  auto x = ops::embedding(embedding_, tokens);
   if (config_.embedding_scale == 1) return x;
   // A tensor: the factor is rounded to the embedding's dtype, as Gemma was trained.
   return x * at::full({}, config_.embedding_scale, x.options().requires_grad(false));

@@ -34,7 +34,7 @@ TensorEntry entry(const std::string& name, at::ScalarType dtype,
 
 // The rank's share of slices that every rank has.
 std::vector<tensor::TensorSlice> share_of(std::vector<tensor::TensorSlice> slices,
-                                          checkpoint::Share share) {
+                                          const checkpoint::Share& share) {
   for (auto& slice : slices) {
     const int64_t count = slice.end - slice.begin;
     const int64_t first = count * share.rank / share.size,

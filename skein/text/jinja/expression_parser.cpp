@@ -158,8 +158,8 @@ ExprPtr ExpressionParser::negation() {
 }
 
 ExprPtr ExpressionParser::comparison() {
-  auto value = sum();
-  ExprPtr node;
+  auto result = sum();  // or a comparison that begins with it
+  bool compares = false;
   for (;;) {
     auto op = find({{"==", Operator::kEqual},
                     {"!=", Operator::kNotEqual},
@@ -178,14 +178,15 @@ ExprPtr ExpressionParser::comparison() {
       next();
       op = Operator::kNotIn;
     } else {
-      return node ? std::move(node) : std::move(value);
+      return result;
     }
-    if (!node) {
-      node = make(ExprKind::kCompare, value->line);
-      add(*node, std::move(value));
+    if (!std::exchange(compares, true)) {
+      auto comparison = make(ExprKind::kCompare, result->line);
+      add(*comparison, std::move(result));
+      result = std::move(comparison);
     }
-    node->operators.push_back(*op);
-    add(*node, sum());
+    result->operators.push_back(*op);
+    add(*result, sum());
   }
 }
 

@@ -144,12 +144,13 @@ Value to_integer(const Call& call) {
     auto digits = stripped(*text, Side::kBoth);
     if (digits.starts_with('+')) digits.remove_prefix(1);
     int64_t integer = 0;
-    const auto* end = digits.data() + digits.size();
+    const char* begin = digits.data();
+    const char* end = begin + digits.size();
     if (base < 2 || base > 36) throw Failure("int: the base is not one of 2 to 36");
-    auto read = std::from_chars(digits.data(), end, integer, static_cast<int>(base));
+    auto read = std::from_chars(begin, end, integer, static_cast<int>(base));
     if (read.ec == std::errc() && read.ptr == end) return Value(integer);
     double value = 0;
-    read = std::from_chars(digits.data(), end, value);
+    read = std::from_chars(begin, end, value);
     if (read.ec == std::errc() && read.ptr == end) number = value;
   }
   const bool fits = number && std::abs(*number) < 9.2e18;
@@ -162,8 +163,9 @@ Value to_float(const Call& call) {
   if (!call.value.string()) return Value(otherwise);
   const auto digits = stripped(*call.value.string(), Side::kBoth);
   double value = 0;
-  const auto* end = digits.data() + digits.size();
-  const auto read = std::from_chars(digits.data(), end, value);
+  const char* begin = digits.data();
+  const char* end = begin + digits.size();
+  const auto read = std::from_chars(begin, end, value);
   return Value(read.ec == std::errc() && read.ptr == end ? value : otherwise);
 }
 
@@ -341,8 +343,8 @@ Value mapped(const Call& call) {
     for (const auto& item : call.items()) {
       auto value = path.string() ? at_path(item, *path.string(), call.meter)
                                  : item_of(item, path, call.meter);
-      const bool missing = value.is_undefined() && !fallback.is_undefined();
-      result.push_back(missing ? fallback : std::move(value));
+      if (value.is_undefined() && !fallback.is_undefined()) value = fallback;
+      result.push_back(std::move(value));
     }
     return Value::generator(std::move(result));
   }

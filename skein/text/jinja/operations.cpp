@@ -282,7 +282,7 @@ Value item_of(const Value& value, const Value& key, Meter& meter) {
   }
   if (const auto* text = value.string()) {
     if (*index == INT64_MAX) return Value(Undefined{});
-    SliceBounds bounds{.begin = *index, .end = *index + 1};
+    SliceBounds bounds{.begin = index, .end = *index + 1};
     if (*index == -1) bounds.end.reset();
     const auto one = slice_of(value, bounds, meter);
     const bool before = *index < 0 && -*index > length_of(std::string_view(*text));
@@ -295,8 +295,9 @@ Value at_path(const Value& value, const std::string& path, Meter& meter) {
   auto result = value;
   for (const auto part : split(path, ".", -1)) {
     int64_t index = 0;
-    const auto* end = part.data() + part.size();
-    const auto [stop, error] = std::from_chars(part.data(), end, index);
+    const char* begin = part.data();
+    const char* end = begin + part.size();
+    const auto [stop, error] = std::from_chars(begin, end, index);
     result = error == std::errc() && stop == end && index >= 0
                  ? item_of(result, Value(index), meter)
                  : item_of(result, Value(part), meter);
