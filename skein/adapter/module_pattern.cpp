@@ -8,24 +8,14 @@
 #include <cctype>
 
 #include "skein/core/error.h"
-
-#define PCRE2_CODE_UNIT_WIDTH 8
-#include <pcre2.h>
+#include "skein/core/pcre2.h"
 
 namespace skein::adapter {
 namespace {
 
-template <auto function>
-struct Free {
-  template <typename T>
-  void operator()(T* pointer) const {
-    function(pointer);
-  }
-};
-
-using Regex = std::unique_ptr<pcre2_code, Free<pcre2_code_free>>;
-using MatchContext = std::unique_ptr<pcre2_match_context, Free<pcre2_match_context_free>>;
-using MatchData = std::unique_ptr<pcre2_match_data, Free<pcre2_match_data_free>>;
+using pcre2::MatchContext;
+using pcre2::MatchData;
+using pcre2::Regex;
 
 std::string shown(std::string_view pattern) {
   constexpr size_t kShown = 200;

@@ -9,27 +9,17 @@
 #include <utility>
 
 #include "skein/core/error.h"
+#include "skein/core/pcre2.h"
 #include "skein/text/parts/pattern_syntax.h"
 #include "skein/text/parts/unicode.h"
-
-#define PCRE2_CODE_UNIT_WIDTH 8
-#include <pcre2.h>
 
 namespace skein::text {
 namespace {
 
-template <auto function>
-struct Free {
-  template <typename T>
-  void operator()(T* pointer) const {
-    function(pointer);
-  }
-};
-
-using Regex = std::unique_ptr<pcre2_code, Free<pcre2_code_free>>;
-using MatchContext = std::unique_ptr<pcre2_match_context, Free<pcre2_match_context_free>>;
-using MatchData = std::unique_ptr<pcre2_match_data, Free<pcre2_match_data_free>>;
-using JitStack = std::unique_ptr<pcre2_jit_stack, Free<pcre2_jit_stack_free>>;
+using pcre2::JitStack;
+using pcre2::MatchContext;
+using pcre2::MatchData;
+using pcre2::Regex;
 
 constexpr size_t kJitStackBytes = size_t{64} << 20;
 
