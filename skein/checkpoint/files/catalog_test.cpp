@@ -9,6 +9,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "skein/checkpoint/files/testing.h"
 #include "skein/checkpoint/files/writer.h"
 #include "skein/core/error.h"
@@ -288,6 +290,39 @@ TEST_F(CatalogTest, ALimitHoldsWhereLatestCannotBeReplaced) {
   EXPECT_EQ(steps(), (Steps{3}));
   EXPECT_PRED2(contains, log_, "checkpoint-3 is saved, but: cannot rename");
   EXPECT_TRUE(fs::exists(folder_ / "latest/mine"));
+}
+
+TEST_F(CatalogTest, SweepRemovesOnlyWhatIsTemporary) {
+  make(1, "t");
+  make_directories(folder_ / "wandb");
+  for (const char* name : {"checkpoint-2.tmp-0badcafe", "checkpoint-2.tmp-0badcafe-00000001",
+                           "checkpoint-3.tmp-removed", "checkpoint-4.tmp-replaced"}) {
+    make_directories(folder_ / name / "x");
+  }
+  fs::create_symlink("checkpoint-1", folder_ / "latest.tmp-0123456789abcdef");
+  for (const char* name :
+       {"model.safetensors.tmp-0badcafe", "model.safetensors.index.json.tmp-0badcafe",
+        "merges.txt.tmp-0123456789abcdef", ".skein-node-token.tmp-0123456789abcdef",
+        "wandb/latest-run.tmp-00000000deadbeef"}) {
+    write_file_atomically(folder_ / name, "x");
+  }
+  std::vector<std::string> kept = {"checkpoint-1", "wandb"};
+  for (const char* name :
+       {"checkpoint-1.tmp-backup", "checkpoint-1.tmp-old run.bak", "checkpoint-2.tmp-0badcaf",
+        "checkpoint-2.tmp-0badcafe-", "config.yaml.tmp-0123456789abcdex", "config.yaml.tmp-2024",
+        "mine.tmp-0badcafe", "model.safetensors", "model.safetensors.tmp-mybackup",
+        "model.safetensors.tmp-old.txt", "notes.json.tmp-0123456789abcdef"}) {
+    write_file_atomically(folder_ / name, "x");
+    kept.emplace_back(name);
+  }
+  std::ranges::sort(kept);
+  sweep_temporaries(folder_);
+  std::vector<std::string> left;
+  for (const auto& entry : fs::directory_iterator(folder_)) left.push_back(entry.path().filename());
+  std::ranges::sort(left);
+  EXPECT_EQ(left, kept);
+  EXPECT_TRUE(fs::is_empty(folder_ / "wandb"));
+  EXPECT_TRUE(verify(folder_ / "checkpoint-1").empty());
 }
 
 }  // namespace

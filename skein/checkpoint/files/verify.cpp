@@ -145,21 +145,6 @@ Problem problem_of(const std::string& file) {
   }
 }
 
-}  // namespace
-
-Manifest read_manifest(const fs::path& folder) {
-  std::string text;
-  try_again([&] {
-    const auto file = open_beneath(folder, kManifestName);
-    if (file.size() > manifest_limit(bytes_of_files(folder))) throw IoError("it is too large");
-    text.resize(file.size());
-    file.read_at(0, std::as_writable_bytes(std::span(text)));
-  });
-  return parse_manifest(text, "its text");
-}
-
-namespace {
-
 // Of those that are `wanted`.
 std::vector<Problem> verify_files(const fs::path& folder, Manifest* manifest, const Share& share,
                                   const std::function<bool(const FileRecord&)>& wanted) {
@@ -186,6 +171,17 @@ std::vector<Problem> verify_files(const fs::path& folder, Manifest* manifest, co
 }
 
 }  // namespace
+
+Manifest read_manifest(const fs::path& folder) {
+  std::string text;
+  try_again([&] {
+    const auto file = open_beneath(folder, kManifestName);
+    if (file.size() > manifest_limit(bytes_of_files(folder))) throw IoError("it is too large");
+    text.resize(file.size());
+    file.read_at(0, std::as_writable_bytes(std::span(text)));
+  });
+  return parse_manifest(text, "its text");
+}
 
 std::vector<Problem> verify(const fs::path& folder, Manifest* manifest, const Share& share) {
   return verify_files(folder, manifest, share, [](const FileRecord&) { return true; });

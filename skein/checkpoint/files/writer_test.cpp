@@ -572,36 +572,6 @@ TEST_F(WriterTest, SameStepIsReplaced) {
   EXPECT_EQ(listing(), (Names{"checkpoint-1", "latest"}));
 }
 
-TEST_F(WriterTest, SweepRemovesOnlyWhatIsTemporary) {
-  save(1, 1);
-  make_directories(folder_ / "wandb");
-  for (const char* name : {"checkpoint-2.tmp-0badcafe", "checkpoint-2.tmp-0badcafe-00000001",
-                           "checkpoint-3.tmp-removed", "checkpoint-4.tmp-replaced"}) {
-    make_directories(folder_ / name / "x");
-  }
-  fs::create_symlink("checkpoint-1", folder_ / "latest.tmp-0123456789abcdef");
-  for (const char* name :
-       {"model.safetensors.tmp-0badcafe", "model.safetensors.index.json.tmp-0badcafe",
-        "merges.txt.tmp-0123456789abcdef", ".skein-node-token.tmp-0123456789abcdef",
-        "wandb/latest-run.tmp-00000000deadbeef"}) {
-    write_file_atomically(folder_ / name, "x");
-  }
-  Names kept = {"checkpoint-1", "latest", "wandb"};
-  for (const char* name :
-       {"checkpoint-1.tmp-backup", "checkpoint-1.tmp-old run.bak", "checkpoint-2.tmp-0badcaf",
-        "checkpoint-2.tmp-0badcafe-", "config.yaml.tmp-0123456789abcdex", "config.yaml.tmp-2024",
-        "mine.tmp-0badcafe", "model.safetensors", "model.safetensors.tmp-mybackup",
-        "model.safetensors.tmp-old.txt", "notes.json.tmp-0123456789abcdef"}) {
-    write_file_atomically(folder_ / name, "x");
-    kept.emplace_back(name);
-  }
-  std::ranges::sort(kept);
-  sweep_temporaries(folder_);
-  EXPECT_EQ(listing(), kept);
-  EXPECT_TRUE(fs::is_empty(folder_ / "wandb"));
-  EXPECT_TRUE(verify(folder_ / "checkpoint-1").empty());
-}
-
 TEST_F(WriterTest, ManyRangesTravelInSeveralParts) {
   std::vector<WrittenRange> ranges;
   for (uint64_t i = 0; i < 30'000; ++i) ranges.push_back({1, i, i + 1, std::string(32, 'a')});
