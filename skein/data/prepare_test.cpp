@@ -121,11 +121,15 @@ TEST_F(Prepare, UnchangedFilesAreNotReadAgain) {
   const auto path = write_old("a.txt", "AB");
   data_.train_file = path.string();
   const auto first = run();
-  // A lie that only who reads the file again would notice.
+  // A lie that only who reads the file again would notice. It is told in every line: the index
+  // holds the prepared file too, in an order that follows the folder's name.
   const auto index = fs::path(data_.data_cache_dir) / "files.index";
   auto text = read_file(index);
-  const auto place = text.rfind(' ', text.rfind(' ') - 1) + 1;  // of the file's digest
-  text[place] = text[place] == 'a' ? 'b' : 'a';
+  for (auto end = text.find('\n', text.find('\n') + 1); end != std::string::npos;
+       end = text.find('\n', end + 1)) {
+    auto& character = text[text.rfind(' ', text.rfind(' ', end) - 1) + 1];  // of the digest
+    character = character == 'a' ? 'b' : 'a';
+  }
   write_file_atomically(index, text);
   EXPECT_NE(run().digest, first.digest);
   fs::last_write_time(path, fs::file_time_type::clock::now() - std::chrono::hours(2));
