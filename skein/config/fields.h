@@ -27,6 +27,94 @@ void fields(ModelConfig& config, auto&& field) {
         About{.help = "folder or tokenizer.json, or bytes; empty: the model folder's, else bytes",
               .aliases = {"tokenizer_name", "tokenizer_path", "tokenizer_config"},
               .is_path = true});
+  field("rope_scaling", config.rope_scaling,
+        About{.help = "longer positions than the model was made for: linear, dynamic, yarn, llama3",
+              .choices = {"", "none", "linear", "dynamic", "yarn", "llama3"}});
+  field("rope_scaling_factor", config.rope_scaling_factor,
+        About{.help = "how much longer; 0: as block_size needs", .min = 0});
+  field("new_special_tokens", config.new_special_tokens,
+        About{.help = "tokens that the tokenizer and, with resize_vocab, the model get",
+              .aliases = {"add_special_tokens"},
+              .is_verbatim = true});
+  field("resize_vocab", config.resize_vocab,
+        About{.help = "the model gets rows for new tokens: the mean of the others"});
+}
+
+void fields(RowsConfig& config, auto&& field) {
+  field("template", config.chat_format,
+        About{.help = "chat format: chatml, llama3, qwen, mistral, gemma, phi3, alpaca; empty: the "
+                      "model folder's"});
+  field("chat_template", config.chat_template,
+        About{.help = "a file with a Jinja chat template",
+              .aliases = {"chat_template_jinja", "chat_template_path"},
+              .is_path = true});
+  field("mask_history", config.mask_history,
+        About{.help = "train on the last assistant turn alone"});
+  field("train_on_prompt", config.train_on_prompt,
+        About{.help = "train on all tokens, not on the assistant's alone",
+              .aliases = {"train_on_inputs"}});
+  field("packing", config.packing,
+        About{.help = "fill sequences of cutoff_len with several rows, isolated from each other",
+              .aliases = {"sample_packing"}});
+  field("group_by_length", config.group_by_length,
+        About{.help = "rows of like length share a micro-batch"});
+  field("excess_length_strategy", config.excess_length_strategy,
+        About{.help = "rows longer than cutoff_len: truncate, drop, error"});
+}
+
+void lora_fields(FinetuneConfig& config, auto&& field) {
+  field("adapter_name_or_path", config.adapter_name_or_path,
+        About{.help = "folder of a LoRA adapter to go on with",
+              .aliases = {"lora_model_dir", "peft_path"},
+              .is_path = true});
+  field("lora_rank", config.lora_rank,
+        About{.help = "inner dimension of adapters", .aliases = {"lora_r"}, .min = 1});
+  field("lora_alpha", config.lora_alpha,
+        About{.help = "adapters are scaled by lora_alpha / lora_rank; absent: twice the rank",
+              .min = 1});
+  field("lora_dropout", config.lora_dropout,
+        About{.help = "of what adapters see", .min = 0, .max = 1, .max_is_allowed = false});
+  field("lora_target", config.lora_target,
+        About{.help = "modules with adapters: names, one pattern, or all (every linear layer)",
+              .aliases = {"lora_target_modules", "target_modules"},
+              .is_verbatim = true});
+  field("rank_pattern", config.rank_pattern,
+        About{.help = "lora_rank of some modules: {name: rank}", .min = 1});
+  field("alpha_pattern", config.alpha_pattern,
+        About{.help = "lora_alpha of some modules: {name: alpha}", .min = 0});
+  field("use_rslora", config.use_rslora,
+        About{.help = "scale by lora_alpha / sqrt(lora_rank)",
+              .aliases = {"peft_use_rslora", "lora_use_rslora"}});
+  field("use_dora", config.use_dora,
+        About{.help = "train magnitude and direction apart", .aliases = {"peft_use_dora"}});
+  field("loraplus_lr_ratio", config.loraplus_lr_ratio,
+        About{.help = "learning rate of B over that of A; 0: the same", .min = 0});
+  field("modules_to_save", config.modules_to_save,
+        About{.help = "modules that train whole beside the adapters",
+              .aliases = {"additional_target", "lora_modules_to_save"},
+              .is_verbatim = true});
+}
+
+void fields(FinetuneConfig& config, auto&& field) {
+  field("finetuning_type", config.finetuning_type,
+        About{.help = "which weights train: full, freeze (some blocks), lora (adapters)"});
+  lora_fields(config, field);
+  field("freeze_trainable_layers", config.freeze_trainable_layers,
+        About{.help = "freeze: so many last blocks train; negative: first"});
+  field("freeze_trainable_modules", config.freeze_trainable_modules,
+        About{.help = "freeze: modules of these blocks that train; all", .is_verbatim = true});
+  field("freeze_extra_modules", config.freeze_extra_modules,
+        About{.help = "freeze: modules outside of blocks that train too", .is_verbatim = true});
+  field("use_llama_pro", config.use_llama_pro,
+        About{.help = "freeze: the blocks that train are spread evenly"});
+  field("neftune_noise_alpha", config.neftune_noise_alpha,
+        About{.help = "noise on the embeddings in training; 0: none", .min = 0});
+  field("label_smoothing_factor", config.label_smoothing_factor,
+        About{.help = "share of the target that is spread over all tokens",
+              .aliases = {"label_smoothing"},
+              .min = 0,
+              .max = 1,
+              .max_is_allowed = false});
 }
 
 void fields(DataConfig& config, auto&& field) {
@@ -60,6 +148,8 @@ void fields(DataConfig& config, auto&& field) {
               .max = 100,
               .max_is_allowed = false,
               .is_percentage = true});
+  field("validation_rows", config.validation_rows,
+        About{.help = "rows held out, in place of a percentage; 0: none", .min = 0});
   field("bad_lines", config.bad_lines,
         About{.help = "a line that is not UTF-8 or not JSON: stop, skip"});
   field("preprocessing_num_workers", config.preprocessing_num_workers,
@@ -99,6 +189,12 @@ void fields(EvalConfig& config, auto&& field) {
         About{.help = "the final model is the one with the best evaluation"});
   field("metric_for_best_model", config.metric_for_best_model,
         About{.help = "what best means: loss", .choices = {"loss", "eval_loss"}});
+  field("early_stopping_patience", config.early_stopping_patience,
+        About{.help = "stop after so many evaluations without a better one; absent: never",
+              .aliases = {"early_stopping_steps"},
+              .min = 1});
+  field("early_stopping_threshold", config.early_stopping_threshold,
+        About{.help = "how much better it must be to count", .min = 0});
 }
 
 void fields(BatchConfig& config, auto&& field) {
@@ -254,6 +350,8 @@ void fields(CheckpointConfig& config, auto&& field) {
         About{.help = "checkpoints without optimizer state, which cannot be continued"});
   field("save_on_each_node", config.save_on_each_node,
         About{.help = "output_dir is not shared: every node saves all by itself; ddp only"});
+  field("max_shard_size", config.max_shard_size,
+        About{.help = "a model's files are at most so large, as 5GB", .min = 1});
   field("resume_from_checkpoint", config.resume_from_checkpoint,
         About{.help = "auto (true, latest): the newest in output_dir; false: none; or a "
                       "checkpoint's folder",
@@ -284,13 +382,15 @@ void fields(LogConfig& config, auto&& field) {
 }
 
 void fields(RunConfig& config, auto&& field) {
-  field("stage", config.stage, About{.help = "pt (pretrain)", .aliases = {"algorithm"}});
+  field("stage", config.stage, About{.help = "pt (pretrain), sft", .aliases = {"algorithm"}});
   field("seed", config.seed, About{.help = "everything random follows from it", .min = 0});
   field("data_seed", config.data_seed, About{.help = "order of the data; absent: seed", .min = 0});
   field("full_determinism", config.full_determinism,
         About{.help = "bit-exact on GPUs too, with slower kernels"});
   fields(config.model, field);
   fields(config.data, field);
+  fields(config.rows, field);
+  fields(config.finetune, field);
   fields(config.eval, field);
   fields(config.batch, field);
   fields(config.optimizer, field);

@@ -3,6 +3,7 @@
 #include "skein/config/load.h"
 
 #include "skein/config/fields.h"
+#include "skein/config/syntax/values.h"
 #include "skein/config/test_support.h"
 
 namespace skein::config {
@@ -70,7 +71,7 @@ TEST_F(LoadTest, RefusalsSayWhereAndWhy) {
       {"lr_scheduler_type: cosin\n", "not 'cosin'; did you mean 'cosine'?"},
       {"lr_scheduler_type: reduce_lr_on_plateau\n",
        "'lr_scheduler_type: reduce_lr_on_plateau' is known, but this version does not support it"},
-      {"stage: sft\n", "'stage: sft' is known, but this version does not support it"},
+      {"stage: dpo\n", "'stage: dpo' is known, but this version does not support it"},
       {"algorithm: reward_model\n", "is known, but this version"},
       {"warmup_steps: 10\nwarmup_ratio: 0.1\n",
        "run.yaml:2:1: 'warmup_ratio' and 'warmup_steps' (run.yaml:1:1)"},
@@ -87,7 +88,11 @@ TEST_F(LoadTest, RefusalsSayWhereAndWhy) {
       {"report_to: tensorbord\n", "not 'tensorbord'; did you mean 'tensorboard'?"},
       {"report_to: [tensorboard, mlflow]\n",
        "'report_to: mlflow' is known, but this version does not support it"},
-      {"val_size: 100\n", "'val_size: 100' as a number of rows is known"},
+      {"val_size: -1\n", "'val_size' must be a share of the data below 1, or rows, not '-1'"},
+      {"adapter: qlora\n", "'adapter: qlora' is known, but this version does not support it"},
+      {"rank_pattern: {q_proj: 0.5}\n", "'rank_pattern.q_proj' must be at least 1, not '0.5'"},
+      {"rank_pattern: 8\n", "'rank_pattern' must be names with numbers, {name: number}, not '8'"},
+      {"use_peft: true\nfinetuning_type: full\n", "contradicts 'use_peft'"},
       {"save_strategy: best\n", "'save_strategy: best' is known, but this version"},
       {"load_best_model_at_end: true\n", "set eval_strategy: steps or epoch"},
       {"load_best_model_at_end: true\neval_strategy: steps\nsave_strategy: 'no'\n",
@@ -115,11 +120,16 @@ TEST_F(LoadTest, RefusalsSayWhereAndWhy) {
 }
 
 TEST_F(LoadTest, KeysOfMissingFeaturesAreKnownAndAcceptedWhenOff) {
-  const char* refused[] = {
-      "lora_rank: 8",     "template: llama3",        "dataset: alpaca",
-      "packing: true",    "finetuning_type: lora",   "eval_delay: 3",
-      "wandb_entity: me", "greater_is_better: true", "lr_scheduler_kwargs: {colour: red}",
-      "mode: eval"};
+  const char* refused[] = {"loraplus_lr_embedding: 1",
+                           "quantization_bit: 4",
+                           "dataset: alpaca",
+                           "lora_bias: all",
+                           "dpo_loss_type: ipo",
+                           "eval_delay: 3",
+                           "wandb_entity: me",
+                           "greater_is_better: true",
+                           "lr_scheduler_kwargs: {colour: red}",
+                           "mode: eval"};
   for (const auto* line : refused) {
     EXPECT_PRED2(contains, error_of(line), "is a known key, but this version does not support it")
         << line;
@@ -269,6 +279,9 @@ TEST_F(LoadTest, EveryFieldChangedReloadsToTheSameRun) {
       member = static_cast<Member>(std::is_same_v<Member, TrainingStage> ? 0 : 1);
     } else if constexpr (std::is_same_v<Member, std::vector<std::string>>) {
       member = {"wandb", "tensorboard"};
+      if (about.is_verbatim) member = {"Q_proj", R"(.*\.[kv]{1,2}"x\d)", "a, b"};
+    } else if constexpr (std::is_same_v<Member, NumberMap>) {
+      member = {{"model.Layers.0", 16}, {R"(.*"\d)", 1.5}};
     } else {
       member = 77;
     }
@@ -277,6 +290,30 @@ TEST_F(LoadTest, EveryFieldChangedReloadsToTheSameRun) {
   changed.config.schedule.min_lr = 0;
   changed.config.eval.metric_for_best_model = "loss";
   EXPECT_EQ(load_yaml(to_yaml(changed)).config, changed.config) << to_yaml(changed);
+}
+
+TEST_F(LoadTest, ListsOfModulesAndMapsKeepTheirWords) {
+  const auto config =
+      load_yaml("lora_target: [Wqkv, '.*\\.(q|v)_proj']\nrank_pattern: {a.B: 4}\n",
+                {"alpha_pattern={q_proj: 8, V.0: 2}", "modules_to_save=Head, x{1,2}"})
+          .config.finetune;
+  EXPECT_EQ(config.lora_target, (std::vector<std::string>{"Wqkv", R"(.*\.(q|v)_proj)"}));
+  EXPECT_EQ(config.modules_to_save, (std::vector<std::string>{"Head", "x{1,2}"}));
+  EXPECT_EQ(config.rank_pattern, (NumberMap{{"a.B", 4}}));
+  EXPECT_EQ(config.alpha_pattern, (NumberMap{{"V.0", 2}, {"q_proj", 8}}));
+  EXPECT_TRUE(load_yaml("modules_to_save: none\nrank_pattern: {}\n").config.finetune ==
+              FinetuneConfig());
+}
+
+TEST_F(LoadTest, OtherToolsWordsForFineTuning) {
+  EXPECT_EQ(load_yaml("adapter: lora").config.finetune.finetuning_type, FinetuningType::kLora);
+  EXPECT_EQ(load_yaml("use_peft: true").config.finetune.finetuning_type, FinetuningType::kLora);
+  EXPECT_TRUE(load_yaml("assistant_only_loss: false").config.rows.train_on_prompt);
+  EXPECT_FALSE(load_yaml("completion_only_loss: true").config.rows.train_on_prompt);
+  EXPECT_EQ(load_yaml("val_size: 100").config.data.validation_rows, 100);
+  const auto rope = load_yaml("rope_scaling: {type: linear, factor: 2}").config.model;
+  EXPECT_EQ(rope.rope_scaling, "linear");
+  EXPECT_EQ(rope.rope_scaling_factor, 2);
 }
 
 TEST_F(LoadTest, OriginsAreShown) {

@@ -9,6 +9,7 @@
 // fields.h, from where `skein config --help` and docs/configuration.md have it.
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -24,6 +25,10 @@ struct ModelConfig {
   std::optional<DType> dtype;
   bool gradient_checkpointing = false;
   std::string tokenizer_name_or_path;
+  std::string rope_scaling;
+  double rope_scaling_factor = 0;
+  std::vector<std::string> new_special_tokens;
+  bool resize_vocab = false;
 
   bool operator==(const ModelConfig&) const = default;
 };
@@ -37,6 +42,7 @@ struct DataConfig {
   std::optional<int64_t> max_train_samples;
   std::optional<int64_t> max_eval_samples;
   double validation_split_percentage = 0;
+  int64_t validation_rows = 0;
   BadLines bad_lines = BadLines::kStop;
   int64_t preprocessing_num_workers = 0;
   bool dataloader_drop_last = false;
@@ -48,6 +54,41 @@ struct DataConfig {
   bool operator==(const DataConfig&) const = default;
 };
 
+// Chat and instruction data, of stage sft.
+struct RowsConfig {
+  std::string chat_format;    // `template`: one of those that skein knows
+  std::string chat_template;  // a file
+  bool mask_history = false;
+  bool train_on_prompt = false;
+  bool packing = false;
+  bool group_by_length = false;
+  ExcessLength excess_length_strategy = ExcessLength::kTruncate;
+
+  bool operator==(const RowsConfig&) const = default;
+};
+
+// Which weights train, and how they are kept from fitting too well.
+struct FinetuneConfig {
+  FinetuningType finetuning_type = FinetuningType::kFull;
+  std::string adapter_name_or_path;
+  int64_t lora_rank = 8;
+  std::optional<int64_t> lora_alpha;
+  double lora_dropout = 0;
+  std::vector<std::string> lora_target = {"all"};
+  std::map<std::string, double> rank_pattern, alpha_pattern;
+  bool use_rslora = false, use_dora = false;
+  double loraplus_lr_ratio = 0;
+  std::vector<std::string> modules_to_save;
+  int64_t freeze_trainable_layers = 2;
+  std::vector<std::string> freeze_trainable_modules = {"all"};
+  std::vector<std::string> freeze_extra_modules;
+  bool use_llama_pro = false;
+  double neftune_noise_alpha = 0;
+  double label_smoothing_factor = 0;
+
+  bool operator==(const FinetuneConfig&) const = default;
+};
+
 struct EvalConfig {
   EvalStrategy eval_strategy = EvalStrategy::kNo;
   double eval_steps = 0;
@@ -55,6 +96,8 @@ struct EvalConfig {
   bool eval_on_start = false;
   bool load_best_model_at_end = false;
   std::string metric_for_best_model = "loss";
+  std::optional<int64_t> early_stopping_patience;
+  double early_stopping_threshold = 0;
 
   bool operator==(const EvalConfig&) const = default;
 };
@@ -128,6 +171,7 @@ struct CheckpointConfig {
   int64_t save_timeout = 600;
   bool save_only_model = false;
   bool save_on_each_node = false;
+  int64_t max_shard_size = 50'000'000'000;
   std::string resume_from_checkpoint = "auto";
   bool fresh = false;
 
@@ -153,6 +197,8 @@ struct RunConfig {
 
   ModelConfig model;
   DataConfig data;
+  RowsConfig rows;
+  FinetuneConfig finetune;
   EvalConfig eval;
   BatchConfig batch;
   OptimizerConfig optimizer;

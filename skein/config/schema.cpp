@@ -58,11 +58,19 @@ Json value_schema(const std::optional<int64_t>&, const About& about) {
   return schema;
 }
 Json value_schema(const std::vector<std::string>&, const About& about) {
-  Json word = {{"enum", about.choices}};
-  word["enum"].push_back("none");
-  word["enum"].push_back("all");
+  Json word = {{"type", "string"}};
+  if (!about.is_verbatim) {
+    word = {{"enum", about.choices}};
+    word["enum"].push_back("none");
+    word["enum"].push_back("all");
+  }
   return {
       {"anyOf", {{{"type", "array"}, {"items", word}}, {{"type", {"string", "boolean", "null"}}}}}};
+}
+Json value_schema(const NumberMap&, const About& about) {
+  return {{"anyOf",
+           {{{"type", "object"}, {"additionalProperties", value_schema(double{}, about)}},
+            {{"type", {"string", "null"}}}}}};
 }
 template <IsChoice Choice>
 Json value_schema(const Choice& value, const About&) {

@@ -71,13 +71,8 @@ Result use_wandb(const Setting& setting, Notes&) { return reporter(setting, "wan
 Result val_size(const Setting& setting, Notes&) {
   if (is_absent(setting.value)) return std::nullopt;
   const auto share = parse_real(setting.value.text);
-  if (!share || *share < 0) refuse_choice(setting, "a share of the data below 1");
-  if (*share >= 1) {
-    refuse(setting.value.origin,
-           fmt::format("'{}: {}' as a number of rows is known, but this version does not support "
-                       "it; write a share below 1, or eval_file: FILE",
-                       setting.key, setting.value.shown()));
-  }
+  if (!share || *share < 0) refuse_choice(setting, "a share of the data below 1, or rows");
+  if (*share >= 1) return Setting{"validation_rows", setting.value, setting.origin};
   return stands_for(setting, "validation_split_percentage", fmt::format("{:.12g}", *share * 100));
 }
 
@@ -87,6 +82,38 @@ Result max_samples(const Setting& setting, Notes& notes) {
       "{}: 'max_samples' is read as max_train_samples: blocks of block_size tokens, not documents",
       setting.origin.place()));
   return Setting{"max_train_samples", setting.value, setting.origin};
+}
+
+// TRL: where the loss is, said the other way round.
+Result not_on_prompt(const Setting& setting, Notes&) {
+  const auto on = parse_bool(setting.value.text);
+  if (!on) refuse_choice(setting, "true or false");
+  return stands_for(setting, "train_on_prompt", *on ? "false" : "true");
+}
+
+Result use_peft(const Setting& setting, Notes&) {
+  const auto on = parse_bool(setting.value.text);
+  if (!on) refuse_choice(setting, "true or false");
+  return stands_for(setting, "finetuning_type", *on ? "lora" : "full");
+}
+
+Result adapter(const Setting& setting, Notes&) {
+  if (is_absent(setting.value) || parse_bool(setting.value.text) == false) return std::nullopt;
+  return stands_for(setting, "finetuning_type", setting.value.text);
+}
+
+Result lora_target_linear(const Setting& setting, Notes&) {
+  const auto on = parse_bool(setting.value.text);
+  if (!on) refuse_choice(setting, "true or false");
+  if (!*on) return std::nullopt;
+  return stands_for(setting, "lora_target", "all");
+}
+
+Result rope_type(const Setting& setting, Notes&) {
+  return Setting{"rope_scaling", setting.value, setting.origin};
+}
+Result rope_factor(const Setting& setting, Notes&) {
+  return Setting{"rope_scaling_factor", setting.value, setting.origin};
 }
 
 Result use_cpu(const Setting& setting, Notes&) {
@@ -183,6 +210,14 @@ const std::map<std::string_view, Result (*)(const Setting&, Notes&)> kTranslatio
     {"val_size", val_size},
     {"val_set_size", val_size},
     {"max_samples", max_samples},
+    {"assistant_only_loss", not_on_prompt},
+    {"completion_only_loss", not_on_prompt},
+    {"use_peft", use_peft},
+    {"adapter", adapter},
+    {"lora_target_linear", lora_target_linear},
+    {"rope_scaling.type", rope_type},
+    {"rope_scaling.rope_type", rope_type},
+    {"rope_scaling.factor", rope_factor},
     {"auto_resume_from_checkpoints", auto_resume},
     {kDoEvalKey, do_eval},
 };
@@ -198,6 +233,10 @@ bool is_translated_flag(std::string_view key) {
                                          "use_mixed_precision",
                                          "use_tensorboard",
                                          "use_wandb",
+                                         "assistant_only_loss",
+                                         "completion_only_loss",
+                                         "use_peft",
+                                         "lora_target_linear",
                                          kDoEvalKey,
                                          "auto_resume_from_checkpoints"};
   return std::ranges::count(kFlags, key) > 0;

@@ -19,6 +19,7 @@ struct About {
   std::vector<std::string_view> choices = {};    // of text and lists; empty: any
   std::vector<std::string_view> not_built = {};  // choices elsewhere that this version cannot do
   bool takes_list = false;                       // text: a list is its items with commas between
+  bool is_verbatim = false;                      // lists: any words, as they are written
   bool is_percentage = false;                    // `5` and `5%` are both 5
   bool is_path = false;                          // `~` and variables are expanded
   // False for what belongs to one start rather than to the run: not written by to_yaml().

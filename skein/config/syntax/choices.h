@@ -26,7 +26,11 @@ enum class Curve { kLinear, kCosine, kOneMinusSqrt };
 enum class LrScaling { kNone, kLinear, kSqrt };
 enum class NanPolicy { kStop, kSkip, kRollback };
 // Of training; `stage` in a configuration.
-enum class TrainingStage { kPretrain };
+enum class TrainingStage { kPretrain, kSft };
+// Which weights train.
+enum class FinetuningType { kFull, kFreeze, kLora };
+// What becomes of a row that is longer than cutoff_len.
+enum class ExcessLength { kTruncate, kDrop, kError };
 // What to do when per device x accumulation x ranks is not the global batch.
 enum class BatchConflict { kError, kKeepMicro, kKeepGlobal };
 // What to do with a line that is not UTF-8 or not JSON.

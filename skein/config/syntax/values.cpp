@@ -9,9 +9,11 @@
 #include <charconv>
 #include <cmath>
 #include <string_view>
+#include <utility>
 
 #include "skein/config/syntax/paths.h"
 #include "skein/config/syntax/suggest.h"
+#include "skein/config/syntax/yaml_reader.h"
 
 namespace skein::config {
 namespace {
@@ -93,6 +95,41 @@ std::vector<std::string> list_items(const Setting& setting) {
       word += c;
     }
   }
+  return items;
+}
+
+// The words of `a`, `a,b` or `[a, b]` as they are written; `none` alone is no word. A comma inside
+// brackets belongs to its word: words may be patterns.
+std::vector<std::string> verbatim_items(const Setting& setting) {
+  std::vector<std::string> items;
+  if (is_absent(setting.value)) return items;
+  if (setting.value.kind == Node::Kind::kMap) refuse_value(setting, "a word or a list of words");
+  if (setting.value.kind == Node::Kind::kList) {
+    for (const auto& item : setting.value.items) {
+      if (item.kind != Node::Kind::kScalar) refuse_value(setting, "a list of words");
+      items.push_back(item.text);
+    }
+    return items;
+  }
+  std::string_view text = setting.value.text;
+  if (text.starts_with('[') && text.ends_with(']')) {
+    text.remove_prefix(1);
+    text.remove_suffix(1);
+  }
+  int depth = 0;
+  std::string word;
+  for (const char c : text) {
+    if (c == '(' || c == '[' || c == '{') ++depth;
+    if (c == ')' || c == ']' || c == '}') --depth;
+    if (c == ',' && depth <= 0) {
+      items.push_back(std::exchange(word, {}));
+    } else if (c != ' ' || !word.empty()) {
+      word += c;
+    }
+  }
+  items.push_back(std::move(word));
+  for (auto& item : items) item.erase(item.find_last_not_of(' ') + 1);
+  std::erase(items, "");
   return items;
 }
 
@@ -230,6 +267,10 @@ void assign(const Setting& setting, const About& about, std::optional<int64_t>& 
 
 void assign(const Setting& setting, const About& about, std::vector<std::string>& member) {
   member.clear();
+  if (about.is_verbatim) {
+    member = verbatim_items(setting);
+    return;
+  }
   const auto add = [&](const std::string& word) {
     if (std::ranges::count(member, word) == 0) member.push_back(word);
   };
@@ -243,6 +284,21 @@ void assign(const Setting& setting, const About& about, std::vector<std::string>
     } else {
       refuse_item(setting, about, known, word);
     }
+  }
+}
+
+void assign(const Setting& setting, const About& about, NumberMap& member) {
+  member.clear();
+  if (is_absent(setting.value)) return;
+  auto map = setting.value;
+  if (map.kind == Node::Kind::kScalar && map.text.starts_with('{')) {
+    map = read_yaml(map.text, setting.origin.place());
+  }
+  if (map.kind != Node::Kind::kMap) refuse_value(setting, "names with numbers, {name: number}");
+  for (const auto& [name, origin, value] : map.members) {
+    double number = 0;
+    assign(Setting{setting.key + "." + name, value, origin}, about, number);
+    member[name] = number;
   }
 }
 
@@ -283,7 +339,21 @@ std::string to_text(const std::optional<int64_t>& value) {
   return value ? to_text(*value) : "null";
 }
 std::string to_text(const std::vector<std::string>& value) {
-  return fmt::format("[{}]", fmt::join(value, ", "));
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-";
+  std::vector<std::string> words;
+  for (const auto& word : value) {
+    const bool is_plain = word.find_first_not_of(kPlain) == std::string::npos;
+    words.push_back(is_plain ? word : to_text(word));
+  }
+  return fmt::format("[{}]", fmt::join(words, ", "));
+}
+std::string to_text(const NumberMap& value) {
+  std::vector<std::string> pairs;
+  for (const auto& [name, number] : value) {
+    pairs.push_back(fmt::format("{}: {}", to_text(name), to_text(number)));
+  }
+  return fmt::format("{{{}}}", fmt::join(pairs, ", "));
 }
 
 Spellings<std::optional<DType>> spellings_of(std::optional<DType>) {
@@ -366,10 +436,25 @@ Spellings<NanPolicy> spellings_of(NanPolicy) {
 }
 Spellings<TrainingStage> spellings_of(TrainingStage) {
   static constexpr Spelling<TrainingStage> kKnown[] = {{"pt", TrainingStage::kPretrain},
+                                                       {"sft", TrainingStage::kSft},
                                                        {"pretrain", TrainingStage::kPretrain}};
-  static constexpr const char* kNotBuilt[] = {"sft", "rm",   "reward", "reward_model", "dpo",
-                                              "kto", "orpo", "ppo",    "grpo",         "less"};
+  static constexpr const char* kNotBuilt[] = {"rm",   "reward", "reward_model", "dpo", "kto",
+                                              "orpo", "ppo",    "grpo",         "less"};
   return {kKnown, kNotBuilt};
+}
+Spellings<FinetuningType> spellings_of(FinetuningType) {
+  static constexpr Spelling<FinetuningType> kKnown[] = {{"full", FinetuningType::kFull},
+                                                        {"freeze", FinetuningType::kFreeze},
+                                                        {"lora", FinetuningType::kLora}};
+  static constexpr const char* kNotBuilt[] = {"oft", "qlora", "galore", "badam"};
+  return {kKnown, kNotBuilt};
+}
+Spellings<ExcessLength> spellings_of(ExcessLength) {
+  static constexpr Spelling<ExcessLength> kKnown[] = {{"truncate", ExcessLength::kTruncate},
+                                                      {"drop", ExcessLength::kDrop},
+                                                      {"error", ExcessLength::kError},
+                                                      {"raise", ExcessLength::kError}};
+  return {kKnown, {}};
 }
 Spellings<BatchConflict> spellings_of(BatchConflict) {
   static constexpr Spelling<BatchConflict> kKnown[] = {{"error", BatchConflict::kError},

@@ -6,10 +6,12 @@
 //
 // Integers: 42, 1_000, 2e8, 25MiB (KiB MiB GiB TiB, and kB MB GB TB by thousands); never octal.
 // Reals: also 5%. Booleans: true/false, yes/no, on/off, 1/0. Optionals: none, null or ~ is absent.
-// Lists: a word, words with commas, or a YAML list; none is empty, all is every choice.
+// Lists: a word, words with commas, or a YAML list; none is empty, all is every choice. Maps:
+// {name: number, …}.
 
 #include <concepts>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -22,6 +24,8 @@
 #include "skein/core/dtype.h"
 
 namespace skein::config {
+
+using NumberMap = std::map<std::string, double>;
 
 // None when the text is not such a value.
 std::optional<bool> parse_bool(const std::string& text);
@@ -50,6 +54,8 @@ Spellings<Strategy> spellings_of(Strategy);
 Spellings<Schedule> spellings_of(Schedule);
 Spellings<NanPolicy> spellings_of(NanPolicy);
 Spellings<TrainingStage> spellings_of(TrainingStage);
+Spellings<FinetuningType> spellings_of(FinetuningType);
+Spellings<ExcessLength> spellings_of(ExcessLength);
 Spellings<BatchConflict> spellings_of(BatchConflict);
 Spellings<Curve> spellings_of(Curve);
 Spellings<LrScaling> spellings_of(LrScaling);
@@ -67,6 +73,7 @@ void assign(const Setting& setting, const About& about, int64_t& member);
 void assign(const Setting& setting, const About& about, double& member);
 void assign(const Setting& setting, const About& about, std::optional<int64_t>& member);
 void assign(const Setting& setting, const About& about, std::vector<std::string>& member);
+void assign(const Setting& setting, const About& about, NumberMap& member);
 template <IsChoice Choice>
 void assign(const Setting& setting, const About& about, Choice& member);
 
@@ -77,6 +84,7 @@ std::string to_text(int64_t value);
 std::string to_text(double value);
 std::string to_text(const std::optional<int64_t>& value);
 std::string to_text(const std::vector<std::string>& value);
+std::string to_text(const NumberMap& value);
 template <IsChoice Choice>
 std::string to_text(const Choice& value) {
   for (const auto& word : spellings_of(value).known) {

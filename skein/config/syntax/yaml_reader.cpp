@@ -154,7 +154,8 @@ void flatten_into(const Node& map, const std::string& prefix, std::vector<Settin
     const bool is_section = value.kind == Node::Kind::kMap || value.kind == Node::Kind::kNull;
     if (path == "training" && is_section) {
       flatten_into(value, "", settings);
-    } else if (value.kind == Node::Kind::kMap && path != "deepspeed") {
+    } else if (value.kind == Node::Kind::kMap && path != "deepspeed" &&
+               !path.ends_with("_pattern")) {
       if (value.members.empty() && !path.ends_with("_kwargs")) {
         refuse(origin, fmt::format("section '{}' is empty", path));
       }
