@@ -31,7 +31,7 @@ constexpr const char* kUsage =
     "  --json   for machines\n"
     "\n"
     "DIR is a run's folder or one checkpoint-STEP. verify ends with exit code 4 if anything is\n"
-    "damaged, and names the file and the tensor.\n";
+    "damaged, and names the file and the tensor. What a live run removes meanwhile is left out.\n";
 
 struct Examined {
   fs::path path;
@@ -39,6 +39,8 @@ struct Examined {
   std::vector<Problem> problems;
 
   bool whole() const { return problems.empty(); }
+  // Not damaged: its run has removed it while it was read (save_total_limit).
+  bool is_gone() const { return !whole() && !fs::exists(path); }
   std::string name() const { return path.filename().string(); }
   uint64_t bytes() const {
     uint64_t sum = 0;
@@ -131,6 +133,10 @@ std::vector<fs::path> checkpoints_of(const fs::path& folder) {
   return paths;
 }
 
+void say_gone(const fs::path& path) {
+  fmt::print(stderr, "{} was removed while it was read\n", path.string());
+}
+
 int list(std::span<const std::string> arguments) {
   bool json = false, full = false;
   FlagSet flags("skein checkpoint list");
@@ -141,6 +147,9 @@ int list(std::span<const std::string> arguments) {
   for (const auto& path : checkpoints_of(folder)) {
     if (full) fmt::print(stderr, "reading {}\n", path.string());
     all.push_back(full ? read_all(path) : look_at(path));
+    if (!all.back().is_gone()) continue;
+    say_gone(path);
+    all.pop_back();
   }
   const Examined* latest = nullptr;
   for (const auto& seen : all) {
@@ -173,6 +182,10 @@ int verify(std::span<const std::string> arguments) {
     fmt::print(stderr, "reading {} ({} of {}, {})\n", paths[i].string(), i + 1, paths.size(),
                shown_bytes(look_at(paths[i]).bytes()));
     const auto seen = read_all(paths[i]);
+    if (seen.is_gone()) {
+      say_gone(paths[i]);
+      continue;
+    }
     results.push_back(summary(seen));
     if (!json) {
       fmt::print("{}: {}\n", paths[i].string(), seen.whole() ? "whole" : "damaged");
@@ -183,11 +196,13 @@ int verify(std::span<const std::string> arguments) {
     if (first.empty()) first = fmt::format("{}/{}", seen.name(), seen.problems.front().message());
   }
   if (json) {
-    fmt::print("{}\n", Json{{"whole", damaged == 0}, {"checkpoints", results}}.dump(2));
+    fmt::print("{}\n",
+               Json{{"whole", damaged == 0 && !results.empty()}, {"checkpoints", results}}.dump(2));
   }
-  if (damaged == 0) return 0;
+  if (damaged == 0 && !results.empty()) return 0;
   std::fflush(stdout);
-  throw IoError(fmt::format("{} of {} checkpoints damaged: {}", damaged, paths.size(), first));
+  if (results.empty()) throw IoError("nothing was verified: all was removed meanwhile");
+  throw IoError(fmt::format("{} of {} checkpoints damaged: {}", damaged, results.size(), first));
 }
 
 }  // namespace

@@ -32,7 +32,7 @@ int run_eval_command(std::span<const std::string> arguments) {
     fmt::print("{}", kUsage);
     return 0;
   }
-  const auto split = begin_rank_command(arguments);
+  auto [split, early_stop] = begin_rank_command(arguments);
   RankJob job{.command = "eval",
               .typed = {arguments.begin(), arguments.end()},
               .arguments = split.rest,
@@ -40,14 +40,14 @@ int run_eval_command(std::span<const std::string> arguments) {
               .resolved = {}};
   const auto flags = parse_eval_flags(split.rest);
   job.resolved.config.parallel.device = flags.device;
-  job.check = [&](int, const plan::Place&) { check_eval(flags); };
-  job.prepare = [&](int) {
+  job.check = [&](const config::Resolved&, int, const plan::Place&) { check_eval(flags); };
+  job.prepare = [&](const config::Resolved&, int) {
     for (const auto& note : data::find_files("--dataset", flags.data.eval_file).notes) {
       log_info("note: {}", note);
     }
     return data::prepare(flags.data, *text::open_codec(flags.model), data::Split::kEval).digest;
   };
-  return launch_ranks(job);
+  return launch_ranks(job, std::move(early_stop));
 }
 
 }  // namespace skein::cli

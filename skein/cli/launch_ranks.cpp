@@ -11,6 +11,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <utility>
 
 #include "skein/cli/detect_run.h"
 #include "skein/cli/limits.h"
@@ -25,6 +26,7 @@
 #include "skein/launch/ranks/launcher.h"
 #include "skein/launch/ranks/rank_environment.h"
 #include "skein/launch/remote/remote_start.h"
+#include "skein/plan/continuation.h"
 
 namespace skein::cli {
 namespace {
@@ -122,6 +124,22 @@ int start_hosts(const RankJob& job, const launch::LaunchPlan& plan,
   return launch::start_remote(plan, options);
 }
 
+// A node that comes back to a run finds its checkpoints: whether the run was to begin without them
+// is asked on node 0, and of the ranks, who know whether they continue it.
+config::Resolved as_seen_by(int node, config::Resolved resolved) {
+  auto& wish = resolved.config.checkpoint.resume_from_checkpoint;
+  if (node != 0 && wish == "false") wish = "auto";
+  return resolved;
+}
+
+std::string prepare_node(const RankJob& job, const DetectedRun& run) {
+  const int size = run.launch.size();
+  const auto resolved = as_seen_by(run.launch.node_rank, job.resolved);
+  if (job.check) job.check(resolved, size, run.place());
+  if (job.check_space) job.check_space(run.place());
+  return job.prepare ? job.prepare(resolved, size) : "";
+}
+
 int start_ranks(const RankJob& job, const DetectedRun& run) {
   auto plan = run.launch;
   const auto& resolved = job.resolved;
@@ -133,13 +151,7 @@ int start_ranks(const RankJob& job, const DetectedRun& run) {
                                 .output = config::output_folder(checkpoint),
                                 .command = continuing_command(job),
                                 .rank_configuration = config::encode(resolved),
-                                .prepare =
-                                    [&] {
-                                      const int size = run.launch.size();
-                                      if (job.check) job.check(size, run.place());
-                                      if (job.check_space) job.check_space(run.place());
-                                      return job.prepare ? job.prepare(size) : "";
-                                    },
+                                .prepare = [&] { return prepare_node(job, run); },
                                 .configuration_text = config::to_yaml(resolved),
                                 .needs_shared_output = !checkpoint.save_on_each_node};
   const auto any = [](const std::vector<int>& bits) {
@@ -148,23 +160,27 @@ int start_ranks(const RankJob& job, const DetectedRun& run) {
   if (!plan.output.log_dir && (any(plan.output.redirects) || any(plan.output.tees))) {
     plan.output.log_dir = options.output / "logs";
   }
+  if (!options.output.empty()) {
+    options.saved = [output = options.output] { return plan::newest_saved(output); };
+  }
   options.stop_grace = std::chrono::seconds(resolved.config.parallel.stop_grace);
   return launch::launch(plan, worker_command(job), options);
 }
 
 }  // namespace
 
-launch::SplitArguments begin_rank_command(std::span<const std::string> arguments) {
+RankCommand begin_rank_command(std::span<const std::string> arguments) {
   // Whoever reads our output may go away (`| head`, a closed terminal): the run goes on. Ranks
   // inherit it.
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);  // a limit on file sizes is a full disk
   raise_file_limit();             // every rank has connections to every other
   if (const auto level = launch::asked_log_level(launch::read_environment())) set_log_level(*level);
-  return launch::split_launch_flags(arguments);
+  auto words = launch::split_launch_flags(arguments);
+  return {std::move(words), std::make_unique<launch::EarlyStop>([] {})};
 }
 
-int launch_ranks(const RankJob& given) {
+int launch_ranks(const RankJob& given, std::unique_ptr<launch::EarlyStop> early_stop) {
   auto job = given;
   // torchrun's word for the same key.
   if (const auto seconds = job.flags.join_timeout) {
@@ -178,11 +194,14 @@ int launch_ranks(const RankJob& given) {
   for (const auto& warning : plan.warnings) log_warning("{}", warning);
   if (job.check_size) job.check_size(plan.size());
   // The machines of a hostfile check for themselves: this one need not have their files.
-  if (!plan.hosts.empty()) return start_hosts(job, plan, environment);
+  if (!plan.hosts.empty()) {
+    early_stop.reset();
+    return start_hosts(job, plan, environment);
+  }
   // Alone, nobody is kept waiting by a refusal. Nodes check once they have met, before their ranks
   // start, and another launcher's ranks when they have (train/session.cpp).
   const bool alone = plan.nodes == 1 && !plan.foreign;
-  if (alone && job.check) job.check(plan.size(), run.place());
+  if (alone && job.check) job.check(job.resolved, plan.size(), run.place());
   log_info("launch: {}, OMP_NUM_THREADS={}", plan.summary, plan.omp_num_threads);
   if (const auto variables = launch::describe(environment); !variables.empty()) {
     log_info("variables: {}", variables);
@@ -192,6 +211,7 @@ int launch_ranks(const RankJob& given) {
     if (plan.foreign->rank == 0 && job.check_space) job.check_space(run.place());
     become_rank(job, plan);
   }
+  early_stop.reset();  // the launcher has its own
   return start_ranks(job, run);
 }
 

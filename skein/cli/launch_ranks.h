@@ -8,12 +8,14 @@
 // The command's worker entry (rank_run.h) runs once per rank, in skein-worker.
 
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "skein/config/load.h"
 #include "skein/launch/placement/launch_flags.h"
+#include "skein/launch/process/early_stop.h"
 #include "skein/plan/rules.h"
 
 namespace skein::cli {
@@ -28,19 +30,25 @@ struct RankJob {
 
   // Refuses a number of ranks. Empty: any will do.
   std::function<void(int size)> check_size = {};
-  // Refuses what will not run, before any rank of a node starts. Empty: nothing to refuse.
-  std::function<void(int size, const plan::Place& place)> check = {};
+  // Refuses what will not run, before any rank of a node starts. Empty: nothing to refuse. This and
+  // prepare() are given the configuration as it is to be seen on this node.
+  std::function<void(const config::Resolved&, int size, const plan::Place& place)> check = {};
   // Refuses a run whose files will not fit; asked once for all ranks. Empty: it writes none.
   std::function<void(const plan::Place& place)> check_space = {};
   // Prepares the data of a node, refuses what will not do, and returns its digest. Empty: there is
   // nothing to prepare.
-  std::function<std::string(int size)> prepare = {};
+  std::function<std::string(const config::Resolved&, int size)> prepare = {};
 };
 
 // The first call of a command that starts ranks: sets signals and log level, splits its words.
-launch::SplitArguments begin_rank_command(std::span<const std::string> arguments);
+struct RankCommand {
+  launch::SplitArguments words;
+  // From here on a stop is heard, whatever disk is waited for; launch_ranks() takes it.
+  std::unique_ptr<launch::EarlyStop> early_stop;
+};
+RankCommand begin_rank_command(std::span<const std::string> arguments);
 
 // Returns the exit code of the run; errors before the first rank propagate as exceptions.
-int launch_ranks(const RankJob& job);
+int launch_ranks(const RankJob& job, std::unique_ptr<launch::EarlyStop> early_stop);
 
 }  // namespace skein::cli

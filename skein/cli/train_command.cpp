@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "skein/cli/flag_set.h"
 #include "skein/cli/key_flags.h"
 #include "skein/cli/launch_ranks.h"
@@ -55,7 +57,7 @@ int run_train_command(std::span<const std::string> arguments) {
     fmt::print("{}", kUsage);
     return 0;
   }
-  const auto split = begin_rank_command(arguments);
+  auto [split, early_stop] = begin_rank_command(arguments);
   check_flags(split.rest);
   RankJob job{.command = "train",
               .typed = {arguments.begin(), arguments.end()},
@@ -66,14 +68,14 @@ int run_train_command(std::span<const std::string> arguments) {
   plan::check_given(resolved.config);
   config::check_output_folder(resolved);
   job.check_size = [&](int size) { config::plan_batches(resolved, size); };  // ranks print it
-  job.check = [&](int size, const plan::Place& place) { plan::check_run(resolved, size, place); };
+  job.check = plan::check_run;
   job.check_space = [&](const plan::Place& place) { plan::check_disk(resolved.config, place); };
-  job.prepare = [&](int size) {
-    auto digest = data::prepare_run(resolved.config).digest();
-    plan::check_prepared(resolved, size);
+  job.prepare = [](const config::Resolved& seen, int size) {
+    auto digest = data::prepare_run(seen.config).digest();
+    plan::check_prepared(seen, size);
     return digest;
   };
-  return launch_ranks(job);
+  return launch_ranks(job, std::move(early_stop));
 }
 
 }  // namespace skein::cli

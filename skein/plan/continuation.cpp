@@ -11,7 +11,6 @@
 #include <string>
 #include <vector>
 
-#include "skein/checkpoint/files/catalog.h"
 #include "skein/checkpoint/files/model_files.h"
 #include "skein/config/output_folder.h"
 #include "skein/core/error.h"
@@ -61,14 +60,37 @@ void require_whole(const fs::path& checkpoint) {
                               checkpoint.string(), text));
 }
 
+using Survey = std::vector<checkpoint::SurveyedCheckpoint>;
+
 // Of the folder's run, and saved after that step.
-std::optional<fs::path> newest_above(int64_t step, const fs::path& output,
-                                     const std::optional<checkpoint::RunRecord>& record) {
-  for (const auto& listed : checkpoint::candidates(checkpoint::survey(output, record))) {
+std::optional<fs::path> newest_above(int64_t step, const Survey& survey) {
+  for (const auto& listed : checkpoint::candidates(survey)) {
     if (listed.step <= step) break;
     if (visible_problems(listed, listed.path).empty()) return listed.path;
   }
   return std::nullopt;
+}
+
+// What the ranks would warn of one by one.
+std::string problems_of(const Survey& survey) {
+  std::string text;
+  for (const auto& seen : survey) {
+    if (seen.relation == checkpoint::Relation::kLeft) continue;
+    const auto problems = seen.relation == checkpoint::Relation::kStranger
+                              ? std::vector<checkpoint::Problem>{}
+                              : visible_problems(seen.listed, seen.listed.path);
+    text += fmt::format("{}{}: {}", text.empty() ? "" : "; ", seen.listed.path.filename().string(),
+                        problems.empty() ? "it is another run's" : problems.front().message());
+  }
+  return text;
+}
+
+std::optional<fs::path> newest_or_refuse(const fs::path& output, const Survey& survey) {
+  if (auto newest = newest_above(-1, survey)) return newest;
+  if (const auto refusal = nothing_to_continue(output, survey, ""); refusal.empty()) {
+    return std::nullopt;
+  }
+  throw IoError(nothing_to_continue(output, survey, fmt::format(" ({})", problems_of(survey))));
 }
 
 std::string model_type(const ordered_json& config) { return config.value("model_type", ""); }
@@ -211,6 +233,25 @@ fs::path named_checkpoint(const config::CheckpointConfig& options, const fs::pat
   return path;
 }
 
+std::optional<fs::path> newest_saved(const fs::path& output) {
+  return newest_above(-1, checkpoint::survey(output, checkpoint::read_record(output)));
+}
+
+std::string nothing_to_continue(const fs::path& output, const Survey& survey,
+                                const std::string& why) {
+  std::vector<std::string> names;
+  for (const auto& seen : survey) {
+    if (seen.relation == checkpoint::Relation::kLeft) continue;
+    names.push_back(seen.listed.path.filename().string());
+  }
+  if (names.empty()) return "";
+  return fmt::format(
+      "{} holds {}, of which none can be continued{}. Repair one or bring it back, give another "
+      "output_dir, or start over with --fresh, which removes what this run has written and renames "
+      "the rest",
+      output.string(), fmt::join(names, ", "), why);
+}
+
 std::optional<fs::path> checkpoint_to_continue(const config::CheckpointConfig& options) {
   const auto output = config::output_folder(options);
   const auto from = start_from(options, output);
@@ -218,14 +259,13 @@ std::optional<fs::path> checkpoint_to_continue(const config::CheckpointConfig& o
   std::error_code ignored;
   const bool is_there = fs::is_directory(output, ignored);
   const auto record = is_there ? checkpoint::read_record(output) : std::nullopt;
-  if (from == StartFrom::kNewest) {
-    return is_there ? newest_above(-1, output, record) : std::nullopt;
-  }
+  const auto survey = is_there ? checkpoint::survey(output, record) : Survey{};
+  if (from == StartFrom::kNewest) return newest_or_refuse(output, survey);
   const auto began =
       record ? record->began_with(checkpoint::asked_name(options.resume_from_checkpoint))
              : std::nullopt;
   if (began && !options.fresh) {
-    if (auto newer = newest_above(*began, output, record)) return newer;
+    if (auto newer = newest_above(*began, survey)) return newer;
   }
   auto path = named_checkpoint(options, output);
   require_whole(path);

@@ -8,7 +8,10 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <vector>
 
+#include "skein/checkpoint/files/catalog.h"
 #include "skein/config/batch_plan.h"
 #include "skein/config/run_config.h"
 #include "skein/core/file.h"
@@ -31,9 +34,19 @@ StartFrom start_from(const config::CheckpointConfig& options, const fs::path& ou
 // checkpoint that is named. Throws UserError when there is none, or it would be removed (fresh).
 fs::path named_checkpoint(const config::CheckpointConfig& options, const fs::path& output);
 
-// The checkpoint that a start would continue. Of this run's newest, one whose files have the sizes
-// that were written and whose texts are whole. Throws as start_from() and named_checkpoint() do,
-// UserError when the named one is not whole, IoError when something cannot be read.
+// The newest checkpoint of the folder's run whose files have the sizes that were written and whose
+// texts are whole. Throws IoError when something cannot be read.
+std::optional<fs::path> newest_saved(const fs::path& output);
+
+// Why a start is refused where there are checkpoints and none can be continued: to begin anew
+// beside them would cost a user days. `why` follows in the sentence. Empty: none is in the way.
+std::string nothing_to_continue(const fs::path& output,
+                                const std::vector<checkpoint::SurveyedCheckpoint>& survey,
+                                const std::string& why);
+
+// The checkpoint that a start would continue: newest_saved(), or the named one. Throws as
+// start_from() and named_checkpoint() do, UserError when the named one is not whole, IoError when
+// something cannot be read or there is nothing_to_continue().
 std::optional<fs::path> checkpoint_to_continue(const config::CheckpointConfig& options);
 
 // Was the final model of a run of so many steps written here, and is it still? A run can end

@@ -12,6 +12,7 @@
 #include "skein/core/error.h"
 #include "skein/core/hash.h"
 #include "skein/core/testing.h"
+#include "skein/plan/continuation.h"
 #include "skein/plan/trainer_state.h"
 
 namespace skein::plan {
@@ -253,6 +254,35 @@ TEST_F(OutlookTest, AnotherRunsCheckpointAndOneThatWasLeftAreNotContinued) {
   EXPECT_EQ(look().continues->step, 8);
   write_record({{.token = "r", .step = 0}, {.token = "again", .step = 3}});
   EXPECT_EQ(look().continues->step, 3);
+}
+
+// As the ranks would refuse it.
+TEST_F(OutlookTest, CheckpointsOfWhichNoneIsWholeAreNoBeginning) {
+  write_checkpoint(3);
+  write_record();
+  write("out/checkpoint-3/optimizer.safetensors", "");
+  fs::create_directories(folder_ / "out/checkpoint-5");
+  write_checkpoint(6, "stranger");
+  const auto said = refusal<IoError>([&] { look(); });
+  EXPECT_PRED2(contains, said, "holds checkpoint-6, checkpoint-5, checkpoint-3, of which none can");
+  EXPECT_PRED2(contains, said, "checkpoint-6: it is another run's; checkpoint-5: manifest.json");
+  EXPECT_PRED2(contains, said, "checkpoint-3: optimizer.safetensors");
+  EXPECT_PRED2(contains, said, "--fresh");
+  config().checkpoint.fresh = true;
+  EXPECT_FALSE(look().continues);
+}
+
+// What a report calls saved. `latest` is for people: it may not have been moved.
+TEST_F(OutlookTest, TheNewestOfARunIsKnownWithoutALink) {
+  write_checkpoint(4);
+  write_checkpoint(8);
+  write_record();
+  fs::create_directory_symlink("checkpoint-4", folder_ / "out/latest");
+  EXPECT_EQ(newest_saved(folder_ / "out"), folder_ / "out/checkpoint-8");
+  write_checkpoint(9, "stranger");
+  fs::create_directories(folder_ / "out/checkpoint-10");
+  EXPECT_EQ(newest_saved(folder_ / "out"), folder_ / "out/checkpoint-8");
+  EXPECT_EQ(newest_saved(folder_ / "nowhere"), std::nullopt);
 }
 
 TEST_F(OutlookTest, ANamedCheckpointIsTheBeginningOfARunThatGoesOn) {

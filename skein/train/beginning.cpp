@@ -3,7 +3,6 @@
 #include "skein/train/beginning.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <utility>
@@ -132,22 +131,14 @@ void warn_of_strangers(const Survey& survey) {
   }
 }
 
-// To begin anew beside checkpoints that only seem to be of no use would cost a user days.
 Beginning newest_or_refuse(const fs::path& output, World& world) {
   const auto survey = survey_of(output, world);
   warn_of_strangers(survey);
   if (const auto newest = newest_of(survey, output, world, {})) return {newest->path, ""};
-  std::vector<std::string> names;
-  for (const auto& seen : survey) {
-    if (seen.relation != Relation::kLeft) names.push_back(seen.listed.path.filename().string());
-  }
-  end_if<IoError>(!names.empty(), world, [&] {
-    return fmt::format(
-        "{} holds {}, of which none can be continued{}: the warnings above say why. Repair one or "
-        "bring it back, give another output_dir, or start over with --fresh, which removes what "
-        "this run has written and renames the rest",
-        output.string(), fmt::join(names, ", "), world.own_output ? " on all nodes" : "");
-  });
+  const auto refusal = plan::nothing_to_continue(
+      output, survey,
+      fmt::format("{}: the warnings above say why", world.own_output ? " on all nodes" : ""));
+  end_if<IoError>(!refusal.empty(), world, [&] { return refusal; });
   return {};
 }
 

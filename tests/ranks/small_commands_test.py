@@ -1,12 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright the skein authors.
 """`skein plan` against what a run then does, and `skein checkpoint` on what it left."""
+import fcntl
 import json
+import os
+import shutil
 import subprocess
+import sys
+import termios
+import time
 import unittest
 from pathlib import Path
 
-from harness import ENVIRONMENT, SKEIN, Workspace, gpt2, llama, run_skein
+from harness import ENVIRONMENT, SKEIN, Workspace, finish, gpt2, llama, run_skein
 
 
 class Plan(unittest.TestCase):
@@ -71,6 +77,28 @@ class Checkpoints(unittest.TestCase):
         self.assertEqual([entry["step"] for entry in one["checkpoints"]], [2])
         self.assertEqual(self.ask("verify", "out").stdout.count(": whole"), 2)
         self.assertEqual(self.ask("verify", "out/latest").stdout.count(": whole"), 1)
+
+    def test_a_run_may_remove_one_meanwhile(self):
+        """As save_total_limit does. A name of 3,000 bytes, so that a pipe of 4,096 holds one line "reading …": the
+        second waits until the test has read the first, and in between the older checkpoint goes."""
+        deep = self.work.folder.joinpath(*(["x" * 250] * 12))
+        deep.mkdir(parents=True)
+        self.addCleanup(shutil.rmtree, self.work / ("x" * 250))
+        shutil.copytree(self.work / "out", deep / "out", symlinks=True)
+        ours, theirs = os.pipe()
+        fcntl.fcntl(theirs, fcntl.F_SETPIPE_SZ, 4096)
+        process = subprocess.Popen([SKEIN, "checkpoint", "verify", deep / "out"], stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.PIPE, stderr=theirs, text=True, env=ENVIRONMENT)
+        os.close(theirs)
+        while int.from_bytes(fcntl.ioctl(ours, termios.FIONREAD, bytes(4)), sys.byteorder) == 0:
+            self.assertIsNone(process.poll())
+            time.sleep(0.002)
+        shutil.rmtree(deep / "out/checkpoint-2")
+        with os.fdopen(ours) as said:
+            told = said.read()
+        shown = finish(process, 0).stdout
+        self.assertEqual((shown.count(": whole"), shown.count(": damaged")), (1, 0))
+        self.assertIn("checkpoint-2 was removed while it was read", told)
 
     def test_mistakes(self):
         for words in (["list"], ["list", "nowhere"], ["list", "model"], ["verify", "model"], ["lsit", "out"],

@@ -95,6 +95,64 @@ class Preparation(unittest.TestCase):
         self.check_stopped(process)
 
 
+# A disk that does not answer: opening HANG_PATH never ends, from the moment that HANG_SINCE is there.
+HANG = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#define SHIM_OF(name)                                                            \
+  int name(const char* path, int flags, ...) {                                   \
+    int (*real)(const char*, int, ...) = dlsym(RTLD_NEXT, #name);                \
+    va_list rest;                                                                \
+    va_start(rest, flags);                                                       \
+    int mode = (flags & (O_CREAT | O_TMPFILE)) ? va_arg(rest, int) : 0;          \
+    va_end(rest);                                                                \
+    size_t all = strlen(path), some = strlen(getenv("HANG_PATH"));               \
+    int hangs = all >= some && strcmp(path + all - some, getenv("HANG_PATH")) == 0; \
+    if (hangs && access(getenv("HANG_SINCE"), F_OK) == 0) {                      \
+      close(real("hangs", O_WRONLY | O_CREAT, 0600));                            \
+      for (;;) pause();                                                          \
+    }                                                                            \
+    return real(path, flags, mode);                                              \
+  }
+SHIM_OF(open)
+SHIM_OF(open64)
+"""
+
+
+class HungDisk(unittest.TestCase):
+    """The launcher itself waits for a disk, and cannot look for signals."""
+
+    def test_a_stop_is_heard(self):
+        for path, since in (("c.yaml", "c.yaml"), ("model/config.json", "c.yaml"),
+                            ("model/config.json", "out/.skein-lease")):
+            for number in (signal.SIGTERM, signal.SIGINT):
+                with self.subTest(path=path, since=since, number=number):
+                    self.play(path, since, number)
+
+    def play(self, path, since, number):
+        with Workspace(global_batch_size=8, max_steps=2, output_dir="out") as work:
+            (work / "hang.c").write_text(HANG)
+            subprocess.run(["cc", "-shared", "-fPIC", "-o", "hang.so", "hang.c", "-ldl"], cwd=work.folder, check=True)
+            process = subprocess.Popen([SKEIN, *work.command(ranks=2)], cwd=work.folder,
+                                       env=ENVIRONMENT | {"LD_PRELOAD": str(work / "hang.so"), "HANG_PATH": path,
+                                                          "HANG_SINCE": since},
+                                       stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                       text=True, start_new_session=True)
+            while not (work / "hangs").exists():
+                self.assertIsNone(process.poll())
+                time.sleep(0.005)
+            process.send_signal(number)
+            process.send_signal(number)
+            said = finish(process, 75).stderr
+            self.assertIn("stopped before there was anything to save", said)
+            self.assertFalse((work / "out/.skein-lease").exists())
+
+
 @unittest.skipIf(os.geteuid() != 0, "a process namespace needs root")
 class Process1(unittest.TestCase):
     def test_from_its_first_line_on(self):

@@ -8,6 +8,8 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
+#include <future>
 
 #include "skein/core/error.h"
 #include "skein/core/log.h"
@@ -17,6 +19,7 @@ namespace skein::launch {
 namespace {
 
 constexpr int kPatienceMs = 1000;
+constexpr std::chrono::seconds kLongestPutAway{1};
 
 File listen_for_stops() {
   const auto signals = stop_signals();
@@ -46,7 +49,13 @@ void EarlyStop::watch() const {
   wait_for(entries, 2, -1);
   if (entries[0].revents == 0) wait_for(entries, 1, kPatienceMs);
   if (entries[0].revents != 0) return;
-  put_away_();
+  // Bounded too: the disk that this process waits for may be the one that has it.
+  std::promise<void> done;
+  std::thread([&] {
+    put_away_();
+    done.set_value();
+  }).detach();
+  done.get_future().wait_for(kLongestPutAway);
   log_info("stopped before there was anything to save; the same command starts again");
   ::_exit(static_cast<int>(ExitCode::kStopped));
 }

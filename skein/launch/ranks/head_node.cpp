@@ -41,10 +41,18 @@ bool is_untold(const FailureReport& report) {
   return report.verdict || report.end.signal != 0 || is_communication_error(report.end);
 }
 
+// For the report, which a disk that cannot be read does not prevent.
+std::string what_is_saved(const LaunchOptions& options) try {
+  const auto checkpoint = options.saved ? options.saved() : std::nullopt;
+  return checkpoint ? shorter_path(*checkpoint) : "";
+} catch (const std::exception& error) {
+  return fmt::format("unknown: {}", error.what());
+}
+
 // The end of a report on a failure that was no rank's.
 std::string continuation(const LaunchOptions& options) {
   std::string text;
-  const auto saved = options.output.empty() ? "" : last_checkpoint(options.output);
+  const auto saved = what_is_saved(options);
   if (!saved.empty()) text += fmt::format("\n  {:<14}{}", "saved", saved);
   if (!options.command.empty()) text += fmt::format("\n  {:<14}{}", "to continue", options.command);
   return text;
@@ -238,7 +246,7 @@ void HeadNode::resolve_failure(const Outcome& outcome) {
   report.decision = decision;
   report.remains = outcome.remains;
   if (!restart) report.command = options_.command;
-  if (!options_.output.empty()) report.saved = last_checkpoint(options_.output);
+  report.saved = what_is_saved(options_);
   const auto text = to_text(report);
   // What the rank has said may not have been seen.
   const bool elsewhere = outcome.node != 0 || hides_errors(plan_.output, plan_.local_ranks);

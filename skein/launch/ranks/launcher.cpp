@@ -7,6 +7,8 @@
 
 #include <cstdlib>
 #include <memory>
+#include <mutex>
+#include <optional>
 
 #include "skein/core/error.h"
 #include "skein/core/host.h"
@@ -16,6 +18,7 @@
 #include "skein/launch/placement/interface.h"
 #include "skein/launch/placement/numa.h"
 #include "skein/launch/placement/variables.h"
+#include "skein/launch/process/early_stop.h"
 #include "skein/launch/process/signal_inbox.h"
 #include "skein/launch/ranks/head_node.h"
 #include "skein/launch/ranks/lease.h"
@@ -99,11 +102,18 @@ NodeIdentity identify(const LaunchPlan& plan, const LaunchOptions& options, cons
   return identity;
 }
 
+// How a launcher hears of signals: until its loop listens, `early_stop` ends it.
+struct Ears {
+  const SignalInbox& inbox;
+  std::optional<EarlyStop> early_stop;
+};
+
 // `claim` takes an output folder that is the node's own, once it has joined, and returns the
 // problem.
-int run_node(const RankSetup& setup, const LaunchOptions& options, const SignalInbox& inbox,
-             Commander& commander, const std::function<std::string()>& claim) {
+int run_node(const RankSetup& setup, const LaunchOptions& options, Ears& ears, Commander& commander,
+             const std::function<std::string()>& claim) {
   const auto& plan = setup.plan;
+  const auto& inbox = ears.inbox;
   NodeLoop loop(setup, inbox, commander);
   std::string data;
   try {
@@ -113,6 +123,7 @@ int run_node(const RankSetup& setup, const LaunchOptions& options, const SignalI
     if (plan.nodes > 1) loop.give_up(code_of_current_exception(), error.what());
     throw;
   }
+  ears.early_stop.reset();
   if (plan.nodes == 1) return loop.run({});
   return loop.run([&](const std::string& token) {
     auto identity = identify(plan, options, data, token);
@@ -131,16 +142,39 @@ bool runs_open(const LaunchPlan& plan, const LaunchOptions& options) {
          (options.output.empty() || !options.needs_shared_output);
 }
 
-// Removes what node 0 left in the output folder for the others.
-struct SharedFiles {
-  const LaunchPlan& plan;
-  const LaunchOptions& options;
-  ~SharedFiles() {
-    if (plan.nodes == 1 || options.output.empty()) return;
-    remove_token(options.output);
-    std::error_code ignored;
-    fs::remove(shared_secret_file(options), ignored);
+// What node 0 has in the output folder while it runs: the lease, and what it left there for the
+// others.
+class Belongings {
+ public:
+  Belongings(const LaunchPlan& plan, const LaunchOptions& options)
+      : plan_(plan), options_(options) {}
+  ~Belongings() { put_away(); }
+  Belongings(const Belongings&) = delete;
+
+  void take_lease() {
+    auto lease = std::make_unique<Lease>(options_.output);  // may wait
+    const std::lock_guard lock(mutex_);
+    lease_ = std::move(lease);
   }
+  const Lease* lease() const { return lease_.get(); }
+
+  // On any thread.
+  void put_away() {
+    const std::lock_guard lock(mutex_);
+    if (!lease_) return;
+    if (plan_.nodes > 1) {
+      remove_token(options_.output);
+      std::error_code ignored;
+      fs::remove(shared_secret_file(options_), ignored);
+    }
+    lease_.reset();
+  }
+
+ private:
+  const LaunchPlan& plan_;
+  const LaunchOptions& options_;
+  std::mutex mutex_;
+  std::unique_ptr<Lease> lease_;
 };
 
 control::Secret choose_secret(const LaunchPlan& plan, const LaunchOptions& options) {
@@ -158,11 +192,9 @@ control::Secret choose_secret(const LaunchPlan& plan, const LaunchOptions& optio
   return control::read_secret_file(shared_secret_file(options));
 }
 
-int run_head(RankSetup setup, const LaunchOptions& options, const SignalInbox& inbox) {
+int run_head(RankSetup setup, const LaunchOptions& options, Ears& ears, Belongings& belongings) {
   const auto& plan = setup.plan;
-  std::optional<Lease> lease;
-  if (!options.output.empty()) lease.emplace(options.output);
-  const SharedFiles files{plan, options};
+  if (!options.output.empty()) belongings.take_lease();
   const auto secret = choose_secret(plan, options);
   const auto token = make_run_token();
   // Written before this node prepares its data: others may be ready earlier and look for it.
@@ -170,8 +202,8 @@ int run_head(RankSetup setup, const LaunchOptions& options, const SignalInbox& i
   HeadNode head(plan, options, secret, token);
   setup.rank.store_host = head.host();
   setup.rank.store_port = head.port();
-  setup.lease = lease ? &*lease : nullptr;
-  return run_node(setup, options, inbox, head, [] { return std::string(); });
+  setup.lease = belongings.lease();
+  return run_node(setup, options, ears, head, [] { return std::string(); });
 }
 
 // Returns why the lease cannot be had; empty when it was taken.
@@ -182,7 +214,7 @@ std::string take_lease(const fs::path& output, std::optional<Lease>& lease) try 
   return error.what();
 }
 
-int run_other_node(RankSetup setup, const LaunchOptions& options, const SignalInbox& inbox) {
+int run_other_node(RankSetup setup, const LaunchOptions& options, Ears& ears) {
   const auto& plan = setup.plan;
   if (!options.secret && plan.secret_file)
     control::read_secret_file(
@@ -216,7 +248,7 @@ int run_other_node(RankSetup setup, const LaunchOptions& options, const SignalIn
   NodeLink commander(link);
   setup.rank.store_host = plan.master_addr;
   setup.rank.store_port = plan.master_port;
-  return run_node(setup, options, inbox, commander, claim);
+  return run_node(setup, options, ears, commander, claim);
 }
 
 // The first rank may have a live line on the terminal: ours takes its place.
@@ -235,6 +267,9 @@ void write_over_live_line() {
 int launch(const LaunchPlan& plan, const std::vector<std::string>& arguments,
            const LaunchOptions& options) {
   const SignalInbox inbox(/*with_pauses=*/true);  // before any thread: they inherit the mask
+  Belongings belongings(plan, options);
+  Ears ears{inbox, {}};
+  ears.early_stop.emplace([&] { belongings.put_away(); });
   write_over_live_line();
   const auto interface = choose_interface(plan);
   RankSetup setup{.plan = plan,
@@ -248,8 +283,8 @@ int launch(const LaunchPlan& plan, const std::vector<std::string>& arguments,
                   .cpus = bind_ranks(plan)};
   setup.rank.device = plan.device;
   setup.rank.interface = interface.address;
-  return plan.node_rank == 0 ? run_head(std::move(setup), options, inbox)
-                             : run_other_node(std::move(setup), options, inbox);
+  return plan.node_rank == 0 ? run_head(std::move(setup), options, ears, belongings)
+                             : run_other_node(std::move(setup), options, ears);
 }
 
 }  // namespace skein::launch

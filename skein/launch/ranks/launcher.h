@@ -12,6 +12,8 @@
 // - SIGTERM, SIGHUP, SIGUSR1 and the first SIGINT reach each rank once, as SIGTERM: it saves at
 //   most two steps later and exits with 75. A second SIGINT kills all ranks and gives 130.
 // - What a restart can heal is restarted, plan.max_restarts times: not 0, 2, 75 and 130.
+// - Before there is a rank to ask, a stop ends the launcher with 75: within about two seconds, also
+//   while it waits for a disk.
 // - However the launcher ends, no rank outlives it, but one that hangs in the kernel: that is named
 //   after `longest_end`, and not waited for.
 //
@@ -40,8 +42,10 @@ struct LaunchOptions {
   std::chrono::milliseconds node_silence{3000};     // after which a node is lost
   Limits limits;
 
-  fs::path output;                 // leased, and where failures are counted; empty: neither
-  std::string command;             // that continues the run, for the report
+  fs::path output;      // leased, and where failures are counted; empty: neither
+  std::string command;  // that continues the run, for the report
+  // The newest checkpoint of the run, for the report. Empty: it saves none.
+  std::function<std::optional<fs::path>()> saved;
   std::string rank_configuration;  // bytes that each rank is handed (RankEnvironment)
 
   // Prepares the data and returns its digest. Runs under the lease, before any rank starts. Throws

@@ -178,6 +178,28 @@ TEST_F(LauncherTest, DataIsPreparedFirstAndItsFailureStartsNoRank) {
   EXPECT_FALSE(fs::exists(folder / "started"));
 }
 
+// A disk that does not answer: the work neither ends nor looks for signals.
+TEST_F(LauncherTest, AStopIsHeardWhileTheLauncherItselfWaits) {
+  options.output = folder / "out";
+  options.prepare = [&]() -> std::string {
+    std::ofstream(folder / "waits") << "\n";
+    for (;;) pause();
+  };
+  const pid_t launcher = fork_launcher(1, "echo > $FOLDER/started");
+  wait_for_line("waits");
+  EXPECT_TRUE(fs::exists(folder / "out/.skein-lease"));
+  kill(launcher, SIGTERM);
+  int status = 0;
+  for (int i = 0; i < 2000 && waitpid(launcher, &status, WNOHANG) == 0; ++i) {
+    std::this_thread::sleep_for(milliseconds(10));
+    if (i == 1999) kill(launcher, SIGKILL);
+  }
+  ASSERT_TRUE(WIFEXITED(status)) << "it was not heard";
+  EXPECT_EQ(WEXITSTATUS(status), 75);
+  EXPECT_FALSE(fs::exists(folder / "out/.skein-lease"));
+  EXPECT_FALSE(fs::exists(folder / "started"));
+}
+
 TEST_F(LauncherTest, AStopThatIsNotObeyedIsEnforced) {
   options.stop_grace = milliseconds(300);
   const pid_t launcher = fork_launcher(
@@ -292,6 +314,7 @@ TEST_F(LauncherTest, AStepThatAlwaysFailsIsNamedWithItsSamples) {
   options.output = folder / "out";
   options.rank_configuration = "steps: 8";
   options.command = "skein train again.yaml";
+  options.saved = [] { return fs::path("out/checkpoint-7"); };
   testing::internal::CaptureStderr();
   EXPECT_EQ(launch(often,
                    {self, "--gtest_also_run_disabled_tests", "--gtest_brief=1",
@@ -299,9 +322,10 @@ TEST_F(LauncherTest, AStepThatAlwaysFailsIsNamedWithItsSamples) {
                    options),
             1);
   const auto said = testing::internal::GetCapturedStderr();
-  for (const char* part : {"rank 0 of 1", "step 8", "it always hurts here", "restarting (1 of 9)",
-                           "restarting (2 of 9)", "step 8 has failed 3 times in a row",
-                           "samples: 3, 5", "skein train again.yaml"}) {
+  for (const char* part :
+       {"rank 0 of 1", "step 8", "it always hurts here", "restarting (1 of 9)",
+        "restarting (2 of 9)", "step 8 has failed 3 times in a row", "samples: 3, 5",
+        "saved         out/checkpoint-7", "skein train again.yaml"}) {
     EXPECT_NE(said.find(part), std::string::npos) << part << "\n" << said;
   }
   EXPECT_EQ(text("starts"), "0\n1 again\n2 again\n");

@@ -19,6 +19,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 #include <thread>
+#include <utility>
 
 #include "skein/core/error.h"
 #include "skein/core/host.h"
@@ -134,6 +135,39 @@ void write_record(const File& file, const Holder& self) {
   file.sync();
 }
 
+// Nothing when it is not there.
+File open_to_look(const fs::path& path) {
+  return File(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+}
+
+// Where nothing is locked two starts may find the folder free at once. Each puts a whole record in
+// the place of what it has seen, and looks again after a while: the last one's stays. False: what
+// was seen is there no more.
+bool replace_record(File& file, const fs::path& output, const Holder& self, milliseconds pause) {
+  const auto path = output / kName, temporary = temporary_beside(path);
+  auto own = File::create(temporary);
+  try {
+    write_record(own, self);
+    // After the slow part: what is left between this look and the rename is an instant.
+    if (!is_still_there(file, path)) {
+      remove_tree(temporary);
+      return false;
+    }
+    rename_path(temporary, path);
+  } catch (const IoError&) {
+    std::error_code ignored;
+    fs::remove(temporary, ignored);
+    throw;
+  }
+  std::this_thread::sleep_for(pause);
+  const auto named = open_to_look(path);
+  const auto holder = named ? read_holder(named) : std::nullopt;
+  if (!holder) refuse_use(output, "another run, which started at the same time");
+  if (holder->token != self.token) refuse_use(output, holder->text());
+  file = std::move(own);
+  return true;
+}
+
 // A launcher that was killed leaves ranks that are just ending.
 bool is_gone(const Holder& holder, const Holder& self) {
   return holder.boot == self.boot && kill(static_cast<pid_t>(holder.pid), 0) != 0 && errno == ESRCH;
@@ -222,7 +256,17 @@ File take(const fs::path& output, const Holder& self, const LeaseTimes& times) {
       std::this_thread::sleep_for(times.beat / 10);
       continue;
     }
-    write_record(file, self);
+    if (lock == Lock::kNoLocks) {
+      if (replace_record(file, output, self, times.beat / 10)) return file;
+      continue;
+    }
+    try {
+      write_record(file, self);
+    } catch (const IoError&) {
+      std::error_code ignored;
+      if (!holder) fs::remove(path, ignored);  // the lock is ours
+      throw;
+    }
     return file;
   }
 }
@@ -246,7 +290,7 @@ std::optional<std::string> Fence::lost() const {
   }
   // Newly opened: only that makes a network file system ask its server.
   const auto path = output_ / kName;
-  const File file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  const auto file = open_to_look(path);
   if (!file && errno == ENOENT) {
     return fmt::format(
         "{} is gone: another run has taken the folder over and ended, or somebody "
@@ -330,8 +374,13 @@ class Lease::Beat {
 
   std::optional<std::string> beat() {
     auto problem = look_at_file();
-    if (!problem && futimens(file_.descriptor(), nullptr) != 0) {
-      log_debug("the lease of {} cannot be touched", output_.string());
+    if (!problem && futimens(file_.descriptor(), nullptr) != 0 &&
+        !std::exchange(untouched_, true)) {
+      log_warning(
+          "the lease of {} cannot be touched: {}; where locks do not reach, another machine would "
+          "take this run for dead after {} s",
+          output_.string(), std::strerror(errno),
+          std::chrono::duration_cast<std::chrono::seconds>(times_.stale).count());
     }
     return problem;
   }
@@ -374,12 +423,13 @@ class Lease::Beat {
   std::condition_variable wake_;
   bool ending_ = false;
   std::atomic<bool> warned_ = false;
+  bool untouched_ = false;  // and that was told
   std::optional<std::string> lost_;
   std::thread thread_;
 };
 
 void check_lease(const fs::path& output, const LeaseTimes& times) {
-  const File file(open((output / kName).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  const auto file = open_to_look(output / kName);
   if (!file) return;
   const auto holder = read_holder(file);
   const auto self = this_process();

@@ -8,7 +8,9 @@
 // lasts as long as any process of the run) and names its holder. For another machine, which locks
 // may not reach, the file's heartbeat decides: it is touched every 5 s and stale after 30 s,
 // measured by the file system's own clock. A start on another machine watches it: the next beat is
-// a refusal, and once it is stale the folder is taken over.
+// a refusal, and once it is stale the folder is taken over. Where there are no locks at all, of
+// several that start at once the last to write its name has the folder; the others see that after a
+// tenth of a beat, before they change anything, and are refused.
 
 #include <chrono>
 #include <functional>

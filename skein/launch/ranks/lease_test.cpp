@@ -4,17 +4,25 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
+#include <cerrno>
 #include <csignal>
+#include <cstddef>
 #include <ctime>
 #include <fstream>
 #include <thread>
 
 #include "skein/core/error.h"
+#include "skein/core/file_system.h"
 #include "skein/core/testing.h"
 #include "skein/launch/process/child.h"
 
@@ -80,6 +88,85 @@ struct LeaseTest : testing::Test {
 void end_process(pid_t pid) {
   kill(pid, SIGKILL);
   waitpid(pid, nullptr, 0);
+}
+
+// From here on this process (a child of the test) gets `error` from the system call `number`: from
+// all of them, or from those whose second argument is `second`.
+void let_fail(long number, int error, std::optional<int> second = std::nullopt) {
+  constexpr auto kLoad = static_cast<uint16_t>(BPF_LD | BPF_W | BPF_ABS);
+  constexpr auto kEqual = static_cast<uint16_t>(BPF_JMP | BPF_JEQ | BPF_K);
+  constexpr auto kReturn = static_cast<uint16_t>(BPF_RET | BPF_K);
+  // The lower half of the second argument, on machines that begin with it.
+  constexpr uint32_t kSecond = offsetof(seccomp_data, args) + sizeof(uint64_t);
+  std::array<sock_filter, 6> program = {
+      {BPF_STMT(kLoad, offsetof(seccomp_data, nr)),
+       BPF_JUMP(kEqual, static_cast<uint32_t>(number), 0, 3), BPF_STMT(kLoad, kSecond),
+       BPF_JUMP(kEqual, static_cast<uint32_t>(second.value_or(0)), 0, 1),
+       BPF_STMT(kReturn, SECCOMP_RET_ERRNO | static_cast<uint32_t>(error)),
+       BPF_STMT(kReturn, SECCOMP_RET_ALLOW)}};
+  const sock_fprog filter{program.size(), program.data()};
+  if (!second) program[3] = BPF_STMT(kLoad, kSecond);  // whatever it is
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+      prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) != 0) {
+    _exit(99);
+  }
+}
+
+// Two pipes between a test and its child.
+struct Line {
+  int to_child[2], to_test[2];
+  Line() {
+    EXPECT_EQ(pipe2(to_child, O_CLOEXEC), 0);
+    EXPECT_EQ(pipe2(to_test, O_CLOEXEC), 0);
+  }
+  ~Line() {
+    for (const int end : {to_child[0], to_child[1], to_test[0], to_test[1]}) close(end);
+  }
+  Line(const Line&) = delete;
+  static void say(const int (&pipe)[2], char word) {
+    [[maybe_unused]] const auto told = write(pipe[1], &word, 1);
+  }
+  static char hear(const int (&pipe)[2]) {
+    char word = 0;
+    [[maybe_unused]] const auto heard = read(pipe[0], &word, 1);
+    return word;
+  }
+};
+
+// Stands before its first write until the test lets it go on.
+class Gate final : public FileSystem {
+ public:
+  explicit Gate(const Line& line) : line_(line) {}
+  ssize_t write(int descriptor, std::span<const std::byte> bytes, uint64_t offset) override {
+    if (!std::exchange(passed_, true)) {
+      Line::say(line_.to_test, 'w');
+      Line::hear(line_.to_child);
+    }
+    return FileSystem::write(descriptor, bytes, offset);
+  }
+
+ private:
+  const Line& line_;
+  bool passed_ = false;
+};
+
+// A launcher on a file system without locks: says 'w' before it writes, then 'h' (it has the
+// folder) or 'r' (refused), and ends when it is told.
+pid_t fork_lockless(const fs::path& output, const Line& line) {
+  const pid_t child = fork();
+  if (child != 0) return child;
+  let_fail(SYS_fcntl, ENOLCK, F_OFD_SETLK);
+  Gate gate(line);
+  const ScopedFileSystem scope(gate);
+  try {
+    const Lease lease(output, {.beat = milliseconds(10'000)});
+    Line::say(line.to_test, 'h');
+    Line::hear(line.to_child);
+  } catch (const UserError& error) {
+    Line::say(line.to_test, contains(error.what(), "is in use by the run on host") ? 'r' : '?');
+    Line::hear(line.to_child);
+  }
+  _exit(0);
 }
 
 TEST_F(LeaseTest, AFolderHasOneRun) {
@@ -184,6 +271,39 @@ TEST_F(LeaseTest, AnotherMachinesLockIsWaitedForWithItsBeat) {
   forget.join();
 }
 
+TEST_F(LeaseTest, WithoutLocksOneOfTwoThatStartAtOnceHasIt) {
+  const Line one, other;
+  const std::array children = {fork_lockless(output, one), fork_lockless(output, other)};
+  for (const auto* line : {&one, &other}) EXPECT_EQ(Line::hear(line->to_test), 'w');
+  for (const auto* line : {&one, &other}) Line::say(line->to_child, 'g');  // both found it free
+  std::string ends;
+  for (const auto* line : {&one, &other}) ends += Line::hear(line->to_test);
+  EXPECT_TRUE(ends == "hr" || ends == "rh") << ends;
+  for (const auto& entry : fs::directory_iterator(output)) {
+    EXPECT_EQ(entry.path().filename(), ".skein-lease");
+  }
+  for (const pid_t child : children) end_process(child);
+}
+
+TEST_F(LeaseTest, ABeatThatFailsIsTold) {
+  const auto said = folder / "said";
+  const pid_t child = fork();
+  if (child == 0) {
+    let_fail(SYS_utimensat, EPERM);
+    dup2(open(said.c_str(), O_WRONLY | O_CREAT, 0600), STDERR_FILENO);
+    const Lease lease(output, quick);
+    pause();
+  }
+  std::string text;
+  for (int i = 0; i < 2000 && !contains(text, "\n"); ++i) {
+    std::this_thread::sleep_for(milliseconds(5));
+    if (fs::exists(said)) text = read_file(said);
+  }
+  end_process(child);
+  EXPECT_PRED2(contains, text, "warning: the lease of ");
+  EXPECT_PRED2(contains, text, "cannot be touched: Operation not permitted");
+}
+
 TEST_F(LeaseTest, TheHolderBeats) {
   const Lease lease(output, quick);
   const auto path = output / ".skein-lease";
@@ -246,6 +366,20 @@ TEST_F(LeaseTest, ADamagedRecordIsNobodys) {
     std::ofstream(output / ".skein-lease") << content;
     EXPECT_EQ(refusal(), "") << content;
   }
+}
+
+class FullDisk final : public FileSystem {
+  ssize_t write(int, std::span<const std::byte>, uint64_t) override {
+    errno = ENOSPC;
+    return -1;
+  }
+};
+
+TEST_F(LeaseTest, AFullDiskLeavesNothing) {
+  FullDisk disk;
+  const ScopedFileSystem scope(disk);
+  EXPECT_THROW(Lease(output, quick), IoError);
+  EXPECT_TRUE(fs::is_empty(output));
 }
 
 TEST_F(LeaseTest, ALinkIsNotFollowed) {

@@ -154,12 +154,8 @@ std::optional<int64_t> oom_kills(const fs::path& membership, const fs::path& mou
   return std::nullopt;
 }
 
-std::string last_checkpoint(const fs::path& output) {
+std::string shorter_path(const fs::path& path) {
   std::error_code error;
-  const auto target = fs::read_symlink(output / "latest", error);
-  if (error) return "";
-  const auto path = output / target;
-  if (!fs::is_directory(path, error)) return "";
   const auto whole = path.lexically_normal().string();
   const auto near = fs::proximate(path, error).string();
   return !error && near.size() < whole.size() ? near : whole;

@@ -48,9 +48,8 @@ void write_error_file(const std::string& message);
 std::optional<int64_t> oom_kills(const std::filesystem::path& membership = "/proc/self/cgroup",
                                  const std::filesystem::path& mount = "/sys/fs/cgroup");
 
-// Where OUTPUT_DIR/latest points, relative to the working directory where that is shorter; empty
-// when there is no checkpoint.
-std::string last_checkpoint(const std::filesystem::path& output);
+// Relative to the working directory where that is shorter.
+std::string shorter_path(const std::filesystem::path& path);
 
 // How often has the same step failed? Kept in OUTPUT_DIR/failures.json over restarts and starts.
 // A file that cannot be read counts as none, one that cannot be written gives a warning.
