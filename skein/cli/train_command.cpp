@@ -11,9 +11,9 @@
 #include "skein/config/load.h"
 #include "skein/config/output_folder.h"
 #include "skein/core/error.h"
-#include "skein/data/prepare.h"
 #include "skein/plan/disk_space.h"
 #include "skein/plan/refusals.h"
+#include "skein/plan/run_data.h"
 
 namespace skein::cli {
 namespace {
@@ -69,7 +69,7 @@ int run_train_command(std::span<const std::string> arguments) {
   job.check = [&](int size, const plan::Place& place) { plan::check_run(resolved, size, place); };
   job.check_space = [&](const plan::Place& place) { plan::check_disk(resolved.config, place); };
   job.prepare = [&](int size) {
-    auto digest = data::prepare_run(resolved.config).digest();
+    auto digest = plan::prepare_data(resolved.config);
     plan::check_prepared(resolved, size);
     return digest;
   };
