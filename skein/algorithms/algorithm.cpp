@@ -10,6 +10,7 @@ namespace skein::algorithms {
 std::unique_ptr<Algorithm> build(config::TrainingStage stage, const model::Model& model) {
   switch (stage) {
     case config::TrainingStage::kPretrain:
+    case config::TrainingStage::kSft:  // the same loss: rows say what their targets are
       return std::make_unique<Pretrain>(model);
   }
   throw InternalError("a stage without an algorithm");

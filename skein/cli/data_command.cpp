@@ -7,15 +7,20 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
+#include <span>
 #include <vector>
 
 #include "skein/cli/flag_set.h"
 #include "skein/config/load.h"
 #include "skein/config/syntax/suggest.h"
 #include "skein/core/error.h"
+#include "skein/core/parallel.h"
 #include "skein/data/inspect.h"
+#include "skein/data/rows/inspect_rows.h"
 #include "skein/data/source_files.h"
 #include "skein/launch/placement/launch_flags.h"
+#include "skein/plan/run_data.h"
 #include "skein/text/text_codec.h"
 
 namespace skein::cli {
@@ -33,7 +38,7 @@ config::RunConfig load(const std::vector<std::string>& words) {
   for (const auto& note : resolved.notes) fmt::print(stderr, "note: {}\n", note);
   const auto& config = resolved.config;
   for (const auto split : {data::Split::kTrain, data::Split::kEval}) {
-    const auto sources = data::find_sources(config.data, split);
+    const auto sources = plan::sources_of(config, split);
     if (sources.files.empty()) continue;
     auto notes = sources.notes;
     if (sources.holds_text()) notes.push_back(text::bytes_note(config.model));
@@ -50,8 +55,29 @@ data::Split parse_split(const std::string& text) {
   throw UserError(fmt::format("--split: '{}' is neither train nor eval", text));
 }
 
+// Of rows: what the label audit found, and `more` below it. Exit code 4 where it would stop a run.
+int show_rows(
+    const config::RunConfig& config,
+    const std::function<std::string(const data::RunRowsOptions&, const data::Decode&)>& more) {
+  const auto tokens = data::open_row_tokens(config.model, config.rows);
+  const auto vocabulary = plan::vocabulary_of(config).value_or(tokens.encoder.vocab_size);
+  auto options = plan::rows_options(config, tokens, vocabulary);
+  const auto described = data::describe_rows(data::open_run_rows(options), tokens.audit,
+                                             num_threads(config.data.preprocessing_num_workers));
+  options.data.overwrite_cache = false;  // it has just been made
+  fmt::print("{}{}", described.text, more(options, [&](std::span<const uint32_t> ids) {
+               return tokens.tokenizer->decode(ids);
+             }));
+  if (!described.refusal) return 0;
+  std::fflush(stdout);
+  throw IoError(*described.refusal);
+}
+
 int prepare(const std::vector<std::string>& words) {
   const auto config = load(words);
+  if (plan::trains_on_rows(config)) {
+    return show_rows(config, [](const auto&, const auto&) { return std::string(); });
+  }
   fmt::print("{}", data::describe(data::prepare_run(config), config));
   return 0;
 }
@@ -69,7 +95,13 @@ int inspect(const std::vector<std::string>& arguments) {
   flags.add("split", [&](const std::string& word) { options.split = parse_split(word); });
   flags.add("rows", options.rows, /*least=*/1);
   const auto words = flags.read(arguments, FlagSet::Unknown::kKeep);
-  fmt::print("{}", data::inspect(load(words), options));
+  const auto config = load(words);
+  if (plan::trains_on_rows(config)) {
+    return show_rows(config, [&](const auto& rows, const auto& decode) {
+      return data::inspect_rows(rows, options, decode);
+    });
+  }
+  fmt::print("{}", data::inspect(config, options));
   return 0;
 }
 

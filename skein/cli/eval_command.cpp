@@ -8,7 +8,9 @@
 #include "skein/cli/flag_set.h"
 #include "skein/cli/launch_ranks.h"
 #include "skein/core/log.h"
+#include "skein/core/parallel.h"
 #include "skein/data/prepare.h"
+#include "skein/plan/run_data.h"
 
 namespace skein::cli {
 namespace {
@@ -17,13 +19,34 @@ constexpr const char* kUsage =
     "skein eval MODEL --dataset F [--block-size N] [--batch-size 8] [--max-samples N]\n"
     "                 [--tokenizer FOLDER|bytes] [--bad-lines stop|skip] [--data-cache-dir DIR]\n"
     "                 [--dtype auto|float32|bfloat16|float64] [--device auto|cpu|cuda] [--json]\n"
+    "                 [--template NAME | --chat-template F] [--cutoff-len N] [--train-on-prompt]\n"
+    "                 [--mask-history]\n"
     "                 [launch flags]\n"
     "\n"
     "Mean loss per token and perplexity of a model folder over a file (.txt, .jsonl with "
     "\"text\",\n"
     ".bin), a comma-separated list of files, or a folder; every sample once. Data to stdout.\n"
+    "Rows (.jsonl or .json with conversations, prompts, instructions) are measured as `stage: "
+    "sft`\n"
+    "trains on them: with the model's chat template, and only what it would learn.\n"
     "Runs on one rank per visible GPU, else on the CPU; --nproc-per-node and all other launch\n"
     "flags are those of `skein train --help`. --batch-size counts rows per rank.\n";
+
+std::string prepare(const config::RunConfig& run) {
+  if (plan::trains_on_rows(run)) {
+    const auto tokens = data::open_row_tokens(run.model, run.rows);
+    const auto options = plan::rows_options(run, tokens, *plan::vocabulary_of(run));
+    const auto rows = data::open_run_rows(options);
+    const int threads = num_threads(run.data.preprocessing_num_workers);
+    log_info("labels of the data\n{}",
+             data::audit_labels(*rows.eval, tokens.audit, threads).text(data::Split::kEval));
+    return rows.eval->source->prepared().digest;
+  }
+  for (const auto& note : data::find_files("--dataset", run.data.eval_file).notes) {
+    log_info("note: {}", note);
+  }
+  return data::prepare(run.data, *text::open_codec(run.model), data::Split::kEval).digest;
+}
 
 }  // namespace
 
@@ -41,12 +64,7 @@ int run_eval_command(std::span<const std::string> arguments) {
   const auto flags = parse_eval_flags(split.rest);
   job.resolved.config.parallel.device = flags.device;
   job.check = [&](const config::Resolved&, int, const plan::Place&) { check_eval(flags); };
-  job.prepare = [&](const config::Resolved&, int) {
-    for (const auto& note : data::find_files("--dataset", flags.data.eval_file).notes) {
-      log_info("note: {}", note);
-    }
-    return data::prepare(flags.data, *text::open_codec(flags.model), data::Split::kEval).digest;
-  };
+  job.prepare = [&](const config::Resolved&, int) { return prepare(flags.run); };
   return launch_ranks(job, std::move(early_stop));
 }
 

@@ -15,9 +15,9 @@
 namespace skein::cli {
 
 struct EvalFlags {
-  config::ModelConfig model;
-  // The data set is the "evaluation file" of a run whose training data are never looked at.
-  config::DataConfig data;
+  // The data set is the "evaluation file" of a run whose training data are never looked at; of rows
+  // (stage sft) it is measured what training trains on.
+  config::RunConfig run;
   int64_t batch_size = 8;
   std::optional<DType> dtype;  // absent: auto
   config::Device device = config::Device::kAuto;

@@ -21,6 +21,7 @@
 #include "skein/core/host_memory.h"
 #include "skein/launch/ranks/lease.h"
 #include "skein/plan/outlook.h"
+#include "skein/plan/run_data.h"
 
 namespace skein::cli {
 namespace {
@@ -83,14 +84,22 @@ void print_continuation(const plan::Outlook& outlook) {
   }
 }
 
+std::string samples_text(const plan::DataOutlook& data, const config::RunConfig& config) {
+  if (!plan::trains_on_rows(config)) return shown_count(data.blocks) + " blocks";
+  const auto rows = shown_count(data.rows) + " rows";
+  if (!config.rows.packing) return rows;
+  return fmt::format("{} in about {} packs of {}", rows, shown_count(data.packs),
+                     shown_count(config.data.block_size));
+}
+
 void print_data(const plan::Outlook& outlook, const config::RunConfig& config) {
   const auto& data = outlook.data;
   if (data.files == 0) {
     fmt::print("data      none: give train_file=FILE\n");
   } else {
-    fmt::print("data      {} {}, {}, {}{} tokens, {} blocks to train on\n", data.files,
+    fmt::print("data      {} {}, {}, {}{} tokens, {} to train on\n", data.files,
                data.files == 1 ? "file" : "files", shown_bytes(data.bytes),
-               data.exact ? "" : "about ", shown_count(data.tokens), shown_count(data.blocks));
+               data.exact ? "" : "about ", shown_count(data.tokens), samples_text(data, config));
   }
   print_continuation(outlook);
   if (!outlook.steps) {
@@ -270,7 +279,9 @@ void print_json(const Seen& seen, const config::RunConfig& config) {
                        {"bytes", data.bytes},
                        {"tokens", data.tokens},
                        {"exact", data.exact},
-                       {"blocks", data.blocks}}},
+                       {"blocks", data.blocks},
+                       {"rows", data.rows},
+                       {"packs", data.packs}}},
                      {"continues", continues_json(outlook)},
                      {"steps", steps_json(outlook, config)},
                      {"model", outlook.model ? model_json(outlook) : Json(nullptr)},

@@ -13,9 +13,9 @@
 #include "skein/config/load.h"
 #include "skein/config/output_folder.h"
 #include "skein/core/error.h"
-#include "skein/data/prepare.h"
 #include "skein/plan/disk_space.h"
 #include "skein/plan/refusals.h"
+#include "skein/plan/run_data.h"
 
 namespace skein::cli {
 namespace {
@@ -71,7 +71,7 @@ int run_train_command(std::span<const std::string> arguments) {
   job.check = plan::check_run;
   job.check_space = [&](const plan::Place& place) { plan::check_disk(resolved.config, place); };
   job.prepare = [](const config::Resolved& seen, int size) {
-    auto digest = data::prepare_run(seen.config).digest();
+    auto digest = plan::prepare_data(seen.config);
     plan::check_prepared(seen, size);
     return digest;
   };

@@ -17,7 +17,7 @@
 #include "skein/cli/rank_run.h"
 #include "skein/config/batch_plan.h"
 #include "skein/core/error.h"
-#include "skein/data/prepare.h"
+#include "skein/plan/run_data.h"
 #include "skein/train/offline.h"
 
 namespace skein::cli {
@@ -39,7 +39,7 @@ train::Outcome with_memory_advice(const std::function<train::Outcome()>& body) t
 std::string prepare_data(config::RunConfig config, bool may_overwrite) {
   const board::HostWork work("preparing data");
   config.data.overwrite_cache = config.data.overwrite_cache && may_overwrite;
-  return data::prepare_run(config).digest();
+  return plan::prepare_data(config);
 }
 
 int run_training(const config::Resolved& resolved, train::World& world) {

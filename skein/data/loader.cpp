@@ -85,11 +85,6 @@ tensor::HostBatch make_run(const SampleSource& source, std::span<const int64_t> 
   return batch;
 }
 
-SamplePlan plan_of(const RunSamples& samples, const SampleOrder& order) {
-  const auto& set = samples.train.set;
-  return samples.packs ? SamplePlan(set.count(), samples.packs, order) : SamplePlan(set, order);
-}
-
 }  // namespace
 
 // All that the batches follow from.

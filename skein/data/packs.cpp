@@ -84,6 +84,13 @@ int64_t EpochSteps::epoch_of_packs(int64_t packs) const {
   return epoch_of(&Totals::packs, packs);
 }
 
+double EpochSteps::epochs_of(int64_t done) const {
+  if (done == 0) return 0;
+  const int64_t epoch = epoch_of_step(done - 1);  // not the next one's, which may never begin
+  const int64_t all = steps(epoch);
+  return static_cast<double>(epoch * all + done - before(epoch).steps) / static_cast<double>(all);
+}
+
 int64_t EpochSteps::total(double epochs) const {
   const double whole = std::floor(epochs);
   const bool is_countable = packs_->is_even() || epochs <= kMostUnevenEpochs;

@@ -64,6 +64,8 @@ class EpochSteps {
   // The epoch that a step, or a position in packs, lies in. Both count from 0.
   int64_t epoch_of_step(int64_t step) const;
   int64_t epoch_of_packs(int64_t packs) const;
+  // Epochs that so many steps are; after whole ones a whole number.
+  double epochs_of(int64_t steps) const;
   // Steps of so many epochs, of which a part rounds up. Throws UserError when they cannot be
   // counted.
   int64_t total(double epochs) const;

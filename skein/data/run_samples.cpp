@@ -35,7 +35,8 @@ void require_vocabulary(const text::TextCodec& codec, int64_t vocab_size) {
   if (codec.vocab_size() <= vocab_size) return;
   throw UserError(
       fmt::format("the model's vocab_size is {}, but the text is read with {} ids ({}); give a "
-                  "tokenizer_name_or_path that fits the model, or a model with vocab_size {}",
+                  "tokenizer_name_or_path that fits the model, resize_vocab=true, or a model with "
+                  "vocab_size {}",
                   vocab_size, codec.vocab_size(), codec.identity(), codec.vocab_size()));
 }
 
@@ -71,6 +72,11 @@ RunSamples open_blocks(const RunSamplesOptions& asked) {
       "data {} block_size {} held_out {} samples {}{}", train->data.digest, options.data.block_size,
       held_out, samples.train.set.count(), options.data.dataloader_drop_last ? " drop_last" : ""));
   return samples;
+}
+
+SamplePlan plan_of(const RunSamples& samples, const SampleOrder& order) {
+  const auto& set = samples.train.set;
+  return samples.packs ? SamplePlan(set.count(), samples.packs, order) : SamplePlan(set, order);
 }
 
 }  // namespace skein::data

@@ -13,6 +13,7 @@
 #include "skein/config/run_config.h"
 #include "skein/core/file.h"
 #include "skein/data/packs.h"
+#include "skein/data/sample_plan.h"
 #include "skein/data/sample_set.h"
 #include "skein/data/sample_source.h"
 #include "skein/data/token_array.h"
@@ -58,5 +59,8 @@ void require_vocabulary(const std::vector<fs::path>& files, const TokenArray& to
 // or IoError when it cannot be trained on: no data, broken lines, a token id that the model's
 // vocabulary does not have.
 RunSamples open_blocks(const RunSamplesOptions& options);
+
+// The steps of its training.
+SamplePlan plan_of(const RunSamples& samples, const SampleOrder& order);
 
 }  // namespace skein::data

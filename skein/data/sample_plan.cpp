@@ -41,7 +41,7 @@ StepPlan SamplePlan::step_plan(int64_t step) const {
   plan.epoch_index = steps_.epoch_of_step(step);
   const auto before = steps_.before(plan.epoch_index);
   const int64_t inside = step - before.steps;
-  plan.epoch = epochs_done(plan.epoch_index, inside + 1);
+  plan.epoch = steps_.epochs_of(step + 1);
   const int64_t begin = inside * order_.global_batch;
   const int64_t end = begin + std::min(order_.global_batch, steps_.packs(plan.epoch_index) - begin);
   plan.samples_end = before.packs + end;
@@ -52,11 +52,6 @@ StepPlan SamplePlan::step_plan(int64_t step) const {
     plan.pack_ends.push_back(plan.samples.size());
   }
   return plan;
-}
-
-double SamplePlan::epochs_done(int64_t epoch, int64_t steps) const {
-  const int64_t all = steps_.steps(epoch);
-  return static_cast<double>(epoch * all + steps) / static_cast<double>(all);
 }
 
 int64_t SamplePlan::step_of(int64_t samples) const {

@@ -57,8 +57,6 @@ class SamplePlan {
   int64_t step_of(int64_t samples) const;
 
  private:
-  double epochs_done(int64_t epoch, int64_t steps) const;
-
   int64_t num_samples_;
   std::shared_ptr<const Packs> packs_;
   SampleOrder order_;

@@ -294,4 +294,11 @@ Sources find_files(const char* flag, const std::string& named) {
                      Split::kEval);
 }
 
+Sources find_row_files(const char* flag, const std::string& named) {
+  const std::string none;
+  auto sources = Keys{flag, named, flag, none, kRows}.files(Purpose::kEvaluation);
+  sources.kind = SourceKind::kRows;
+  return sources;
+}
+
 }  // namespace skein::data

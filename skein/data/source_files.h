@@ -41,8 +41,9 @@ Sources find_sources(const config::DataConfig& data, Split split);
 // The same for rows of chat and instruction data, which are in .jsonl and .json files.
 Sources find_row_sources(const config::DataConfig& data, Split split);
 
-// The first for what one flag names, as a file key does. `flag` begins messages.
+// Both for what one flag names, as a file key does. `flag` begins messages.
 Sources find_files(const char* flag, const std::string& named);
+Sources find_row_files(const char* flag, const std::string& named);
 
 // "train", "eval".
 const char* split_name(Split split);

@@ -170,8 +170,9 @@ void check_order(const fs::path& checkpoint, const DataIdentity& identity) {
   if (!identity.data_digest.empty() && saved.data_digest != identity.data_digest) {
     refuse_order(checkpoint,
                  fmt::format("training data of digest {}, this start has {}: the files, the "
-                             "tokenizer, block_size, the held-out share, max_train_samples or "
-                             "dataloader_drop_last changed",
+                             "tokenizer, block_size, the held-out share, max_train_samples, "
+                             "dataloader_drop_last or, of rows, template, masks or packing "
+                             "changed",
                              saved.data_digest, identity.data_digest),
                  "the old data");
   }

@@ -2,23 +2,21 @@
 // Copyright the skein authors.
 #include "skein/plan/data_outlook.h"
 
+#include <algorithm>
+#include <cmath>
 #include <optional>
 
 #include "skein/data/blocks.h"
 #include "skein/data/prepare.h"
 #include "skein/data/preview.h"
+#include "skein/data/rows/preview_rows.h"
 #include "skein/data/sample_plan.h"
-#include "skein/plan/hf_config.h"
 #include "skein/plan/rules.h"
+#include "skein/plan/run_data.h"
 #include "skein/text/text_codec.h"
 
 namespace skein::plan {
 namespace {
-
-std::optional<int64_t> vocabulary_of(const config::RunConfig& config) {
-  if (config.model.model_name_or_path.empty()) return std::nullopt;
-  return read_hf_config(config.model.model_name_or_path).dimensions().vocabulary;
-}
 
 // An estimate is no reason to refuse: where it leaves no whole batch, the steps are unknown.
 void count_steps(const config::RunConfig& config, int64_t global_batch, DataOutlook& outlook) {
@@ -35,9 +33,46 @@ void count_steps(const config::RunConfig& config, int64_t global_batch, DataOutl
           .steps_per_epoch();
 }
 
+// Of `seen` rows those that are trained on.
+int64_t trained_rows(const config::RunConfig& config, const data::RunRowsOptions& options,
+                     int64_t seen) {
+  if (seen < 2) return seen;
+  const auto set =
+      data::rows_of_split(seen, data::held_out_rows(options), options.seed, data::Holdout::kKept);
+  return std::min(set.count(), config.data.max_train_samples.value_or(set.count()));
+}
+
+DataOutlook look_at_rows(const config::RunConfig& config, int64_t global_batch) {
+  const auto sources = sources_of(config, data::Split::kTrain);
+  DataOutlook outlook{.files = sources.files.size()};
+  if (sources.files.empty()) return outlook;
+  const auto tokens = data::open_row_tokens(config.model, config.rows);
+  const auto vocabulary = vocabulary_of(config).value_or(tokens.encoder.vocab_size);
+  const auto options = rows_options(config, tokens, vocabulary);
+  const auto seen = data::preview_rows(sources, options);
+  const auto eval = sources_of(config, data::Split::kEval);
+  if (!eval.files.empty()) data::preview_rows(eval, options);
+  outlook.bytes = seen.bytes;
+  outlook.tokens = seen.tokens;
+  outlook.exact = seen.exact;
+  if (seen.rows == 0) return outlook;
+  outlook.rows = trained_rows(config, options, seen.rows);
+  outlook.longest = seen.exact ? seen.longest : 0;
+  const double share = static_cast<double>(outlook.rows) / static_cast<double>(seen.rows);
+  if (options.packing) {
+    const double packs = std::ceil(static_cast<double>(seen.packs) * share);
+    outlook.packs = static_cast<int64_t>(packs);
+  }
+  const int64_t dealt = options.packing ? outlook.packs : outlook.rows;
+  const bool drop_last = config.data.dataloader_drop_last && dealt >= global_batch;
+  outlook.steps_per_epoch = (dealt + (drop_last ? 0 : global_batch - 1)) / global_batch;
+  return outlook;
+}
+
 }  // namespace
 
 DataOutlook look_at_data(const config::RunConfig& config, int64_t global_batch) {
+  if (trains_on_rows(config)) return look_at_rows(config, global_batch);
   const auto sources = data::find_sources(config.data, data::Split::kTrain);
   DataOutlook outlook{.files = sources.files.size()};
   if (sources.files.empty()) return outlook;

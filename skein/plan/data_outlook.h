@@ -15,7 +15,10 @@ struct DataOutlook {
   size_t files = 0;  // 0: no training data is given
   uint64_t bytes = 0;
   int64_t tokens = 0;
-  int64_t blocks = 0;           // that are trained on
+  int64_t blocks = 0;           // that are trained on; of rows 0
+  int64_t rows = 0;             // the same of rows
+  int64_t packs = 0;            // where rows are packed, about
+  int64_t longest = 0;          // tokens of a row; 0: unknown
   int64_t steps_per_epoch = 0;  // 0: unknown
   bool exact = false;           // else the number of tokens is extrapolated from a sample
 };

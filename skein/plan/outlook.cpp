@@ -65,6 +65,11 @@ void resolve_autos(const config::RunConfig& config, const Place& place, Outlook&
   add("gradients", std::string(dtype_word(gradient_dtype(outlook.dtype, wide))));
 }
 
+// Rows lie behind each other without padding: a micro-batch has at most so many for each.
+int64_t tokens_of_row(const config::RunConfig& config, const DataOutlook& data) {
+  return data.longest > 0 && !config.rows.packing ? data.longest : config.data.block_size;
+}
+
 ModelOutlook measure_model(const config::RunConfig& config, const Machine& machine,
                            Outlook& outlook) {
   const auto architecture = read_hf_config(config.model.model_name_or_path);
@@ -79,7 +84,7 @@ ModelOutlook measure_model(const config::RunConfig& config, const Machine& machi
                           .state_bytes = optim::state_bytes(config.optimizer, weight_bytes),
                           .micro_batches = outlook.batches.accumulation,
                           .rows = outlook.batches.per_device,
-                          .tokens = config.data.block_size,
+                          .tokens = tokens_of_row(config, outlook.data),
                           .recompute = config.model.gradient_checkpointing,
                           .cuda = machine.place.on_gpus()};
   model.activations = activation_bytes(model.shapes, architecture.dimensions(), question);

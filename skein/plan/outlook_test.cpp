@@ -74,8 +74,7 @@ class OutlookTest : public TemporaryFolder {
                                             .global_batch = 8,
                                             .seed = static_cast<int64_t>(data_seed(config())),
                                             .block_size = 32,
-                                            .total_steps = 12,
-                                            .steps_per_epoch = 4}});
+                                            .total_steps = 12}});
   }
 
   config::Resolved resolved_;

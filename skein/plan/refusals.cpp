@@ -19,6 +19,7 @@
 #include "skein/plan/byte_text.h"
 #include "skein/plan/continuation.h"
 #include "skein/plan/hf_config.h"
+#include "skein/plan/run_data.h"
 #include "skein/plan/run_files.h"
 #include "skein/plan/run_plan.h"
 #include "skein/text/text_codec.h"
@@ -62,9 +63,17 @@ void check_weights(const fs::path& folder, const HfConfig& model) {
   checkpoint::require_match(open_weights(folder), options);
 }
 
+// Rows are read with a tokenizer; a template that is broken is known before they are.
+void check_rows(const config::RunConfig& config, std::optional<int64_t> vocabulary) {
+  if (!vocabulary) return;
+  data::open_row_tokens(config.model, config.rows);
+  data::require_vocabulary(*text::open_codec(config.model), *vocabulary);
+}
+
 void check_sources(const config::RunConfig& config, std::optional<int64_t> vocabulary) {
-  const auto train = data::find_sources(config.data, data::Split::kTrain);
-  const auto eval = data::find_sources(config.data, data::Split::kEval);
+  const auto train = sources_of(config, data::Split::kTrain);
+  const auto eval = sources_of(config, data::Split::kEval);
+  if (trains_on_rows(config)) return check_rows(config, vocabulary);
   if (train.holds_text() || eval.holds_text()) check_byte_text(config.model);
   if (!vocabulary || train.files.empty() || train.kind != data::SourceKind::kText) return;
   data::require_vocabulary(*text::open_codec(config.model), *vocabulary);
@@ -129,14 +138,10 @@ void check_prepared(const config::Resolved& resolved, int ranks) {
   const auto& config = resolved.config;
   const auto batches = config::plan_batches(resolved, ranks);
   const auto model = read_hf_config(config.model.model_name_or_path);
-  const auto samples = data::open_blocks({.data = config.data,
-                                          .model = config.model,
-                                          .evaluates = evaluates(config),
-                                          .seed = data_seed(config),
-                                          .vocab_size = model.dimensions().vocabulary});
-  const data::SamplePlan order(samples.train.set, {.global_batch = batches.global,
-                                                   .drop_last = config.data.dataloader_drop_last});
-  plan_run(config, order.epoch_steps());
+  const auto samples = open_samples(config, model.dimensions().vocabulary);
+  const data::SampleOrder order{.global_batch = batches.global,
+                                .drop_last = config.data.dataloader_drop_last};
+  plan_run(config, data::plan_of(samples, order).epoch_steps());
   const auto checkpoint = checkpoint_to_continue(config.checkpoint);
   if (!checkpoint) return;
   auto identity = identity_before_data(config, batches);
@@ -154,8 +159,8 @@ void check_folders(const config::RunConfig& config) {
   } else if (!output.empty()) {
     try_to_make(output);
   }
-  const auto sources = data::find_sources(config.data, data::Split::kTrain);
-  if (sources.files.empty() || sources.kind != data::SourceKind::kText) return;
+  const auto sources = sources_of(config, data::Split::kTrain);
+  if (sources.files.empty() || sources.kind == data::SourceKind::kTokens) return;
   const auto cache = data::cache_folder(config.data);
   if (fs::is_directory(cache, ignored)) return;  // it may hold all that is needed
   data::explain_storing([&] { try_to_make(cache); });
@@ -181,7 +186,7 @@ std::vector<std::string> run_warnings(const config::RunConfig& config, const Pla
           config.data.block_size, dimensions.positions));
     }
   }
-  const auto sources = data::find_sources(config.data, data::Split::kTrain);
+  const auto sources = sources_of(config, data::Split::kTrain);
   warnings.insert(warnings.end(), sources.notes.begin(), sources.notes.end());
   auto byte_text = sources.holds_text() ? byte_text_warning(config.model) : "";
   if (!byte_text.empty()) warnings.push_back(std::move(byte_text));

@@ -31,7 +31,7 @@ void check_given(const config::RunConfig& config);
 // Returns the checkpoint that the run will continue, unless its ranks find a byte changed.
 std::optional<fs::path> check_run(const config::Resolved& resolved, int ranks, const Place& place);
 
-// The rest, once the data is prepared (data::prepare_run): ids that the model does not have, data
+// The rest, once the data is prepared (run_data.h): ids that the model does not have, data
 // that leaves no step, too many steps, a checkpoint that was saved with other data. Throws
 // UserError or IoError.
 void check_prepared(const config::Resolved& resolved, int ranks);

@@ -67,6 +67,10 @@ TEST(RunPlan, EpochsThatDifferAreCountedOneByOne) {
   auto plan = plan_run(config, epochs);
   EXPECT_EQ(plan.total_steps, 3 + 4 + 2);
   EXPECT_EQ(plan.steps_per_epoch, 3);
+  EXPECT_EQ(epochs.epochs_of(0), 0);
+  EXPECT_EQ(epochs.epochs_of(3), 1);
+  EXPECT_EQ(epochs.epochs_of(5), 1.5);
+  EXPECT_EQ(epochs.epochs_of(9), 3);
   std::vector<int64_t> evaluated, saved;
   for (int64_t step = 1; step <= plan.total_steps; ++step) {
     if (plan.evals_at(step)) evaluated.push_back(step);

@@ -11,12 +11,10 @@ namespace skein::plan {
 using nlohmann::ordered_json;
 
 std::string trainer_state_text(const TrainerState& state) {
-  const double epoch =
-      static_cast<double>(state.step) / static_cast<double>(state.identity.steps_per_epoch);
   ordered_json json = {{"best_global_step", nullptr},
                        {"best_metric", nullptr},
                        {"best_model_checkpoint", nullptr},
-                       {"epoch", epoch},
+                       {"epoch", state.epoch},
                        {"global_step", state.step},
                        {"max_steps", state.identity.total_steps},
                        {"num_input_tokens_seen", state.tokens_seen},

@@ -26,12 +26,12 @@ struct DataIdentity {
   int64_t seed = 0;        // data_seed
   int64_t block_size = 0;  // 0: an older program did not note it
   int64_t total_steps = 0;
-  int64_t steps_per_epoch = 0;  // not kept, nor is
-  int64_t ranks = 0;
+  int64_t ranks = 0;  // not kept
 };
 
 struct TrainerState {
   int64_t step = 0;
+  double epoch = 0;  // epochs done; not read back
   int64_t tokens_seen = 0;
   int64_t num_updates = 0;  // of the optimizer
   DataIdentity identity;

@@ -14,8 +14,9 @@
 namespace skein::train {
 
 struct EvalOptions {
-  config::ModelConfig model;   // a folder with config.json and weights, and where the tokenizer is
-  config::DataConfig data;     // block_size 0: what the model knows positions for, at most 1,024
+  // Of a run: the model's folder, with config.json and weights; what it evaluates and how, rows
+  // (stage sft) or blocks.
+  config::RunConfig run;
   int64_t batch = 8;           // rows of each rank
   std::optional<DType> dtype;  // absent: bfloat16 on GPUs that have it, else float32
 };

@@ -161,6 +161,7 @@ checkpoint::Contents RunState::contents(int64_t step, bool with_optimizer) {
 
 std::string RunState::trainer_state(int64_t step) {
   return plan::trainer_state_text({.step = step,
+                                   .epoch = options_.epochs_of(step),
                                    .tokens_seen = metrics_.num_tokens_seen(),
                                    .num_updates = optimizer_.num_updates(),
                                    .identity = options_.identity,

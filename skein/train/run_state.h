@@ -8,6 +8,7 @@
 // state: every draw is keyed by seed and step.
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -37,6 +38,7 @@ struct RunParts {
 
 struct RunStateOptions {
   plan::DataIdentity identity;
+  std::function<double(int64_t step)> epochs_of;  // that so many steps are
   std::map<std::string, std::string> files = {};  // texts that belong beside the weights, by name
   // Every node saves all by itself, and of that this rank its share. Only where nothing is sharded.
   std::optional<checkpoint::Share> share = {};

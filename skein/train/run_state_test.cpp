@@ -34,10 +34,9 @@ struct Parts {
         sharded(model->table(), {.stage = {stage}}, std::move(group)),
         optimizer(sharded.owned_ranges(), {}, sharded.memory()),
         metrics({}),
-        state(
-            {architecture, *model, sharded, optimizer, metrics},
-            {.identity = {
-                 .data_digest = "d", .global_batch = 8, .total_steps = 9, .steps_per_epoch = 3}}) {}
+        state({architecture, *model, sharded, optimizer, metrics},
+              {.identity = {.data_digest = "d", .global_batch = 8, .total_steps = 9},
+               .epochs_of = [](int64_t step) { return static_cast<double>(step) / 3; }}) {}
 
   std::vector<tensor::TensorSlice> all_kept() {
     auto slices = sharded.kept_slices();

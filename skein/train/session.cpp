@@ -15,6 +15,7 @@
 #include "skein/ops/device.h"
 #include "skein/plan/flops.h"
 #include "skein/plan/refusals.h"
+#include "skein/plan/run_data.h"
 #include "skein/report/hardware.h"
 #include "skein/train/announce.h"
 #include "skein/train/place.h"
@@ -49,15 +50,12 @@ DType agreed_dtype(const config::ModelConfig& model, World& world) {
 }
 
 data::LoaderOptions loader_options(const config::RunConfig& config,
-                                   const config::BatchPlan& batches,
-                                   const plan::Dimensions& dimensions) {
+                                   const config::BatchPlan& batches) {
   return {.data = config.data,
-          .model = config.model,
           .per_device_batch = batches.per_device,
           .accumulation = batches.accumulation,
           .eval_batch = plan::evaluates(config) ? config.eval.per_device_eval_batch_size : 0,
-          .seed = plan::data_seed(config),
-          .vocab_size = dimensions.vocabulary};
+          .seed = plan::data_seed(config)};
 }
 
 plan::DataIdentity identity_of(const config::RunConfig& config, const config::BatchPlan& batches,
@@ -67,7 +65,6 @@ plan::DataIdentity identity_of(const config::RunConfig& config, const config::Ba
           .seed = static_cast<int64_t>(plan::data_seed(config)),
           .block_size = config.data.block_size,
           .total_steps = plan.total_steps,
-          .steps_per_epoch = plan.steps_per_epoch,
           .ranks = batches.ranks};
 }
 
@@ -127,8 +124,11 @@ checkpoint::StoreOptions store_options(const config::RunConfig& config, const fs
 }
 
 RunStateOptions state_options(const config::ModelConfig& model, const plan::DataIdentity& identity,
-                              const World& world) {
-  RunStateOptions options{.identity = identity, .files = files_beside_weights(model)};
+                              const data::Loader& loader, const World& world) {
+  RunStateOptions options{
+      .identity = identity,
+      .epochs_of = [&](int64_t step) { return loader.epoch_steps().epochs_of(step); },
+      .files = files_beside_weights(model)};
   if (world.own_output) options.share = {world.output_rank(), world.output_size()};
   return options;
 }
@@ -144,8 +144,8 @@ Session::Session(const config::Resolved& given, const config::BatchPlan& plan_of
       output(checked_folder(given, world)),
       architecture(plan::read_hf_config(config.model.model_name_or_path)),
       dtype(agreed_dtype(config.model, world)),
-      loader(loader_options(config, batches, architecture.dimensions()), world.group.rank(),
-             world.group.size()),
+      loader(plan::open_samples(config, architecture.dimensions().vocabulary),
+             loader_options(config, batches), world.group.rank(), world.group.size()),
       plan(plan::plan_run(config, loader.epoch_steps())),
       identity(identity_of(config, batches, loader, plan)),
       beginning(beginning_of(config.checkpoint, output, architecture, identity, world)),
@@ -156,7 +156,7 @@ Session::Session(const config::Resolved& given, const config::BatchPlan& plan_of
       metrics(metric_options(config, output, architecture.dimensions(), dtype, world)),
       store(store_options(config, output, world), world.store),
       state({architecture, *model, sharded, optimizer, metrics},
-            state_options(config.model, identity, world)),
+            state_options(config.model, identity, loader, world)),
       peak_rate(plan::peak_learning_rate(config, batches)) {}
 
 int64_t begin(Session& run) {

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -21,6 +22,7 @@ constexpr size_t kBadRowsShown = 5;
 // Rows of one file that a worker takes at once.
 struct Piece {
   size_t file = 0;
+  fs::path path;  // of the file
   std::vector<RawRow> rows;
   uint64_t bytes = 0;
 };
@@ -28,15 +30,16 @@ struct Piece {
 // Hands out the pieces of all files in order. They follow from the files alone.
 class PieceReader {
  public:
-  PieceReader(std::span<const fs::path> files, uint64_t piece_bytes)
-      : files_(files), piece_bytes_(piece_bytes) {}
+  PieceReader(std::span<const fs::path> files, const EncodeRowsOptions& options)
+      : files_(files), piece_bytes_(options.piece_bytes), most_bytes_(options.most_bytes) {}
 
   std::optional<Piece> next() {
     for (; file_ < files_.size(); ++file_, reader_.reset()) {
       if (!reader_) reader_.emplace(files_[file_]);
-      Piece piece{.file = file_, .rows = {}};
+      Piece piece{.file = file_, .path = files_[file_], .rows = {}};
       const uint64_t begin = reader_->bytes_read();
-      for (RawRow row; piece.bytes < piece_bytes_ && reader_->next(row);) {
+      const uint64_t room = most_bytes_ - std::min(most_bytes_, begin);
+      for (RawRow row; piece.bytes < std::min(piece_bytes_, room) && reader_->next(row);) {
         piece.rows.push_back(std::move(row));
         piece.bytes = reader_->bytes_read() - begin;
       }
@@ -47,7 +50,7 @@ class PieceReader {
 
  private:
   std::span<const fs::path> files_;
-  uint64_t piece_bytes_;
+  uint64_t piece_bytes_, most_bytes_;
   size_t file_ = 0;
   std::optional<RowReader> reader_;  // of files_[file_]
 };
@@ -65,13 +68,15 @@ struct EncodedPiece {
   std::vector<BadRow> bad;  // the first few
 };
 
-EncodedRow encode_row(const RawRow& row, size_t file, const RowEncoder& encoder) {
+EncodedRow encode_row(const RawRow& row, const Piece& piece, const RowEncoder& encoder) try {
   if (row.is_too_long) {
     throw IoError(fmt::format("the row is longer than {} MiB", kMaxRowBytes >> 20));
   }
   auto tokens = encoder.encode(parse_row(row.json));
   SKEIN_CHECK(tokens.ids.size() == tokens.trained.size(), "an encoder says of each id what it is");
-  return {.tokens = std::move(tokens), .file = file, .number = row.number};
+  return {.tokens = std::move(tokens), .file = piece.file, .number = row.number};
+} catch (const UserError& error) {
+  throw UserError(fmt::format("{}:{}: {}", piece.path.string(), row.number, error.what()));
 }
 
 // With kStop, ends at the first bad row.
@@ -79,7 +84,7 @@ EncodedPiece encode_piece(const Piece& piece, const RowEncoder& encoder, config:
   EncodedPiece result{.file = piece.file, .bytes = piece.bytes, .rows = {}, .bad = {}};
   for (const auto& row : piece.rows) {
     try {
-      result.rows.push_back(encode_row(row, piece.file, encoder));
+      result.rows.push_back(encode_row(row, piece, encoder));
     } catch (const IoError& error) {
       ++result.num_bad;
       if (result.bad.size() < kBadRowsShown) result.bad.push_back({row.number, error.what()});
@@ -109,7 +114,7 @@ EncodeRowsTotals encode_rows(std::span<const fs::path> files, const RowEncoder& 
                              const EncodeRowsOptions& options,
                              const std::function<void(const EncodedRow&)>& write) {
   EncodeRowsTotals totals;
-  PieceReader reader(files, options.piece_bytes);
+  PieceReader reader(files, options);
   OrderedWork<Piece, EncodedPiece> work(
       [&] { return reader.next(); },
       [&](const Piece& piece) { return encode_piece(piece, encoder, options.bad_lines); },

@@ -22,7 +22,8 @@ namespace skein::data {
 
 // How does a row become ids, and which of them are targets?
 struct RowEncoder {
-  // Any number of threads call it. An IoError is the row's fault; anything else ends preparation.
+  // Any number of threads call it. An IoError is the row's fault; anything else ends
+  // preparation, a UserError with the row's place.
   std::function<text::MaskedTokens(const Row&)> encode;
   // The same for two encoders only if they give the same for every row: the tokenizer, the template
   // and what is masked.
@@ -40,6 +41,7 @@ struct EncodeRowsOptions {
   config::BadLines bad_lines = config::BadLines::kStop;
   int threads = 1;
   uint64_t piece_bytes = uint64_t{1} << 20;
+  uint64_t most_bytes = UINT64_MAX;        // of each file: its first rows
   std::function<void(uint64_t)> on_bytes;  // done; called by the calling thread
 };
 
@@ -50,7 +52,8 @@ struct EncodeRowsTotals {
 };
 
 // Calls write(row) in order. Throws IoError for the first bad row when bad_lines is kStop, and
-// always for a broken list; and whatever the encoder or `write` throws.
+// always for a broken list; and whatever the encoder or `write` throws, a UserError of the encoder
+// with the row's place.
 EncodeRowsTotals encode_rows(std::span<const fs::path> files, const RowEncoder& encoder,
                              const EncodeRowsOptions& options,
                              const std::function<void(const EncodedRow&)>& write);

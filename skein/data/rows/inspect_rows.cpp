@@ -31,17 +31,21 @@ std::vector<int64_t> first_trained(const RunRowsOptions& options, const SplitRow
 
 }  // namespace
 
-std::string describe_rows(const RunRows& rows, const AuditTokens& tokens, int threads) {
-  std::string text;
+RowsDescription describe_rows(const RunRows& rows, const AuditTokens& tokens, int threads) {
+  RowsDescription result;
   const auto describe = [&](const SplitRows& split_rows, Split split) {
     const auto audit = audit_labels(split_rows, tokens, threads);
-    text += audit.text(split);
-    if (const auto why = audit.refusal(split))
-      text += fmt::format("       stops a run: {}\n", *why);
+    const auto& prepared = split_rows.source->prepared();
+    result.text += audit.text(split);
+    if (prepared.bad_rows > 0) {
+      result.text += fmt::format("       {} bad rows left out\n", prepared.bad_rows);
+    }
+    result.text += fmt::format("       {}\n", prepared.prepared_file.string());
+    if (!result.refusal) result.refusal = audit.refusal(split);
   };
   describe(rows.train, Split::kTrain);
   if (rows.eval) describe(*rows.eval, Split::kEval);
-  return text;
+  return result;
 }
 
 std::string inspect_rows(const RunRowsOptions& options, const InspectOptions& shown,

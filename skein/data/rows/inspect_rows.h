@@ -4,6 +4,7 @@
 
 // What does a person see of the rows that a run trains on?
 
+#include <optional>
 #include <string>
 
 #include "skein/data/inspect.h"
@@ -12,8 +13,12 @@
 
 namespace skein::data {
 
-// The audits of both splits, and what they would stop a run for.
-std::string describe_rows(const RunRows& rows, const AuditTokens& tokens, int threads);
+struct RowsDescription {
+  std::string text;
+  std::optional<std::string> refusal;  // why a run would not start
+};
+// The audits of both splits, and where they were put.
+RowsDescription describe_rows(const RunRows& rows, const AuditTokens& tokens, int threads);
 
 // The first rows of a split in the order in which they are used, as inspect() shows samples, each
 // with its place. Throws UserError when the split has none.

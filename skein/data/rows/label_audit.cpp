@@ -181,7 +181,9 @@ std::string LabelAudit::text(Split split) const {
 void require_labels(const RunRows& rows, const AuditTokens& tokens, int threads) {
   const auto require = [&](const SplitRows& split_rows, Split split) {
     const auto audit = audit_labels(split_rows, tokens, threads);
-    log_info("labels of the data\n{}", audit.text(split));
+    auto text = audit.text(split);
+    text.pop_back();  // a log ends its lines itself
+    log_info("labels of the data\n{}", text);
     if (const auto why = audit.refusal(split)) throw IoError(*why);
   };
   require(rows.train, Split::kTrain);

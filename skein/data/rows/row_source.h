@@ -12,14 +12,14 @@
 #include <string>
 #include <vector>
 
+#include "skein/config/run_config.h"
 #include "skein/data/rows/prepare_rows.h"
 #include "skein/data/sample_set.h"
 #include "skein/data/sample_source.h"
 
 namespace skein::data {
 
-// excess_length_strategy.
-enum class ExcessLength : uint8_t { kTruncate, kDrop, kError };
+using config::ExcessLength;
 
 struct RowLimits {
   int64_t cutoff_len = 2048;

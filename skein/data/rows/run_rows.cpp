@@ -18,12 +18,6 @@ bool has_eval_rows(const config::DataConfig& data) {
   return !find_row_sources(data, Split::kEval).files.empty();
 }
 
-double held_out(const RunRowsOptions& options) {
-  if (has_eval_rows(options.data)) return 0;
-  if (options.val_size != 0) return options.val_size;
-  return options.evaluates ? kDefaultHeldOut : 0;
-}
-
 std::shared_ptr<const RowSource> open_split(const RunRowsOptions& options, Split split) {
   auto prepared = prepare_rows(options.data, options.encoder, split);
   if (static_cast<int64_t>(prepared.largest_token) >= options.vocab_size) {
@@ -46,8 +40,14 @@ const char* order_name(const RunRowsOptions& options) {
 
 }  // namespace
 
+double held_out_rows(const RunRowsOptions& options) {
+  if (has_eval_rows(options.data)) return 0;
+  if (options.val_size != 0) return options.val_size;
+  return options.evaluates ? kDefaultHeldOut : 0;
+}
+
 RunRows open_run_rows(const RunRowsOptions& options) {
-  const double val_size = held_out(options);
+  const double val_size = held_out_rows(options);
   const auto train = open_split(options, Split::kTrain);
   const auto side_of_train = [&](Holdout side) {
     return rows_of_split(train->count(), val_size, options.seed, side);
@@ -89,7 +89,7 @@ RunSamples open_rows(const RunRowsOptions& asked) {
   samples.digest = digest(fmt::format("rows {} cutoff_len {} excess {} {} held_out {} samples {}{}",
                                       run.train.source->prepared().digest, limits.cutoff_len,
                                       static_cast<int>(limits.excess_length), order_name(options),
-                                      held_out(options), run.train.set.count(),
+                                      held_out_rows(options), run.train.set.count(),
                                       options.data.dataloader_drop_last ? " drop_last" : ""));
   return samples;
 }

@@ -37,10 +37,13 @@ struct RunRows {
   std::optional<SplitRows> eval;  // absent: no data of its own, and none held out
 };
 
+// What a run holds out of its training rows: val_size, where it has no evaluation data; 5 % where
+// it has neither and evaluates.
+double held_out_rows(const RunRowsOptions& options);
+
 // Rows of the configured data, which are prepared if nobody did; overwrite_cache is honoured: for
-// the launcher, and commands. Without evaluation data, a run that evaluates holds out val_size, or
-// 5 %. Throws what prepare_rows() and RowSource throw, and UserError for ids that the model's
-// vocabulary does not have.
+// the launcher, and commands. Throws what prepare_rows() and RowSource throw, and UserError for ids
+// that the model's vocabulary does not have.
 RunRows open_run_rows(const RunRowsOptions& options);
 
 // The order of the training rows; null: each alone, in the epoch's permutation.

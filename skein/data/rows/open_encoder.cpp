@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/data/rows/open_encoder.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "skein/core/error.h"
+#include "skein/text/chat_encoder.h"
+#include "skein/text/text_codec.h"
+
+namespace skein::data {
+namespace {
+
+using text::TrainedTurns;
+
+TrainedTurns turns_of(const config::RowsConfig& rows) {
+  if (!rows.train_on_prompt) {
+    return rows.mask_history ? TrainedTurns::kLast : TrainedTurns::kAssistant;
+  }
+  if (!rows.mask_history) return TrainedTurns::kAll;
+  throw UserError(
+      "train_on_prompt trains on everything and mask_history on the last turn alone: leave one "
+      "out");
+}
+
+text::ChatTemplateOptions template_options(const fs::path& path, const config::RowsConfig& rows) {
+  std::error_code ignored;
+  return {.folder = fs::is_directory(path, ignored) ? path : path.parent_path(),
+          .file = rows.chat_template,
+          .name = rows.chat_format};
+}
+
+// The token that ends a turn in what the template makes of a small conversation, and the one that
+// ends a text.
+std::vector<uint32_t> ends_of_turn(const text::Tokenizer& tokenizer,
+                                   const std::optional<text::ChatTemplate>& chat_template) {
+  std::vector<uint32_t> ends;
+  if (const auto end = tokenizer.eos_id()) ends.push_back(*end);
+  if (!chat_template) return ends;
+  const text::ChatEncoder encoder(tokenizer, *chat_template, TrainedTurns::kAssistant);
+  text::Conversation small;
+  small.messages.push_back({.role = "user", .content = "a"});
+  small.messages.push_back({.role = "assistant", .content = "b"});
+  try {
+    const auto tokens = encoder.encode(small);
+    for (size_t i = tokens.ids.size(); i-- > 0;) {
+      const auto id = static_cast<uint32_t>(tokens.ids[i]);
+      if (tokens.trained[i] == 0 || !tokenizer.is_special(id)) continue;
+      if (ends.empty() || ends[0] != id) ends.push_back(id);
+      break;
+    }
+  } catch (const UserError&) {  // rows will tell what it objects to
+  }
+  return ends;
+}
+
+// Thread-safe. The tokenizer is at one address for good: the chat encoder refers to it.
+class EncodeRow {
+ public:
+  EncodeRow(std::shared_ptr<const text::Tokenizer> tokenizer, text::ChatTemplateOptions options,
+            const std::optional<text::ChatTemplate>& chat_template, TrainedTurns turns)
+      : tokenizer_(std::move(tokenizer)),
+        options_(std::move(options)),
+        has_template_(chat_template.has_value()),
+        turns_(turns),
+        encoder_(std::make_shared<const text::ChatEncoder>(
+            *tokenizer_, chat_template ? *chat_template : text::ChatTemplate::parse("", "none"),
+            turns)) {}
+
+  text::MaskedTokens operator()(const Row& row) const {
+    switch (row.kind) {
+      case Row::Kind::kText:
+        return encoder_->encode_completion("", row.text);
+      case Row::Kind::kPromptCompletion:
+        return encoder_->encode_completion(row.text, row.completion);
+      case Row::Kind::kConversation:
+        break;
+    }
+    if (!has_template_) text::ChatTemplate::open(options_);  // says what is missing
+    try {
+      return encoder_->encode(with_own_masks(row));
+    } catch (const UserError& error) {
+      throw IoError(error.what());  // of this row: others may pass
+    }
+  }
+
+ private:
+  // Of a completion's row, what the prompt holds is not trained on, the assistant's turns neither.
+  text::Conversation with_own_masks(const Row& row) const {
+    auto conversation = row.conversation;
+    if (turns_ == TrainedTurns::kAll) return conversation;
+    for (size_t i = 0; i < row.prompt_messages; ++i) {
+      auto& message = conversation.messages[i];
+      if (message.role == "assistant" && !message.trained) message.trained = false;
+    }
+    return conversation;
+  }
+
+  std::shared_ptr<const text::Tokenizer> tokenizer_;
+  text::ChatTemplateOptions options_;
+  bool has_template_;
+  TrainedTurns turns_;
+  std::shared_ptr<const text::ChatEncoder> encoder_;
+};
+
+}  // namespace
+
+fs::path tokenizer_path(const config::ModelConfig& model) {
+  const auto& asked = model.tokenizer_name_or_path;
+  return asked.empty() ? model.model_name_or_path : asked;
+}
+
+RowTokens open_row_tokens(const config::ModelConfig& model, const config::RowsConfig& rows) {
+  if (text::open_codec(model)->is_bytes()) {
+    throw UserError(fmt::format(
+        "stage: sft needs a tokenizer, and {} has no tokenizer.json: give tokenizer_name_or_path",
+        model.tokenizer_name_or_path.empty() ? model.model_name_or_path
+                                             : model.tokenizer_name_or_path));
+  }
+  const auto path = tokenizer_path(model);
+  const auto turns = turns_of(rows);
+  const auto options = template_options(path, rows);
+  const auto chat_template = text::ChatTemplate::find(options);
+  auto tokenizer = std::make_shared<const text::Tokenizer>(text::Tokenizer::load(path));
+  RowTokens result{
+      .encoder = {.encode = EncodeRow(tokenizer, options, chat_template, turns),
+                  .identity = fmt::format(
+                      "tokenizer {} template {} trained {}", text::digest_of_files(path),
+                      chat_template ? chat_template->digest() : "none", static_cast<int>(turns)),
+                  .vocab_size = tokenizer->vocab_size()},
+      .audit = {.ends_of_turn = ends_of_turn(*tokenizer, chat_template),
+                .begin = tokenizer->bos_id()},
+      .tokenizer = tokenizer};
+  return result;
+}
+
+}  // namespace skein::data

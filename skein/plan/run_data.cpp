@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/plan/run_data.h"
+
+#include "skein/core/parallel.h"
+#include "skein/data/prepare.h"
+#include "skein/plan/hf_config.h"
+#include "skein/plan/rules.h"
+
+namespace skein::plan {
+namespace {
+
+// Held out: below 1 a share of the rows, else so many.
+double val_size(const config::DataConfig& data) {
+  if (data.validation_rows > 0) return static_cast<double>(data.validation_rows);
+  return data.validation_split_percentage / 100;
+}
+
+std::string prepare_rows(const config::RunConfig& config) {
+  const auto tokens = data::open_row_tokens(config.model, config.rows);
+  const auto rows = data::open_run_rows(rows_options(config, tokens, *vocabulary_of(config)));
+  data::require_labels(rows, tokens.audit, num_threads(config.data.preprocessing_num_workers));
+  const auto& train = rows.train.source->prepared().digest;
+  return rows.eval ? train + rows.eval->source->prepared().digest : train;
+}
+
+}  // namespace
+
+bool trains_on_rows(const config::RunConfig& config) {
+  return config.stage == config::TrainingStage::kSft;
+}
+
+std::optional<int64_t> vocabulary_of(const config::RunConfig& config) {
+  if (config.model.model_name_or_path.empty()) return std::nullopt;
+  return read_hf_config(config.model.model_name_or_path).dimensions().vocabulary;
+}
+
+data::Sources sources_of(const config::RunConfig& config, data::Split split) {
+  return trains_on_rows(config) ? data::find_row_sources(config.data, split)
+                                : data::find_sources(config.data, split);
+}
+
+data::RunRowsOptions rows_options(const config::RunConfig& config, const data::RowTokens& tokens,
+                                  int64_t vocabulary) {
+  return {.data = config.data,
+          .encoder = tokens.encoder,
+          .limits = {.cutoff_len = config.data.block_size,
+                     .excess_length = config.rows.excess_length_strategy},
+          .packing = config.rows.packing,
+          .group_by_length = config.rows.group_by_length,
+          .val_size = val_size(config.data),
+          .evaluates = evaluates(config),
+          .seed = data_seed(config),
+          .vocab_size = vocabulary};
+}
+
+std::string prepare_data(const config::RunConfig& config) {
+  return trains_on_rows(config) ? prepare_rows(config) : data::prepare_run(config).digest();
+}
+
+data::RunSamples open_samples(const config::RunConfig& config, int64_t vocabulary) {
+  if (trains_on_rows(config)) {
+    const auto tokens = data::open_row_tokens(config.model, config.rows);
+    return data::open_rows(rows_options(config, tokens, vocabulary));
+  }
+  return data::open_blocks({.data = config.data,
+                            .model = config.model,
+                            .evaluates = evaluates(config),
+                            .seed = data_seed(config),
+                            .vocab_size = vocabulary});
+}
+
+}  // namespace skein::plan

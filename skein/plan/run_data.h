@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#pragma once
+
+// What a run trains on and evaluates, whatever its stage: blocks of text, or rows (stage sft). The
+// launcher, `skein plan`, `skein data` and the ranks ask the same.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "skein/config/run_config.h"
+#include "skein/data/rows/open_encoder.h"
+#include "skein/data/rows/run_rows.h"
+#include "skein/data/run_samples.h"
+#include "skein/data/source_files.h"
+
+namespace skein::plan {
+
+bool trains_on_rows(const config::RunConfig& config);
+
+// Of the model's vocabulary; absent: no model is given.
+std::optional<int64_t> vocabulary_of(const config::RunConfig& config);
+
+// The files of a split.
+data::Sources sources_of(const config::RunConfig& config, data::Split split);
+
+// For stage sft. `vocabulary`: of the model.
+data::RunRowsOptions rows_options(const config::RunConfig& config, const data::RowTokens& tokens,
+                                  int64_t vocabulary);
+
+// Encodes what is not prepared yet; of rows, looks through the labels and logs what it found.
+// Returns what tells the data from other data. Throws UserError or IoError for what cannot be
+// trained on.
+std::string prepare_data(const config::RunConfig& config);
+
+// For a loader; does not prepare again what prepare_data() has just prepared.
+data::RunSamples open_samples(const config::RunConfig& config, int64_t vocabulary);
+
+}  // namespace skein::plan
