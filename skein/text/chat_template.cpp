@@ -135,7 +135,7 @@ Value value_of(const Message& message, size_t number) {
 }  // namespace
 
 ChatTemplate::ChatTemplate(const Source& source, const std::map<std::string, std::string>& tokens)
-    : default_(source.text, source.name), tokens_(tokens) {
+    : text_(source.text), default_(source.text, source.name), tokens_(tokens) {
   if (!source.tool_use.empty()) tool_use_.emplace(source.tool_use, source.name + " (tool_use)");
   std::string all = skein::digest(source.text) + skein::digest(source.tool_use);
   for (const auto& [name, token] : tokens) all += fmt::format("{}={}\n", name, token);

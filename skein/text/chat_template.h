@@ -54,6 +54,8 @@ class ChatTemplate {
   bool has_generation(const Conversation& conversation) const;
   // For messages: the file, or "template: NAME".
   const std::string& name() const { return default_.name(); }
+  // Its Jinja text: what conversations without tools are rendered with.
+  const std::string& text() const { return text_; }
   // Tells templates apart: 32 hexadecimal digits of their text and the special tokens.
   const std::string& digest() const { return digest_; }
 
@@ -62,6 +64,7 @@ class ChatTemplate {
   ChatTemplate(const Source& source, const std::map<std::string, std::string>& tokens);
   const jinja::Template& template_for(const Conversation& conversation) const;
 
+  std::string text_;
   jinja::Template default_;
   std::optional<jinja::Template> tool_use_;  // for conversations with tools
   std::map<std::string, std::string> tokens_;

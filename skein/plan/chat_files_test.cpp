@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/plan/chat_files.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "skein/core/error.h"
+#include "skein/core/testing.h"
+#include "skein/text/chat_template.h"
+#include "skein/text/test_tokenizer.h"
+
+namespace skein::plan {
+namespace {
+
+using nlohmann::json;
+using Files = std::map<std::string, std::string>;
+
+// <|im_start|> is 1000, <|im_end|> 1001, </s> 1002.
+class ChatFiles : public TemporaryFolder {
+ protected:
+  ChatFiles() { model.model_name_or_path = folder_.string(); }
+
+  Files complete(Files files) const {
+    files.emplace("tokenizer.json",
+                  text::byte_tokenizer_json({"<|im_start|>", "<|im_end|>", "</s>"}));
+    for (const auto& [name, text] : files) write(name, text);
+    add_chat_files(model, rows, files);
+    return files;
+  }
+
+  config::ModelConfig model;
+  config::RowsConfig rows;
+};
+
+TEST_F(ChatFiles, ANamedTemplateForABaseModel) {
+  write("config.json", R"({"eos_token_id": 1002, "bos_token_id": 1, "pad_token_id": null})");
+  rows.chat_format = "chatml";
+  const auto files = complete({{"tokenizer_config.json", R"({"eos_token": "</s>"})"}});
+  EXPECT_EQ(files.at("chat_template.jinja"), text::built_in_template("chatml"));
+  EXPECT_EQ(json::parse(files.at("generation_config.json")),
+            json({{"bos_token_id", 1}, {"eos_token_id", {1002, 1001}}}));
+  EXPECT_EQ(files.at("tokenizer_config.json"), R"({"eos_token": "</s>"})");
+}
+
+TEST_F(ChatFiles, AnotherTemplateThanTheFolders) {
+  rows.chat_template =
+      write("mine.jinja", "{% for m in messages %}{{ m.content }}</s>{% endfor %}").string();
+  const auto files =
+      complete({{"tokenizer_config.json", R"({"chat_template": "old", "eos_token": "<|im_end|>"})"},
+                {"generation_config.json", R"({"temperature": 0.6, "eos_token_id": 1001})"}});
+  EXPECT_EQ(files.at("chat_template.jinja"),
+            "{% for m in messages %}{{ m.content }}</s>{% endfor %}");
+  EXPECT_EQ(json::parse(files.at("tokenizer_config.json")), json({{"eos_token", "<|im_end|>"}}));
+  EXPECT_EQ(json::parse(files.at("generation_config.json")),
+            json({{"temperature", 0.6}, {"eos_token_id", {1001, 1002}}}));
+}
+
+TEST_F(ChatFiles, TheFoldersOwnTemplateStaysWhereItIs) {
+  const std::string own = "{% for m in messages %}{{ m.content }}<|im_end|>{% endfor %}";
+  const auto config = json({{"chat_template", own}, {"eos_token", "<|im_end|>"}}).dump();
+  const auto files = complete({{"tokenizer_config.json", config}});
+  EXPECT_FALSE(files.contains("chat_template.jinja"));
+  EXPECT_EQ(files.at("tokenizer_config.json"), config);
+  EXPECT_EQ(json::parse(files.at("generation_config.json")), json({{"eos_token_id", 1001}}));
+}
+
+TEST_F(ChatFiles, ATemplateThatIsNotCarriedIsWritten) {
+  write("chat_template.json", R"({"chat_template": "{{ messages[-1].content }}<|im_end|>"})");
+  const auto files = complete({});
+  EXPECT_EQ(files.at("chat_template.jinja"), "{{ messages[-1].content }}<|im_end|>");
+}
+
+TEST_F(ChatFiles, WithoutATemplateTheTextsEndCounts) {
+  const auto files = complete({{"tokenizer_config.json", R"({"eos_token": "</s>"})"}});
+  EXPECT_FALSE(files.contains("chat_template.jinja"));
+  EXPECT_EQ(json::parse(files.at("generation_config.json")), json({{"eos_token_id", 1002}}));
+}
+
+TEST_F(ChatFiles, BytesHaveNoFiles) {
+  Files files;
+  add_chat_files(model, rows, files);
+  EXPECT_TRUE(files.empty());
+}
+
+TEST_F(ChatFiles, BrokenFilesAreNamed) {
+  EXPECT_PRED2(contains, refusal<UserError>([&] { complete({{"generation_config.json", "[1]"}}); }),
+               "generation_config.json: no JSON object");
+}
+
+}  // namespace
+}  // namespace skein::plan

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/text/turn_end.h"
+
+#include <gtest/gtest.h>
+
+#include "skein/text/test_tokenizer.h"
+
+namespace skein::text {
+namespace {
+
+const Tokenizer& known_tokens() {
+  static const auto made = Tokenizer::parse(
+      byte_tokenizer_json({"<s>", "</s>", "<|im_end|>", "<|eot_id|>", "<end_of_turn>", "<|end|>"}),
+      "test", {.bos = "<s>", .eos = "</s>"});
+  return made;
+}
+
+TurnEnd end_of(std::string_view source) {
+  const auto chat = ChatTemplate::parse(source, "t", {{"bos_token", "<s>"}, {"eos_token", "</s>"}});
+  return find_turn_end(chat, known_tokens());
+}
+
+TEST(TurnEnd, OfTheBuiltIns) {
+  const std::pair<const char*, const char*> expected[] = {
+      {"chatml", "<|im_end|>"}, {"llama3", "<|eot_id|>"},   {"qwen", "<|im_end|>"},
+      {"mistral", "</s>"},      {"gemma", "<end_of_turn>"}, {"phi3", "<|end|>"},
+      {"alpaca", "</s>"},
+  };
+  ASSERT_EQ(std::size(expected), built_in_templates().size());
+  for (const auto& [name, token] : expected) {
+    SCOPED_TRACE(name);
+    const auto end = end_of(built_in_template(name));
+    EXPECT_EQ(end.text, token);
+    EXPECT_EQ(end.token, known_tokens().id_of(token));
+  }
+}
+
+TEST(TurnEnd, WithBlanksAround) {
+  const auto end =
+      end_of("{% for m in messages %}{{ m.content ~ ' ' ~ eos_token ~ '\\n' }}{% endfor %}");
+  EXPECT_EQ(end.text, "</s>");
+  EXPECT_EQ(end.token, known_tokens().eos_id());
+}
+
+TEST(TurnEnd, ATextThatIsNoToken) {
+  const auto end = end_of("{% for m in messages %}{{ m.content }}[END]\n\n{% endfor %}");
+  EXPECT_EQ(end.text, "[END]");
+  EXPECT_FALSE(end.token);
+}
+
+TEST(TurnEnd, NothingWhereNothingIsPrinted) {
+  for (const char* source : {"{% for m in messages %}{{ m.content }}\n{% endfor %}",
+                             "{{ raise_exception('no') }}", "{{ messages[0].content }}"}) {
+    SCOPED_TRACE(source);
+    EXPECT_EQ(end_of(source).text, "");
+    EXPECT_FALSE(end_of(source).token);
+  }
+}
+
+}  // namespace
+}  // namespace skein::text
