@@ -13,6 +13,7 @@
 #include "skein/core/host.h"
 #include "skein/core/log.h"
 #include "skein/ops/device.h"
+#include "skein/plan/chat_files.h"
 #include "skein/plan/flops.h"
 #include "skein/plan/refusals.h"
 #include "skein/report/hardware.h"
@@ -126,9 +127,12 @@ checkpoint::StoreOptions store_options(const config::RunConfig& config, const fs
           .engine = checkpoint::make_copy_engine(world.device, world.local_size)};
 }
 
-RunStateOptions state_options(const config::ModelConfig& model, const plan::DataIdentity& identity,
+RunStateOptions state_options(const config::RunConfig& config, const plan::DataIdentity& identity,
                               const World& world) {
-  RunStateOptions options{.identity = identity, .files = files_beside_weights(model)};
+  RunStateOptions options{.identity = identity, .files = files_beside_weights(config.model)};
+  if (config.stage == config::TrainingStage::kSft) {
+    plan::add_chat_files(config.model, config.rows, options.files);
+  }
   if (world.own_output) options.share = {world.output_rank(), world.output_size()};
   return options;
 }
@@ -156,7 +160,7 @@ Session::Session(const config::Resolved& given, const config::BatchPlan& plan_of
       metrics(metric_options(config, output, architecture.dimensions(), dtype, world)),
       store(store_options(config, output, world), world.store),
       state({architecture, *model, sharded, optimizer, metrics},
-            state_options(config.model, identity, world)),
+            state_options(config, identity, world)),
       peak_rate(plan::peak_learning_rate(config, batches)) {}
 
 int64_t begin(Session& run) {
