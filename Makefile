@@ -1,6 +1,6 @@
 # Entry points only: the build itself is CMakeLists.txt, the presets are in CMakePresets.json.
 .DEFAULT_GOAL := build
-.PHONY: help build setup demo test test-long faults parity parity-long tidy format check bench fuzz cuda gpu-test clean
+.PHONY: help build setup demo demo-sft test test-long faults parity parity-long tidy format check bench fuzz cuda gpu-test clean
 
 # CMake does not look for nvcc where the toolkit's installer puts it.
 NVCC := $(or $(shell command -v nvcc),$(wildcard /usr/local/cuda/bin/nvcc))
@@ -17,6 +17,9 @@ setup:     ## install what tools/packages.txt lists and this machine lacks
 
 demo: build  ## set up, build, train a small model, show it; again: continues; FRESH=1: starts over; QUICK=1: a few steps
 	@tools/demo.sh $(if $(FRESH),--fresh) $(if $(QUICK),--quick)
+
+demo-sft: build  ## the model of `make demo` (made if need be) learns to answer; asked before and after; FRESH=1, QUICK=1 as above
+	@tools/demo_sft.sh $(if $(FRESH),--fresh) $(if $(QUICK),--quick)
 
 test: build  ## set up, build, run all tests; of each matrix of cases a sample by a printed seed
 	@python3 tools/run_tests.py

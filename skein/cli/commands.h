@@ -28,6 +28,7 @@ int run_doctor_command(Arguments arguments);  // 2 when there is a problem
 
 // In skein-worker.
 int run_generate_command(Arguments arguments);
+int run_chat_command(Arguments arguments);
 int run_bench_command(Arguments arguments);
 int run_eval_rank(Arguments arguments);  // one rank of `skein eval`
 

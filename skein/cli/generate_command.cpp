@@ -21,7 +21,6 @@
 #include "skein/core/log.h"
 #include "skein/core/progress.h"
 #include "skein/rollout/generate.h"
-#include "skein/tensor/dtype.h"
 #include "skein/text/parts/unicode.h"
 #include "skein/text/text_codec.h"
 #include "skein/text/text_stream.h"
@@ -32,14 +31,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Json = nlohmann::ordered_json;
 using rollout::Finish;
-
-// On a GPU what the files hold, on a CPU float32: 16-bit arithmetic is slow there.
-at::ScalarType dtype_of(std::optional<DType> asked, const plan::HfConfig& config,
-                        const at::Device& device) {
-  const bool is_16_bit = config.dtype == "bfloat16" || config.dtype == "float16";
-  const auto usual = is_16_bit && device.is_cuda() ? DType::kBF16 : DType::kF32;
-  return tensor::scalar_type_of(asked.value_or(usual));
-}
 
 std::vector<rollout::Request> requests_of(const GenerateFlags& flags,
                                           const text::TextCodec& codec) {
@@ -168,7 +159,7 @@ int run_generate_command(std::span<const std::string> arguments) {
   const auto config = plan::read_hf_config(folder);
   const auto device = device_of(flags.device);
   const c10::DeviceGuard guard(device);
-  const auto model = load_model(folder, config, dtype_of(flags.dtype, config, device), device);
+  const auto model = load_model(folder, config, working_dtype(flags.dtype, config, device), device);
   if (codec->is_bytes()) log_info("{} has no tokenizer.json: tokens are bytes", folder.string());
 
   Texts texts(requests.size(), *codec, flags);

@@ -8,7 +8,6 @@
 #include <fstream>
 #include <iterator>
 
-#include "skein/cli/flag_set.h"
 #include "skein/core/error.h"
 #include "skein/core/file.h"
 #include "skein/text/jsonl.h"
@@ -75,28 +74,15 @@ void add_prompt_file(const std::string& named, std::vector<std::string>& prompts
   }
 }
 
-FlagSet declare(GenerateFlags& flags, int64_t& seed, bool& no_stream) {
+FlagSet declare(GenerateFlags& flags, bool& no_stream) {
   FlagSet set("skein generate");
   set.add("prompt", flags.prompts);
   set.add("prompt-file", [&](const std::string& path) { add_prompt_file(path, flags.prompts); });
-  set.add("stop", flags.stops);
-  set.add("seed", seed);
-  set.add("max-new-tokens", flags.max_new_tokens);
   set.add("num-return", flags.num_return, /*least=*/1);
   set.add("batch-size", flags.batch_size, /*least=*/1);
-  set.add("temperature", flags.temperature);
-  set.add("top-k", flags.top_k);
-  set.add("top-p", flags.top_p);
-  set.add("min-p", flags.min_p);
-  set.add("repetition-penalty", flags.repetition_penalty);
-  set.add("dtype", flags.dtype);
-  set.add("device", flags.device);
-  set.add("json", flags.json);
   set.add("no-stream", no_stream);
-  // transformers' names.
-  set.add("num-return-sequences", flags.num_return, /*least=*/1);
-  set.add_foreign("max-length", "it counts the prompt too; --max-new-tokens N counts new tokens");
-  set.add_foreign("do-sample", "it samples unless told otherwise; --temperature 0 does not");
+  flags.declare(set);
+  set.add("num-return-sequences", flags.num_return, /*least=*/1);  // transformers' name
   return set;
 }
 
@@ -111,32 +97,49 @@ void check(const GenerateFlags& flags) {
     if (!flags.prompts[i].empty()) continue;
     throw UserError(fmt::format("prompt {} is empty: there is nothing to continue", i + 1));
   }
-  if (flags.max_new_tokens.value_or(1) < 1) {
-    throw UserError(
-        fmt::format("--max-new-tokens is {}, expected at least 1", *flags.max_new_tokens));
-  }
+  flags.check();
 }
 
 }  // namespace
 
+void SamplingFlags::declare(FlagSet& set) {
+  set.add("stop", stops);
+  set.add("seed", seed);
+  set.add("max-new-tokens", max_new_tokens);
+  set.add("temperature", temperature);
+  set.add("top-k", top_k);
+  set.add("top-p", top_p);
+  set.add("min-p", min_p);
+  set.add("repetition-penalty", repetition_penalty);
+  set.add("dtype", dtype);
+  set.add("device", device);
+  set.add("json", json);
+  // transformers' names.
+  set.add_foreign("max-length", "it counts the prompt too; --max-new-tokens N counts new tokens");
+  set.add_foreign("do-sample", "it samples unless told otherwise; --temperature 0 does not");
+}
+
+void SamplingFlags::check() const {
+  if (max_new_tokens.value_or(1) >= 1) return;
+  throw UserError(fmt::format("--max-new-tokens is {}, expected at least 1", *max_new_tokens));
+}
+
 GenerateFlags parse_generate_flags(std::span<const std::string> arguments) {
   GenerateFlags flags;
-  int64_t seed = 0;
   bool no_stream = false;
-  const auto words = declare(flags, seed, no_stream).read(arguments);
+  const auto words = declare(flags, no_stream).read(arguments);
   if (words.size() > 1) {
     throw UserError(fmt::format(
         "skein generate takes one model, not '{}' and '{}'; a text is given with --prompt",
         words[0], words[1]));
   }
   if (!words.empty()) flags.model = words[0];
-  flags.seed = static_cast<uint64_t>(seed);
   flags.stream = !no_stream;
   check(flags);
   return flags;
 }
 
-rollout::SamplingOptions sampling_of(const GenerateFlags& flags,
+rollout::SamplingOptions sampling_of(const SamplingFlags& flags,
                                      const rollout::GenerationConfig& folder) {
   rollout::SamplingOptions sampling;
   const auto choose = [](auto& option, const auto& flag, const auto& file) {
@@ -147,7 +150,7 @@ rollout::SamplingOptions sampling_of(const GenerateFlags& flags,
   choose(sampling.top_p, flags.top_p, folder.top_p);
   choose(sampling.min_p, flags.min_p, folder.min_p);
   choose(sampling.repetition_penalty, flags.repetition_penalty, folder.repetition_penalty);
-  sampling.seed = flags.seed;
+  sampling.seed = static_cast<uint64_t>(flags.seed);
   const bool asks_to_sample = flags.temperature || flags.top_k || flags.top_p || flags.min_p;
   if (!folder.do_sample.value_or(true) && !asks_to_sample) sampling.temperature = 0;
   sampling.check();

@@ -10,6 +10,7 @@
 
 #include "skein/checkpoint/reader.h"
 #include "skein/core/error.h"
+#include "skein/tensor/dtype.h"
 
 namespace skein::cli {
 
@@ -29,6 +30,13 @@ at::Device device_of(const std::string& name) {
   } catch (const c10::Error&) {
     throw UserError(fmt::format("--device is '{}', expected auto, cpu, cuda or cuda:N", name));
   }
+}
+
+at::ScalarType working_dtype(std::optional<DType> asked, const plan::HfConfig& config,
+                             const at::Device& device) {
+  const bool is_16_bit = config.dtype == "bfloat16" || config.dtype == "float16";
+  const auto usual = is_16_bit && device.is_cuda() ? DType::kBF16 : DType::kF32;
+  return tensor::scalar_type_of(asked.value_or(usual));
 }
 
 std::unique_ptr<model::Model> load_model(const fs::path& folder, const plan::HfConfig& config,

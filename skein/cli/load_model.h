@@ -8,8 +8,10 @@
 #include <c10/core/ScalarType.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 
+#include "skein/core/dtype.h"
 #include "skein/core/file.h"
 #include "skein/model/model.h"
 
@@ -17,6 +19,10 @@ namespace skein::cli {
 
 // auto, cpu, cuda or cuda:N. Throws UserError for anything else, and for a GPU that is not there.
 at::Device device_of(const std::string& name);
+
+// `asked`, else on a GPU what the files hold, on a CPU float32: 16-bit arithmetic is slow there.
+at::ScalarType working_dtype(std::optional<DType> asked, const plan::HfConfig& config,
+                             const at::Device& device);
 
 // Dropout is left out of the model: its forward passes are those of evaluation.
 std::unique_ptr<model::Model> load_model(const fs::path& folder, const plan::HfConfig& config,

@@ -52,6 +52,7 @@ constexpr Command kCommands[] = {
     {"doctor", "[--json]", "what this machine offers, and what would stop a run",
      run_doctor_command},
     {"generate", "MODEL --prompt TEXT ...", "continue a text", nullptr},
+    {"chat", "MODEL [--system TEXT] ...", "talk with a model", nullptr},
     {"eval", "MODEL --dataset FILE [--json] [launch flags]", "loss and perplexity of a model",
      run_eval_command, /*takes_stops=*/true},
     {"bench", "NAME ...", "how fast is this machine?", nullptr},

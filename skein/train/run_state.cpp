@@ -19,13 +19,10 @@ namespace {
 
 using checkpoint::TensorEntry;
 
-constexpr const char* kTokenizerFiles[] = {"tokenizer.json",
-                                           "tokenizer_config.json",
-                                           "special_tokens_map.json",
-                                           "tokenizer.model",
-                                           "vocab.json",
-                                           "merges.txt",
-                                           "chat_template.jinja"};
+constexpr const char* kTokenizerFiles[] = {
+    "tokenizer.json",    "tokenizer_config.json", "special_tokens_map.json",
+    "added_tokens.json", "tokenizer.model",       "vocab.json",
+    "merges.txt",        "chat_template.jinja"};
 
 TensorEntry entry(const std::string& name, at::ScalarType dtype,
                   const std::vector<int64_t>& shape) {

@@ -13,6 +13,7 @@
 #include "skein/core/host.h"
 #include "skein/core/log.h"
 #include "skein/ops/device.h"
+#include "skein/plan/chat_files.h"
 #include "skein/plan/flops.h"
 #include "skein/plan/refusals.h"
 #include "skein/plan/run_data.h"
@@ -123,12 +124,15 @@ checkpoint::StoreOptions store_options(const config::RunConfig& config, const fs
           .engine = checkpoint::make_copy_engine(world.device, world.local_size)};
 }
 
-RunStateOptions state_options(const config::ModelConfig& model, const plan::DataIdentity& identity,
+RunStateOptions state_options(const config::RunConfig& config, const plan::DataIdentity& identity,
                               const data::Loader& loader, const World& world) {
   RunStateOptions options{
       .identity = identity,
       .epochs_of = [&](int64_t step) { return loader.epoch_steps().epochs_of(step); },
-      .files = files_beside_weights(model)};
+      .files = files_beside_weights(config.model)};
+  if (plan::trains_on_rows(config)) {
+    plan::add_chat_files(config.model, config.rows, options.files);
+  }
   if (world.own_output) options.share = {world.output_rank(), world.output_size()};
   return options;
 }
@@ -156,7 +160,7 @@ Session::Session(const config::Resolved& given, const config::BatchPlan& plan_of
       metrics(metric_options(config, output, architecture.dimensions(), dtype, world)),
       store(store_options(config, output, world), world.store),
       state({architecture, *model, sharded, optimizer, metrics},
-            state_options(config.model, identity, loader, world)),
+            state_options(config, identity, loader, world)),
       peak_rate(plan::peak_learning_rate(config, batches)) {}
 
 int64_t begin(Session& run) {

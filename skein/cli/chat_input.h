@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#pragma once
+
+// What does somebody say? Lines of a terminal, a pipe or a file.
+
+#include <cstdint>
+#include <string>
+
+namespace skein::cli {
+
+struct ChatLine {
+  enum class Kind {
+    kText,
+    kInterrupted,  // a signal has come: what was typed so far is gone
+    kEnd,
+  };
+  Kind kind = Kind::kEnd;
+  std::string text;    // without its line end
+  int64_t number = 0;  // from 1
+};
+
+class ChatInput {
+ public:
+  static constexpr size_t kMaxLineBytes = size_t{16} << 20;  // more than any context holds
+
+  // The descriptor stays the caller's.
+  explicit ChatInput(int descriptor) : descriptor_(descriptor) {}
+
+  // Waits for a line. Throws UserError for one that is too long, IoError for one that is not UTF-8;
+  // both name it.
+  ChatLine next();
+
+ private:
+  ChatLine take(size_t bytes, size_t end_bytes);
+
+  int descriptor_;
+  std::string held_;  // read, not yet taken
+  bool is_over_ = false;
+  int64_t number_ = 0;
+};
+
+}  // namespace skein::cli
