@@ -180,6 +180,12 @@ void Staging::issue_next() {
   changed_.notify_all();
 }
 
+bool Staging::issued_within(std::chrono::milliseconds longest) {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_for(lock, longest,
+                           [&] { return closed_ || std::ssize(marks_) == num_chunks(); });
+}
+
 void Staging::before_update() {
   if (!copying_) return;
   copying_ = false;

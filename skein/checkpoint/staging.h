@@ -12,6 +12,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <limits>
@@ -32,8 +33,8 @@ struct Source {
   uint64_t offset = 0;
 };
 
-// Methods are for the thread that trains but for those of PieceFlow and close(), which are the
-// writer's.
+// Methods are for the thread that trains but for those of PieceFlow, which are the writer's, and
+// close().
 class Staging final : public PieceFlow {
  public:
   // Setting `stop`, which outlives this, ends await() with a CommError.
@@ -55,6 +56,8 @@ class Staging final : public PieceFlow {
   std::vector<Piece> start(const std::vector<Source>& sources, Wish wish);
   // Are copies under way that nobody has waited for?
   bool is_copying() const { return copying_; }
+  // Has every copy been issued, or the save been closed? Waits for it, so long at most.
+  bool issued_within(std::chrono::milliseconds longest);
   // What the caller issues from here on runs after the copies. Blocks the host only while slots are
   // too few.
   void before_update();
@@ -62,7 +65,7 @@ class Staging final : public PieceFlow {
   // PieceFlow
   void await(size_t piece) override;
   void written(size_t piece) override;
-  // The writer has ended, well or not: nobody needs what is not yet copied.
+  // The writer has ended, well or not, or was given up: nobody needs what is not yet copied.
   void close();
 
  private:

@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <exception>
 #include <future>
@@ -11,67 +13,216 @@
 #include <utility>
 
 #include "skein/checkpoint/files/catalog.h"
+#include "skein/core/clock.h"
 #include "skein/core/error.h"
 #include "skein/core/log.h"
 
 namespace skein::checkpoint {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kLook{50};
+// What a save that has failed elsewhere may take to end here.
+constexpr std::chrono::seconds kEnding{1};
+// No byte is told more rarely than this.
+constexpr std::chrono::seconds kTold{2};
+
+// Is the writer of a save waited for in vain? Judged a little later than writers judge each other,
+// who know more, and by rank 0 first, whose word the others wait for: so only one that hangs in a
+// write is found here.
+class SaveWatch {
+ public:
+  SaveWatch(const Exchange& exchange, milliseconds timeout)
+      : exchange_(exchange),
+        timeout_(timeout),
+        patience_(exchange.rank() == 0 ? timeout * 5 / 4 : timeout * 5 / 2),
+        begun_(Clock::now()),
+        moved_(exchange.last_move()) {}
+
+  struct Problem {
+    std::string why;
+    bool is_told = false;  // by rank 0's writer
+  };
+  // Nothing: go on waiting.
+  std::optional<Problem> problem() try {
+    const auto now = Clock::now();
+    if (const auto failure = exchange_.failure()) {
+      failed_ = std::min(failed_, now);
+      if (now <= failed_ + std::min<Clock::duration>(kEnding, timeout_ / 4)) return std::nullopt;
+      return Problem{.why = *failure, .is_told = true};
+    }
+    if (const auto bytes = exchange_.total_bytes(); bytes != bytes_) {
+      // What was told before this watch began may be old.
+      if (bytes_ >= 0) moved_ = now;
+      bytes_ = bytes;
+    }
+    moved_ = std::max(moved_, exchange_.last_move());
+    const bool has_looked = now > begun_ + std::min<Clock::duration>(kTold, timeout_);
+    if (!has_looked || now <= moved_ + patience_) return std::nullopt;
+    const auto silence = std::chrono::duration_cast<std::chrono::seconds>(now - moved_);
+    return Problem{
+        .why = fmt::format("rank {}'s disk does not answer: no rank has written a byte for {} s",
+                           exchange_.rank(), silence.count())};
+  } catch (const CommError&) {
+    return std::nullopt;  // the writer will say so
+  }
+
+ private:
+  const Exchange& exchange_;
+  const milliseconds timeout_;
+  const milliseconds patience_;
+  const Time begun_;
+  Time moved_;
+  Time failed_ = Time::max();  // when that was first seen
+  int64_t bytes_ = -1;         // not asked yet
+};
+
+}  // namespace
+
+struct CheckpointStore::Writing {
+  explicit Writing(std::shared_ptr<CopyEngine> engine) : staging(std::move(engine), stop) {}
+
+  // Every rank has reported for the newest save, so none still waits for an older one.
+  void forget_older_keys() {
+    auto newest = std::move(exchanges.back());
+    exchanges.pop_back();
+    try {
+      for (const auto& exchange : exchanges) exchange->erase_keys();
+    } catch (const CommError&) {
+      // Without the store the run is about to end; the keys end with it.
+    }
+    exchanges.clear();
+    exchanges.push_back(std::move(newest));
+  }
+
+  std::atomic<bool> stop = false;  // ends waits
+  Staging staging;
+  Job job;
+  std::vector<std::unique_ptr<Exchange>> exchanges;  // whose keys may still be in the store
+};
 
 CheckpointStore::CheckpointStore(StoreOptions options, skein::Store& store)
-    : options_(std::move(options)),
-      store_(store),
-      staging_(options_.engine ? options_.engine : make_copy_engine(at::kCPU), stop_) {
+    : options_(std::move(options)), store_(store) {
   SKEIN_CHECK(!options_.token.empty(), "a run has a token");
+  if (!options_.engine) options_.engine = make_copy_engine(at::kCPU);
+  writing_ = std::make_shared<Writing>(options_.engine);
 }
 
 CheckpointStore::~CheckpointStore() {
-  if (std::uncaught_exceptions() > 0) stop_ = true;
+  if (std::uncaught_exceptions() > 0) writing_->stop = true;
+  if (hangs_) leave_behind();
   if (thread_.joinable()) thread_.join();
 }
 
 void CheckpointStore::prepare(const Contents& contents) {
-  staging_.prepare(plan_snapshot(contents, options_.max_shard_bytes).sources);
+  writing_->staging.prepare(plan_snapshot(contents, options_.max_shard_bytes).sources);
 }
 
-void CheckpointStore::begin_job(const Contents& contents, Staging::Wish wish) {
+void CheckpointStore::await_prepared() { writing_->staging.await_prepared(); }
+
+bool CheckpointStore::is_copying() const { return writing_->staging.is_copying(); }
+
+void CheckpointStore::before_update() {
+  auto& staging = writing_->staging;
+  if (!staging.is_copying()) return;
+  wait_for([&](milliseconds longest) { return staging.issued_within(longest); });
+  staging.before_update();
+}
+
+// Copies, and lets a thread `write` what has come.
+void CheckpointStore::begin(const Contents& contents, Staging::Wish wish, int64_t step,
+                            Write write) {
   auto snapshot = plan_snapshot(contents, options_.max_shard_bytes);
-  job_ = std::move(snapshot.job);
-  job_.pieces = staging_.start(snapshot.sources, wish);
-  job_.flow = &staging_;
+  auto& job = writing_->job = std::move(snapshot.job);
+  job.pieces = writing_->staging.start(snapshot.sources, wish);
+  job.flow = &writing_->staging;
+  auto& exchange = *writing_->exchanges.emplace_back(make_exchange(step));
+  const auto task = std::make_shared<std::packaged_task<std::string()>>(
+      [writing = writing_, exchange = &exchange, write = std::move(write)] {
+        auto failure = write(writing->job, *exchange);
+        writing->staging.close();
+        if (failure.empty() && !exchange->is_given_up()) writing->forget_older_keys();
+        return failure;
+      });
+  written_ = task->get_future();
+  is_open_ = true;
+  try {
+    thread_ = std::thread([task] { (*task)(); });
+  } catch (const std::system_error& error) {
+    log_warning("no thread for a save: {} (ulimit -u, or a container's pids.max); training waits",
+                error.code().message());
+    (*task)();
+  }
 }
 
 void CheckpointStore::save(int64_t step, const Contents& contents, bool rotates) {
   finish();
-  begin_job(contents, Staging::Wish::kAllAtOnce);
   step_ = step;
-  exchanges_.push_back(make_exchange(step));
+  if (hangs_) return refuse(step);
   auto options = commit_options(step);
   options.rotates = rotates;
-  const auto write = [this, options, exchange = exchanges_.back().get()] {
-    failure_ = write_checkpoint(job_, options, *exchange);
-    staging_.close();
-    if (failure_.empty()) forget_older_keys();
-  };
-  is_open_ = true;
-  try {
-    std::packaged_task<void()> task(write);
-    written_ = task.get_future();
-    thread_ = std::thread(std::move(task));
-  } catch (const std::system_error& error) {
-    log_warning("no thread for a save: {} (ulimit -u, or a container's pids.max); training waits",
-                error.code().message());
-    write();
+  begin(contents, Staging::Wish::kAllAtOnce, step, [options](const Job& job, Exchange& exchange) {
+    return write_checkpoint(job, options, exchange);
+  });
+}
+
+// The memory of saves is what the write that hangs is made from, and another would hang as well.
+void CheckpointStore::refuse(int64_t step) {
+  const auto why = fmt::format("rank {}'s write of {} has not returned: does its disk answer?",
+                               options_.rank, checkpoint_name(hung_step_));
+  writing_->exchanges.push_back(make_exchange(step));
+  give_up(why);
+  if (options_.rank == 0) {
+    log_warning("{} was not saved; training goes on: {}", checkpoint_name(step), why);
   }
 }
 
-bool CheckpointStore::finish() {
-  // A write that its disk does not answer cannot be taken back, but it can be told.
-  while (thread_.joinable() && written_.wait_for(options_.timeout) == std::future_status::timeout) {
-    log_warning("{} is still being written, training has waited {} s for it: does the disk answer?",
-                (options_.output / checkpoint_name(step_)).string(),
-                std::chrono::duration_cast<std::chrono::seconds>(options_.timeout).count());
+void CheckpointStore::give_up(const std::string& why) {
+  failure_ = why;
+  try {
+    writing_->exchanges.back()->give_up(why);
+  } catch (const CommError& error) {
+    log_warning("cannot announce the end of a save: {}", error.what());
   }
+}
+
+// False: it was given up.
+bool CheckpointStore::wait_for(const std::function<bool(milliseconds)>& done) {
+  SaveWatch watch(*writing_->exchanges.back(), options_.timeout);
+  const auto pause = std::max(kLook, milliseconds(options_.size));  // the store has other users
+  while (!done(pause)) {
+    const auto problem = watch.problem();
+    if (!problem) continue;
+    give_up(problem->why);
+    writing_->staging.close();
+    is_open_ = false;
+    hangs_ = true;
+    hung_step_ = step_;
+    if (options_.rank == 0 && !problem->is_told) {
+      log_warning("{} was not saved; training goes on: {}", checkpoint_name(step_), problem->why);
+    }
+    return false;
+  }
+  return true;
+}
+
+std::string CheckpointStore::end_of_writer() {
   if (thread_.joinable()) thread_.join();
-  if (std::exchange(is_open_, false)) {
+  return written_.get();
+}
+
+bool CheckpointStore::finish() {
+  const auto has_written = [this](milliseconds longest) {
+    return written_.wait_for(longest) == std::future_status::ready;
+  };
+  if (hangs_ && has_written(milliseconds(0))) {
+    end_of_writer();  // nobody waits for it any more
+    hangs_ = false;
+  }
+  if (is_open_ && wait_for(has_written)) {
+    is_open_ = false;
+    failure_ = end_of_writer();
     if (failure_.empty()) last_committed_ = step_;
     if (failure_.empty() && step_ == best_step_) protected_step_ = step_;
   }
@@ -79,24 +230,36 @@ bool CheckpointStore::finish() {
   return failure_.empty();
 }
 
+// The thread keeps what it works on.
+void CheckpointStore::leave_behind() {
+  thread_.detach();
+  writing_ = std::make_shared<Writing>(options_.engine);
+  hangs_ = false;
+}
+
 void CheckpointStore::save_model(const Contents& contents) {
   finish();
+  if (hangs_) leave_behind();  // a model may be written where a checkpoint was not
   Contents model = contents;
   model.optimizer.clear();
   model.optimizer_slices.clear();
   std::string failure;
   do {
-    begin_job(model, Staging::Wish::kFewSlots);
-    exchanges_.push_back(make_exchange(-1));
-    failure = write_model(job_, commit_options(-1), *exchanges_.back());
-    staging_.close();
-  } while (!failure.empty() && exchanges_.back()->room_made());
+    begin(model, Staging::Wish::kFewSlots, -1,
+          [options = commit_options(-1)](const Job& job, Exchange& exchange) {
+            return write_model(job, options, exchange);
+          });
+    const bool ended = wait_for([this](milliseconds longest) {
+      return written_.wait_for(longest) == std::future_status::ready;
+    });
+    is_open_ = false;
+    failure = ended ? end_of_writer() : failure_;
+  } while (!failure.empty() && !hangs_ && writing_->exchanges.back()->room_made());
   if (!failure.empty()) {
     check_fence();
     throw IoError(
         fmt::format("the model was not written to {}: {}", options_.output.string(), failure));
   }
-  forget_older_keys();
 }
 
 void CheckpointStore::check_fence() const try {
@@ -115,7 +278,7 @@ std::unique_ptr<Exchange> CheckpointStore::make_exchange(int64_t step) {
           .size = options_.size,
           .node = options_.node,
           .timeout = options_.timeout},
-      stop_);
+      writing_->stop);
 }
 
 CommitOptions CheckpointStore::commit_options(int64_t step) const {
@@ -127,19 +290,6 @@ CommitOptions CheckpointStore::commit_options(int64_t step) const {
           .protected_step = step == best_step_ ? step : protected_step_,
           .fence = options_.fence,
           .conditions = options_.conditions};
-}
-
-// Every rank has reported for the newest save, so none still waits for an older one.
-void CheckpointStore::forget_older_keys() {
-  auto newest = std::move(exchanges_.back());
-  exchanges_.pop_back();
-  try {
-    for (const auto& exchange : exchanges_) exchange->erase_keys();
-  } catch (const CommError&) {
-    // Without the store the run is about to end; the keys end with it.
-  }
-  exchanges_.clear();
-  exchanges_.push_back(std::move(newest));
 }
 
 }  // namespace skein::checkpoint

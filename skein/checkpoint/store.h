@@ -10,9 +10,9 @@
 // collective is used. Not thread-safe.
 //
 // A save that fails is abandoned with one warning on rank 0: older checkpoints stay, the run goes
-// on.
+// on. So does it where a disk does not answer at all: the thread that waits for it is left behind,
+// and until it comes back no checkpoint is saved.
 
-#include <atomic>
 #include <chrono>
 #include <functional>
 #include <future>
@@ -22,6 +22,7 @@
 #include <thread>
 #include <vector>
 
+#include "skein/checkpoint/files/exchange.h"
 #include "skein/checkpoint/files/writer.h"
 #include "skein/checkpoint/snapshot.h"
 #include "skein/checkpoint/staging.h"
@@ -48,7 +49,8 @@ class CheckpointStore {
  public:
   // `store` outlives it.
   CheckpointStore(StoreOptions options, skein::Store& store);
-  // Waits for the save under way, or stops it when an exception is passing.
+  // Waits for the save under way, or stops it when an exception is passing; not for one that was
+  // given up.
   ~CheckpointStore();
   CheckpointStore(const CheckpointStore&) = delete;
   CheckpointStore& operator=(const CheckpointStore&) = delete;
@@ -56,7 +58,7 @@ class CheckpointStore {
   // Allocates, in the background, the host memory that saves of such contents need: it takes
   // seconds from a GPU. await_prepared() before the first step.
   void prepare(const Contents& contents);
-  void await_prepared() { staging_.await_prepared(); }
+  void await_prepared();
 
   // Waits for the save before, and returns while checkpoint-STEP is being copied and written. The
   // tensors must not change before before_update() or finish(). `rotates`: checkpoints beyond
@@ -65,8 +67,8 @@ class CheckpointStore {
 
   // What the caller issues from here on may change them: it runs after the copies. Blocks the host
   // only where host memory is short. Nothing to do when is_copying() is false.
-  void before_update() { staging_.before_update(); }
-  bool is_copying() const { return staging_.is_copying(); }
+  void before_update();
+  bool is_copying() const;
 
   // The checkpoint of this step outlives save_total_limit: the best one so far. Call it before the
   // step is saved; until that is committed, the one before stays protected.
@@ -78,33 +80,40 @@ class CheckpointStore {
   // CommError where it was not because the folder is another run's by now.
   bool finish();
   int64_t last_step() const { return step_; }  // that save() was called for
+  // Has a write that was given up still not returned? finish() looks again.
+  bool hangs() const { return hangs_; }
   // Step of the newest commit of this store that finish() or a later save has seen.
   std::optional<int64_t> last_committed() const { return last_committed_; }
 
   // Writes the model and the texts into the output folder itself; optimizer entries are ignored.
-  // Waits; throws IoError on every rank when it fails.
+  // Waits; throws IoError on every rank when it fails. Tried also where a checkpoint hangs.
   void save_model(const Contents& contents);
 
  private:
-  void begin_job(const Contents& contents, Staging::Wish wish);
+  struct Writing;  // what the thread of a save works on
+  using Write = std::function<std::string(const Job&, Exchange&)>;
+
+  void begin(const Contents& contents, Staging::Wish wish, int64_t step, Write write);
+  bool wait_for(const std::function<bool(std::chrono::milliseconds)>& done);
+  void give_up(const std::string& why);
+  void refuse(int64_t step);
+  std::string end_of_writer();
+  void leave_behind();
   std::unique_ptr<Exchange> make_exchange(int64_t step);
   CommitOptions commit_options(int64_t step) const;
   void check_fence() const;
-  void forget_older_keys();
 
   StoreOptions options_;
   skein::Store& store_;
-  std::atomic<bool> stop_ = false;
   int64_t best_step_ = -1;  // protected once it is committed
   int64_t protected_step_ = -1;
   int64_t num_saves_ = 0;
-  std::vector<std::unique_ptr<Exchange>> exchanges_;  // whose keys may still be in the store
 
-  // Of the save under way; read again after the thread has been joined.
-  Staging staging_;
-  Job job_;
-  bool is_open_ = false;       // a save that finish() has not seen the end of
-  std::future<void> written_;  // by the thread
+  std::shared_ptr<Writing> writing_;  // shared with the thread, which may outlive this
+  bool is_open_ = false;              // a save that finish() has not seen the end of
+  bool hangs_ = false;                // one that was given up, whose thread has not returned,
+  int64_t hung_step_ = 0;             // and its step
+  std::future<std::string> written_;  // by the thread: why it failed; empty: well
   std::thread thread_;
   int64_t step_ = 0;
   std::string failure_;

@@ -14,12 +14,17 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <barrier>
+#include <cerrno>
 #include <functional>
+#include <mutex>
 #include <thread>
+#include <utility>
 
 #include "skein/checkpoint/files/catalog.h"
 #include "skein/checkpoint/reader.h"
 #include "skein/core/error.h"
+#include "skein/core/file_system.h"
 #include "skein/core/testing.h"
 #include "skein/tensor/dtype.h"
 
@@ -273,6 +278,33 @@ TEST_F(StoreTest, FailedExportThrowsOnEveryRank) {
   });
 }
 
+class FullDisk final : public FileSystem {
+  int allocate(int, uint64_t) override {
+    errno = ENOSPC;
+    return -1;
+  }
+};
+
+// What was written is not what was read: of two, the older may be the only whole one.
+TEST_F(StoreTest, AFullDiskDoesNotTakeTheOnlyWholeCheckpoint) {
+  limit_ = 5;
+  run(1, [&](CheckpointStore& store, int) {
+    for (const int64_t step : {1, 2}) {
+      store.save(step, contents_of(0, 1, step));
+      EXPECT_TRUE(store.finish());
+    }
+    const auto damaged = folder_ / "checkpoint-2/model.safetensors";
+    auto bytes = read_file(damaged);
+    bytes.back() ^= 1;
+    write_file_atomically(damaged, bytes);
+    FullDisk disk;
+    const ScopedFileSystem scope(disk);
+    store.save(3, contents_of(0, 1, 3));
+    EXPECT_FALSE(store.finish());
+  });
+  expect_loads(1, 1);
+}
+
 // In a process of its own: a limit on threads cannot be raised again. Root has none, so that it
 // becomes somebody else.
 TEST_F(StoreTest, ASaveWithoutAThreadIsMadeAllTheSame) {
@@ -294,28 +326,92 @@ TEST_F(StoreTest, ASaveWithoutAThreadIsMadeAllTheSame) {
   EXPECT_TRUE(verify(folder_ / "checkpoint-1").empty());
 }
 
-// A disk that does not answer: the fence stands for it.
-TEST_F(StoreTest, AWriteThatHangsIsTold) {
-  MemoryStore memory;
-  std::atomic<bool> answers = false;
-  CheckpointStore store({.output = folder_,
-                         .rank = 0,
-                         .size = 1,
-                         .token = "t",
-                         .timeout = std::chrono::milliseconds(20),
-                         .fence = [&] { answers.wait(false); }},
-                        memory);
-  store.save(1, contents_of(0, 1, 1));
+// A disk that does not answer one write: the very first, which is rank 0's, or the first that is
+// not that rank's.
+class HangingDisk final : public FileSystem {
+ public:
+  explicit HangingDisk(int rank) : rank_(rank) {}
+
+  ssize_t write(int descriptor, std::span<const std::byte> bytes, uint64_t offset) override {
+    if (is_met()) answers_.wait(false);
+    return FileSystem::write(descriptor, bytes, offset);
+  }
+  void answer() {
+    answers_ = true;
+    answers_.notify_all();
+  }
+
+ private:
+  bool is_met() {
+    const std::lock_guard lock(mutex_);
+    const auto self = std::this_thread::get_id();
+    if (first_ == std::thread::id()) first_ = self;
+    return (rank_ == 0) == (first_ == self) && !std::exchange(met_, true);
+  }
+
+  const int rank_;
+  std::mutex mutex_;
+  std::thread::id first_;
+  bool met_ = false;
+  std::atomic<bool> answers_ = false;
+};
+
+TEST_F(StoreTest, AWriteThatHangsIsGivenUpAndTheRunGoesOn) {
+  timeout_ = std::chrono::milliseconds(400);
+  for (const auto& [size, hung] : {std::pair(1, 0), std::pair(2, 0), std::pair(2, 1)}) {
+    HangingDisk disk(hung);
+    const ScopedFileSystem scope(disk);
+    std::barrier together(size);
+    testing::internal::CaptureStderr();
+    run(size, [&](CheckpointStore& store, int rank) {
+      store.save(1, contents_of(rank, size, 1));
+      EXPECT_FALSE(store.finish());
+      EXPECT_EQ(store.hangs(), rank == hung);
+      store.save(2, contents_of(rank, size, 2));  // refused: the first has not returned
+      EXPECT_FALSE(store.finish());
+      EXPECT_EQ(store.last_step(), 2);
+      together.arrive_and_wait();
+      disk.answer();
+      while (store.hangs()) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        store.finish();
+      }
+      together.arrive_and_wait();
+      store.save(3, contents_of(rank, size, 3));
+      EXPECT_TRUE(store.finish());
+      EXPECT_EQ(store.last_committed(), 3);
+    });
+    const auto told = testing::internal::GetCapturedStderr();
+    EXPECT_PRED2(contains, told, "checkpoint-1 was not saved; training goes on: ");
+    EXPECT_PRED2(contains, told, "checkpoint-2 was not saved; training goes on: ");
+    EXPECT_PRED2(contains, told,
+                 "'s write of checkpoint-1 has not returned: does its disk answer?");
+    expect_loads(1, 3);
+    EXPECT_FALSE(fs::exists(folder_ / "checkpoint-1"));
+    for (const auto& entry : fs::directory_iterator(folder_)) {
+      EXPECT_FALSE(contains(entry.path().filename().string(), ".tmp-")) << entry.path();
+    }
+    fs::remove_all(folder_ / "checkpoint-3");
+  }
+}
+
+TEST_F(StoreTest, AModelIsWrittenThoughACheckpointHangs) {
+  HangingDisk disk(/*rank=*/0);
+  const ScopedFileSystem scope(disk);
+  timeout_ = std::chrono::milliseconds(400);
   testing::internal::CaptureStderr();
-  std::thread disk([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(200));
-    answers = true;
-    answers.notify_all();
+  run(1, [&](CheckpointStore& store, int) {
+    store.save(1, contents_of(0, 1, 1));
+    store.save_model(contents_of(0, 1, 1));
+    EXPECT_FALSE(store.finish());
   });
-  EXPECT_TRUE(store.finish());
-  disk.join();
-  EXPECT_PRED2(contains, testing::internal::GetCapturedStderr(),
-               "checkpoint-1 is still being written");
+  testing::internal::GetCapturedStderr();
+  EXPECT_TRUE(fs::exists(folder_ / "model.safetensors"));
+  const auto left = folder_ / "checkpoint-1.tmp-token1";
+  EXPECT_TRUE(fs::exists(left));
+  disk.answer();  // the thread that was left behind ends
+  while (fs::exists(left)) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  EXPECT_FALSE(fs::exists(folder_ / "checkpoint-1"));
 }
 
 }  // namespace

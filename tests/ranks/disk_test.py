@@ -5,7 +5,7 @@ import shutil
 import subprocess
 import unittest
 
-from harness import Workspace, finish, kill, run_skein
+from harness import ENVIRONMENT, SKEIN, Workspace, finish, kill, run_skein
 
 # In a mount namespace of its own: a small file system at `small`, what is done to it first, then
 # skein; what it left is copied to `kept`.
@@ -127,6 +127,62 @@ class SmallDisk(unittest.TestCase):
         ended = self.run_on("1300k", "report_to=none", code=4)
         self.assertNotIn("giving up", ended.stderr)
         self.assertTrue((self.work / "kept/out/checkpoint-1").exists())
+
+
+# One write of one rank into HANG_PATH never returns.
+HANG = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+static int hangs(int file) {
+  char name[64], path[4096];
+  const char *rank = getenv("RANK");
+  if (rank == NULL || strcmp(rank, getenv("HANG_RANK")) != 0) return 0;
+  snprintf(name, sizeof name, "/proc/self/fd/%d", file);
+  ssize_t size = readlink(name, path, sizeof path - 1);
+  path[size < 0 ? 0 : size] = 0;
+  return strstr(path, getenv("HANG_PATH")) != NULL && open("hangs", O_WRONLY | O_CREAT | O_EXCL, 0600) >= 0;
+}
+#define SHIM_OF(name)                                                     \
+  ssize_t name(int file, const void *bytes, size_t count, off64_t at) {   \
+    ssize_t (*real)(int, const void *, size_t, off64_t) = dlsym(RTLD_NEXT, #name); \
+    while (hangs(file)) for (;;) pause();                                 \
+    return real(file, bytes, count, at);                                  \
+  }
+SHIM_OF(pwrite)
+SHIM_OF(pwrite64)
+"""
+
+
+class HungWrite(unittest.TestCase):
+    def test_the_save_is_given_up_and_the_run_goes_on(self):
+        """No checkpoint until the write returns, which it never does; the model is written all the same."""
+        with Workspace(num_blocks=20, global_batch_size=8, max_steps=12, save_steps=4) as work:
+            work.run("output_dir=whole", ranks=2)
+            (work / "hang.c").write_text(HANG)
+            subprocess.run(["cc", "-shared", "-fPIC", "-o", "hang.so", "hang.c", "-ldl"], cwd=work.folder, check=True)
+            for rank in (0, 1):
+                with self.subTest(rank=rank):
+                    output = f"hung-{rank}"
+                    (work / "hangs").unlink(missing_ok=True)
+                    process = subprocess.Popen(
+                        [SKEIN, *work.command(f"output_dir={output}", "save_timeout=2", ranks=2)], cwd=work.folder,
+                        env=ENVIRONMENT | {"LD_PRELOAD": str(work / "hang.so"), "HANG_RANK": str(rank),
+                                           "HANG_PATH": "/checkpoint-4.tmp-"},
+                        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                        start_new_session=True)
+                    said = finish(process, 4).stderr
+                    self.assertTrue((work / "hangs").exists())
+                    for step in (4, 8, 12):
+                        self.assertEqual(said.count(f"checkpoint-{step} was not saved; training goes on"), 1, said)
+                    self.assertIn(f"rank {rank}'s write of checkpoint-4 has not returned", said)
+                    self.assertIn(f"The model is in {output}", said)
+                    self.assertEqual((work / output / "model.safetensors").read_bytes(),
+                                     (work / "whole/model.safetensors").read_bytes())
 
 
 class InUse(unittest.TestCase):

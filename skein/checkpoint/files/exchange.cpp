@@ -43,17 +43,40 @@ Exchange::Exchange(Store& store, ExchangeOptions options, const std::atomic<bool
       told_(options_.now()),
       moved_(told_) {}
 
+void Exchange::require_wanted() const {
+  if (given_up_) throw CommError("this save was given up");
+}
+
+Store& Exchange::store() const {
+  require_wanted();
+  return *store_;
+}
+
+int64_t Exchange::total_bytes() const { return store().add(key("bytes"), 0); }
+
+std::optional<std::string> Exchange::failure() const {
+  const auto result = store().try_get(key("result"));
+  if (!result || !is_failure(*result)) return std::nullopt;
+  return reason_in(*result);
+}
+
+void Exchange::give_up(const std::string& why) {
+  given_up_ = true;
+  if (rank() == 0 && store_->try_get(key("result"))) return;  // told already
+  store_->set(rank() == 0 ? key("result") : done_key(rank()), std::string(kFailed) + why);
+}
+
 std::string Exchange::done_key(int rank) const { return key(fmt::format("done/{}", rank)); }
 std::string Exchange::part_key(int rank, int64_t part) const {
   return key(fmt::format("ranges/{}/{}", rank, part));
 }
 
-void Exchange::announce_ready() { store_->set(key("ready"), "1"); }
+void Exchange::announce_ready() { store().set(key("ready"), "1"); }
 
 void Exchange::announce_result(const std::string& failure, bool room_made) {
   room_made_ = room_made;
   const auto kind = failure.empty() ? kDone : room_made ? kFull : kFailed;
-  store_->set(key("result"), std::string(kind) + failure);
+  store().set(key("result"), std::string(kind) + failure);
 }
 
 void Exchange::await_ready() { await(key("ready"), 1); }
@@ -68,10 +91,10 @@ void Exchange::put(const std::string& name, const std::string& text) {
   int64_t parts = 0;
   for (size_t begin = 0; begin < text.size(); begin += kMaxPartBytes) {
     own_keys_.push_back(key(fmt::format("{}/{}", name, parts++)));
-    store_->set(own_keys_.back(), text.substr(begin, kMaxPartBytes));
+    store().set(own_keys_.back(), text.substr(begin, kMaxPartBytes));
   }
   own_keys_.push_back(key(name));
-  store_->set(own_keys_.back(), std::to_string(parts));
+  store().set(own_keys_.back(), std::to_string(parts));
 }
 
 std::string Exchange::take(const std::string& name, int from) {
@@ -80,9 +103,9 @@ std::string Exchange::take(const std::string& name, int from) {
   for (int64_t part = 0; part < parts; ++part) {
     const auto part_name = key(fmt::format("{}/{}", name, part));
     text += await(part_name, 1, from);
-    store_->erase(part_name);
+    store().erase(part_name);
   }
-  store_->erase(key(name));
+  store().erase(key(name));
   return text;
 }
 
@@ -124,7 +147,7 @@ Routes Exchange::agree_on_pages(const std::vector<Extent>& held) {
 Routes Exchange::ask_routes() {
   const auto name = fmt::format("routes/{}", rank());
   // They were set before the files were announced.
-  if (options_.node.empty() || !store_->try_get(key(name))) return {};
+  if (options_.node.empty() || !store().try_get(key(name))) return {};
   std::istringstream lines(take(name, 0));
   Routes routes;
   for (Handover one;
@@ -149,18 +172,20 @@ void Exchange::throw_failure(int peer, const std::string& text) const {
 }
 
 void Exchange::advance(uint64_t bytes) {
+  require_wanted();
   untold_ += bytes;
   const auto now = options_.now();
+  moved_ = now;
   if (now - told_ < std::min(kTellEvery, options_.timeout / 10)) return;
   told_ = now;
-  store_->add(key("bytes"), static_cast<int64_t>(std::exchange(untold_, 0)));
+  store().add(key("bytes"), static_cast<int64_t>(std::exchange(untold_, 0)));
 }
 
 void Exchange::report(const std::vector<WrittenRange>& ranges) {
   int64_t parts = 0;
   std::string text;
   const auto flush = [&] {
-    store_->set(part_key(rank(), parts++), text);
+    store().set(part_key(rank(), parts++), text);
     text.clear();
   };
   for (const auto& range : ranges) {
@@ -168,11 +193,11 @@ void Exchange::report(const std::vector<WrittenRange>& ranges) {
     if (text.size() > kMaxPartBytes) flush();
   }
   if (!text.empty()) flush();
-  store_->set(done_key(rank()), fmt::format("{}{}", kDone, parts));
+  store().set(done_key(rank()), fmt::format("{}{}", kDone, parts));
 }
 
 void Exchange::report_failure(const std::string& why, bool disk_full) {
-  store_->set(done_key(rank()), std::string(disk_full ? kFull : kFailed) + why);
+  store().set(done_key(rank()), std::string(disk_full ? kFull : kFailed) + why);
 }
 
 std::vector<WrittenRange> Exchange::collect() {
@@ -196,44 +221,44 @@ std::vector<WrittenRange> Exchange::collect() {
 }
 
 void Exchange::erase_report(int rank) {
-  store_->erase(done_key(rank));
-  for (int64_t part = 0; store_->erase(part_key(rank, part)); ++part) {
+  store().erase(done_key(rank));
+  for (int64_t part = 0; store().erase(part_key(rank, part)); ++part) {
   }
 }
 
 void Exchange::erase_keys() {
-  for (const auto& name : std::exchange(own_keys_, {})) store_->erase(name);
+  for (const auto& name : std::exchange(own_keys_, {})) store().erase(name);
   if (rank() != 0) return;
   for (int rank = 1; rank < options_.size; ++rank) erase_report(rank);
-  store_->erase(key("bytes"));
-  store_->erase(key("ready"));
-  store_->erase(key("result"));
+  store().erase(key("bytes"));
+  store().erase(key("ready"));
+  store().erase(key("result"));
 }
 
 // The time is read before the counter, and again when that has grown: however long this thread was
 // held up in between, a rank that writes is not late.
 bool Exchange::is_late(int64_t timeouts) {
   const auto now = options_.now();
-  if (const auto bytes = store_->add(key("bytes"), 0); bytes != seen_bytes_) {
+  if (const auto bytes = total_bytes(); bytes != seen_bytes_) {
     seen_bytes_ = bytes;
     moved_ = options_.now();
     return false;
   }
-  return now > moved_ + timeouts * options_.timeout;
+  return now > moved_.load() + timeouts * options_.timeout;
 }
 
 std::string Exchange::await(const std::string& what, int64_t timeouts, int peer) {
   const auto longest = std::max(kPause, std::chrono::milliseconds(options_.size));
   auto pause = std::chrono::milliseconds(1);
   while (true) {
-    if (auto value = store_->try_get(what)) return *value;
+    if (auto value = store().try_get(what)) return *value;
     // Whatever a rank waits for, a save that has failed will not bring it.
-    if (const auto result = store_->try_get(key("result")); result && rank() != 0) {
+    if (const auto result = store().try_get(key("result")); result && rank() != 0) {
       room_made_ = result->starts_with(kFull);
       if (is_failure(*result)) throw IoError(reason_in(*result));
     }
     if (rank() == 0 && peer > 0) {
-      if (const auto done = store_->try_get(done_key(peer))) throw_failure(peer, *done);
+      if (const auto done = store().try_get(done_key(peer))) throw_failure(peer, *done);
     }
     if (stop_->load()) throw CommError("the run is ending");
     if (is_late(timeouts)) {

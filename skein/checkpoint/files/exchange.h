@@ -10,11 +10,16 @@
 // A wait ends in vain when no rank has written a byte for as long as `timeout`: a slow disk is not
 // a late rank, and while a run is paused no time passes. Ranks tell what they have written through
 // one counter.
+//
+// A write that its disk does not answer holds up the thread that makes it. For that case another
+// thread of the rank may look at the save and give it up: total_bytes(), last_move(), failure(),
+// give_up() and is_given_up() are for any thread, the rest is the writer's.
 
 #include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -74,6 +79,15 @@ class Exchange {
 
   // This rank has written so many bytes more. The others learn of it soon, not at once.
   void advance(uint64_t bytes);
+  int64_t total_bytes() const;                 // of all ranks, as far as they have told it
+  Time last_move() const { return moved_; }    // when this rank's writer last saw them grow
+  std::optional<std::string> failure() const;  // as rank 0 has announced it
+
+  // This rank's part of the save comes to nothing, and rank 0 (or rank 0 all others) is told. What
+  // the writer calls from here on throws CommError and does not touch the store.
+  void give_up(const std::string& why);
+  bool is_given_up() const { return given_up_; }
+  void require_wanted() const;  // throws that CommError
 
   void report(const std::vector<WrittenRange>& ranges);
   void report_failure(const std::string& why, bool disk_full = false);
@@ -97,6 +111,8 @@ class Exchange {
   bool is_late(int64_t timeouts);
   void erase_report(int rank);
 
+  Store& store() const;
+
   Store* store_;
   ExchangeOptions options_;
   const std::atomic<bool>* stop_;
@@ -104,8 +120,9 @@ class Exchange {
   bool room_made_ = false;
   uint64_t untold_ = 0;  // bytes
   Time told_;
-  int64_t seen_bytes_ = 0;  // of all ranks
-  Time moved_;              // when they were last seen to grow
+  int64_t seen_bytes_ = 0;   // of all ranks
+  std::atomic<Time> moved_;  // when they were last seen to grow
+  std::atomic<bool> given_up_ = false;
 };
 
 }  // namespace skein::checkpoint

@@ -10,6 +10,7 @@
 #include <ctime>
 #include <functional>
 #include <optional>
+#include <utility>
 
 #include "skein/checkpoint/files/catalog.h"
 #include "skein/core/error.h"
@@ -435,11 +436,21 @@ std::string follow(const Job& job, const Place& place, Exchange& exchange) {
 
 // The others learn the outcome even when it is bad; a store that is gone cannot make it worse.
 void announce_result(Exchange& exchange, const std::string& failure, bool room_made = false) {
+  if (exchange.is_given_up()) return;  // it was announced then
   try {
     exchange.announce_result(failure, room_made);
   } catch (const std::exception& error) {
     log_warning("cannot announce the end of a save: {}", error.what());
   }
+}
+
+// A save that was given up while a write hung is not committed when that returns.
+CommitOptions fenced(CommitOptions options, const Exchange& exchange) {
+  options.fence = [fence = std::move(options.fence), &exchange] {
+    exchange.require_wanted();
+    if (fence) fence();
+  };
+  return options;
 }
 
 // Before the others know of the commit: while they wait for that, nobody waits in a collective for
@@ -456,7 +467,8 @@ void rotate(const CommitOptions& options, Exchange& exchange) {
 
 }  // namespace
 
-std::string write_checkpoint(const Job& job, const CommitOptions& options, Exchange& exchange) {
+std::string write_checkpoint(const Job& job, const CommitOptions& given, Exchange& exchange) {
+  const auto options = fenced(given, exchange);
   const auto name = checkpoint_name(options.step);
   const Place place{options.output / fmt::format("{}.tmp-{}", name, options.token), ""};
   if (exchange.rank() != 0) return follow(job, place, exchange);
@@ -471,6 +483,8 @@ std::string write_checkpoint(const Job& job, const CommitOptions& options, Excha
             [&] { replace_symlink(options.output / "latest", checkpoint_name(options.step)); });
     attempt(options, [&] { rotate(options, exchange); });
     announce_result(exchange, failure);
+  } else if (exchange.is_given_up()) {  // and that was told
+    remove_quietly(place.folder);
   } else {
     announce_result(exchange, failure);
     remove_quietly(place.folder);
@@ -480,7 +494,8 @@ std::string write_checkpoint(const Job& job, const CommitOptions& options, Excha
   return failure;
 }
 
-std::string write_model(const Job& job, const CommitOptions& options, Exchange& exchange) {
+std::string write_model(const Job& job, const CommitOptions& given, Exchange& exchange) {
+  const auto options = fenced(given, exchange);
   const Place place{options.output, ".tmp-" + options.token};
   if (exchange.rank() != 0) return follow(job, place, exchange);
 
