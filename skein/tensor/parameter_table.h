@@ -34,6 +34,7 @@ struct Parameter {
   Init init;
   bool trainable = true;
   bool decay = true;  // weight decay applies: matrices yes, biases and norm weights no
+  double rate = 1;    // its learning rate is this times the step's
   at::Tensor* slot = nullptr;
 
   int64_t numel() const;
