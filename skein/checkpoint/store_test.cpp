@@ -271,6 +271,7 @@ TEST_F(StoreTest, AnAdapterTakesTheModelsPlace) {
   const auto adapter_of = [](int rank) {
     auto contents = contents_of(rank, 2, 5);
     contents.stem = kAdapterStem;
+    contents.texts["adapter_config.json"] = "{}";
     return contents;
   };
   run(2, [&](CheckpointStore& store, int rank) { store.save_model(contents_of(rank, 2, 5)); });
@@ -281,6 +282,7 @@ TEST_F(StoreTest, AnAdapterTakesTheModelsPlace) {
   });
   EXPECT_TRUE(verify(folder_ / "checkpoint-5").empty());
   EXPECT_FALSE(fs::exists(folder_ / "model.safetensors.index.json"));
+  EXPECT_TRUE(fs::exists(folder_ / "adapter_config.json"));
   for (const auto& folder : {folder_, folder_ / "checkpoint-5"}) {
     auto tensors = empty(kModelTensors, 0, 1);
     read_checkpoint(folder, {.model = tensors,
@@ -292,6 +294,9 @@ TEST_F(StoreTest, AnAdapterTakesTheModelsPlace) {
   }
   write_file_atomically(folder_ / "checkpoint-5/model.safetensors", "");
   EXPECT_FALSE(verify(folder_ / "checkpoint-5").empty());
+  run(2, [&](CheckpointStore& store, int rank) { store.save_model(contents_of(rank, 2, 5)); });
+  EXPECT_FALSE(fs::exists(folder_ / "adapter_model.safetensors"));
+  EXPECT_FALSE(fs::exists(folder_ / "adapter_config.json"));
 }
 
 TEST_F(StoreTest, FailedExportThrowsOnEveryRank) {

@@ -15,6 +15,7 @@ namespace skein::train {
 
 struct EvalOptions {
   config::ModelConfig model;   // a folder with config.json and weights, and where the tokenizer is
+  fs::path adapter;            // PEFT's folder, computed beside the weights; empty: none
   config::DataConfig data;     // block_size 0: what the model knows positions for, at most 1,024
   int64_t batch = 8;           // rows of each rank
   std::optional<DType> dtype;  // absent: bfloat16 on GPUs that have it, else float32

@@ -34,8 +34,8 @@ inline constexpr const char* kModelStem = "model";
 inline constexpr const char* kAdapterStem = "adapter_model";
 inline constexpr const char* kOptimizerStem = "optimizer";
 
-// `stem` is one of these. An adapter is never split. No tensors, no files. A tensor larger than `max_shard_bytes`
-// gets a file of its own.
+// `stem` is one of these. An adapter is never split. No tensors, no files. A tensor larger than
+// `max_shard_bytes` gets a file of its own.
 Layout lay_out_files(const std::string& stem, const std::vector<TensorEntry>& entries,
                      uint64_t max_shard_bytes = kDefaultShardBytes);
 
