@@ -17,11 +17,13 @@ constexpr const char* kUsage =
     "skein eval MODEL --dataset F [--block-size N] [--batch-size 8] [--max-samples N]\n"
     "                 [--tokenizer FOLDER|bytes] [--bad-lines stop|skip] [--data-cache-dir DIR]\n"
     "                 [--dtype auto|float32|bfloat16|float64] [--device auto|cpu|cuda] [--json]\n"
-    "                 [launch flags]\n"
+    "                 [--adapter DIR | --base DIR] [launch flags]\n"
     "\n"
     "Mean loss per token and perplexity of a model folder over a file (.txt, .jsonl with "
     "\"text\",\n"
     ".bin), a comma-separated list of files, or a folder; every sample once. Data to stdout.\n"
+    "--adapter is a LoRA adapter as PEFT writes it, computed beside MODEL; where MODEL is one\n"
+    "itself, --base is its base, if not where it says.\n"
     "Runs on one rank per visible GPU, else on the CPU; --nproc-per-node and all other launch\n"
     "flags are those of `skein train --help`. --batch-size counts rows per rank.\n";
 

@@ -14,13 +14,15 @@ namespace skein::cli {
 
 EvalFlags parse_eval_flags(std::span<const std::string> arguments) {
   EvalFlags result;
-  std::string dataset;
+  std::string dataset, adapter, base;
   int64_t max_samples = 0;
   auto& data = result.data;
   data.block_size = 0;
   data.dataloader_num_workers = 0;
   FlagSet flags("skein eval");
   flags.add("dataset", dataset);
+  flags.add("adapter", adapter);
+  flags.add("base", base);
   flags.add("block-size", data.block_size);
   flags.add("batch-size", result.batch_size, /*least=*/1);
   flags.add("max-samples", max_samples);
@@ -38,7 +40,13 @@ EvalFlags parse_eval_flags(std::span<const std::string> arguments) {
   if (dataset.empty()) throw UserError("skein eval needs --dataset FILE");
   data.train_file = data.eval_file = dataset;
   if (max_samples > 0) data.max_eval_samples = max_samples;
-  result.model.model_name_or_path = check_model_folder(words.front());
+  const auto folder = open_model_folder({words.front(), adapter, base});
+  result.model.model_name_or_path = folder.weights.string();
+  result.adapter = folder.adapter.string();
+  auto& tokenizer = result.model.tokenizer_name_or_path;
+  if (tokenizer.empty() && folder.folder_of("tokenizer.json") != folder.weights) {
+    tokenizer = folder.adapter.string();
+  }
   return result;
 }
 

@@ -16,6 +16,7 @@ namespace skein::cli {
 
 struct EvalFlags {
   config::ModelConfig model;
+  std::string adapter;  // folder; may be empty
   // The data set is the "evaluation file" of a run whose training data are never looked at.
   config::DataConfig data;
   int64_t batch_size = 8;

@@ -25,6 +25,8 @@ const char* const kGenerateUsage =
     "  --prompt TEXT             may be given several times\n"
     "  --prompt-file FILE        one prompt: the whole file; of FILE.jsonl, each line's \"text\";\n"
     "                            -: stdin\n"
+    "  --adapter DIR             a LoRA adapter as PEFT writes it, computed beside MODEL\n"
+    "  --base DIR                where MODEL is an adapter: its base, if not where it says\n"
     "  --max-new-tokens N        (128)\n"
     "  --temperature X           0: always the likeliest token (1)\n"
     "  --top-k K  --top-p P  --min-p P  --repetition-penalty X\n"
@@ -79,6 +81,8 @@ FlagSet declare(GenerateFlags& flags, int64_t& seed, bool& no_stream) {
   FlagSet set("skein generate");
   set.add("prompt", flags.prompts);
   set.add("prompt-file", [&](const std::string& path) { add_prompt_file(path, flags.prompts); });
+  set.add("adapter", flags.adapter);
+  set.add("base", flags.base);
   set.add("stop", flags.stops);
   set.add("seed", seed);
   set.add("max-new-tokens", flags.max_new_tokens);

@@ -18,6 +18,7 @@ namespace skein::cli {
 
 struct GenerateFlags {
   std::string model;                 // folder
+  std::string adapter, base;         // folders; may be empty
   std::vector<std::string> prompts;  // those of --prompt-file too, none empty
   std::vector<std::string> stops;
   std::optional<int64_t> max_new_tokens;

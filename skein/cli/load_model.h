@@ -10,7 +10,7 @@
 #include <memory>
 #include <string>
 
-#include "skein/core/file.h"
+#include "skein/cli/model_folder.h"
 #include "skein/model/model.h"
 
 namespace skein::cli {
@@ -18,8 +18,9 @@ namespace skein::cli {
 // auto, cpu, cuda or cuda:N. Throws UserError for anything else, and for a GPU that is not there.
 at::Device device_of(const std::string& name);
 
-// Dropout is left out of the model: its forward passes are those of evaluation.
-std::unique_ptr<model::Model> load_model(const fs::path& folder, const plan::HfConfig& config,
+// Dropout is left out of the model: its forward passes are those of evaluation. An adapter is
+// computed beside the weights, which are as they were. `config` is that of the weights' folder.
+std::unique_ptr<model::Model> load_model(const ModelFolder& folder, const plan::HfConfig& config,
                                          at::ScalarType dtype, at::Device device);
 
 }  // namespace skein::cli
