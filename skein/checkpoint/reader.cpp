@@ -64,9 +64,10 @@ void Reader::load(std::span<TensorSlice> slices, const LoadOptions& options) con
 }
 
 void read_checkpoint(const fs::path& folder, const CheckpointSlices& wanted) {
-  Reader(folder, "model").load(wanted.model, {.tensors = wanted.model_tensors, .foreign = false});
+  Reader(folder, wanted.stem)
+      .load(wanted.model, {.tensors = wanted.model_tensors, .foreign = false});
   if (wanted.optimizer.empty() && wanted.optimizer_tensors.empty()) return;
-  Reader(folder, "optimizer")
+  Reader(folder, kOptimizerStem)
       .load(wanted.optimizer, {.tensors = wanted.optimizer_tensors, .foreign = false});
 }
 

@@ -19,8 +19,8 @@ namespace skein::checkpoint {
 
 class Reader {
  public:
-  // `stem` is "model" or "optimizer".
-  explicit Reader(const fs::path& folder, const std::string& stem = "model");
+  // `stem` is that of the files: kModelStem, …
+  explicit Reader(const fs::path& folder, const std::string& stem = kModelStem);
 
   // Fills `data` of every slice, converting between floating types; `dtype` is not looked at.
   // Names that are missing, unexpected or of another shape come as one UserError, before anything
@@ -40,6 +40,7 @@ struct CheckpointSlices {
   std::span<tensor::TensorSlice> optimizer;
   std::vector<TensorEntry> model_tensors;
   std::vector<TensorEntry> optimizer_tensors;
+  std::string stem = kModelStem;  // or kAdapterStem: of the model's files
 };
 void read_checkpoint(const fs::path& folder, const CheckpointSlices& wanted);
 

@@ -68,9 +68,9 @@ Snapshot plan_snapshot(const Contents& contents, uint64_t max_shard_bytes) {
   Snapshot snapshot{.job = {.texts = contents.texts}};
   auto& job = snapshot.job;
   for (const auto& [name, text] : job.texts) SKEIN_CHECK(is_plain_name(name), name);
-  add_files(lay_out_files("model", contents.model, max_shard_bytes), job);
+  add_files(lay_out_files(contents.stem, contents.model, max_shard_bytes), job);
   const size_t num_model_files = job.files.size();
-  add_files(lay_out_files("optimizer", contents.optimizer, max_shard_bytes), job);
+  add_files(lay_out_files(kOptimizerStem, contents.optimizer, max_shard_bytes), job);
   add_sources(contents.model_slices, find_places(job, 0, num_model_files), snapshot.sources);
   add_sources(contents.optimizer_slices, find_places(job, num_model_files, job.files.size()),
               snapshot.sources);

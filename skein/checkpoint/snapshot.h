@@ -27,6 +27,7 @@ struct Contents {
   std::vector<tensor::TensorSlice> optimizer_slices;
   // Whole files by name (config.json, …); only rank 0's are written.
   std::map<std::string, std::string> texts;
+  std::string stem = kModelStem;  // of the first set's files, or kAdapterStem
 };
 
 // What a save writes, planned: the slices as they lie in memory, converted where the file has

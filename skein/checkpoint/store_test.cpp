@@ -271,6 +271,39 @@ TEST_F(StoreTest, ModelIsExportedInPlaceOfTheOldOne) {
   EXPECT_TRUE(at::equal(model[0].data, values(kModelTensors[0], 5)));
 }
 
+TEST_F(StoreTest, AnAdapterTakesTheModelsPlace) {
+  max_shard_bytes_ = 300;
+  const auto adapter_of = [](int rank) {
+    auto contents = contents_of(rank, 2, 5);
+    contents.stem = kAdapterStem;
+    contents.texts["adapter_config.json"] = "{}";
+    return contents;
+  };
+  run(2, [&](CheckpointStore& store, int rank) { store.save_model(contents_of(rank, 2, 5)); });
+  run(2, [&](CheckpointStore& store, int rank) {
+    store.save(5, adapter_of(rank));
+    EXPECT_TRUE(store.finish());
+    store.save_model(adapter_of(rank));
+  });
+  EXPECT_TRUE(verify(folder_ / "checkpoint-5").empty());
+  EXPECT_FALSE(fs::exists(folder_ / "model.safetensors.index.json"));
+  EXPECT_TRUE(fs::exists(folder_ / "adapter_config.json"));
+  for (const auto& folder : {folder_, folder_ / "checkpoint-5"}) {
+    auto tensors = empty(kModelTensors, 0, 1);
+    read_checkpoint(folder, {.model = tensors,
+                             .optimizer = {},
+                             .model_tensors = entries(kModelTensors),
+                             .optimizer_tensors = {},
+                             .stem = kAdapterStem});
+    EXPECT_TRUE(at::equal(tensors[0].data, values(kModelTensors[0], 5)));
+  }
+  write_file_atomically(folder_ / "checkpoint-5/model.safetensors", "");
+  EXPECT_FALSE(verify(folder_ / "checkpoint-5").empty());
+  run(2, [&](CheckpointStore& store, int rank) { store.save_model(contents_of(rank, 2, 5)); });
+  EXPECT_FALSE(fs::exists(folder_ / "adapter_model.safetensors"));
+  EXPECT_FALSE(fs::exists(folder_ / "adapter_config.json"));
+}
+
 TEST_F(StoreTest, FailedExportThrowsOnEveryRank) {
   make_directories(folder_ / "model.safetensors.tmp-token1/full");
   run(2, [&](CheckpointStore& store, int rank) {

@@ -127,10 +127,11 @@ class Answer {
 // A model, and what has been said to it.
 class Chat {
  public:
-  Chat(const ChatFlags& flags, const fs::path& folder)
-      : wishes_(rollout::read_generation_config(folder)),
+  // The flags' folder is where the model's tokenizer and template are.
+  Chat(const ChatFlags& flags, const ModelFolder& folder)
+      : wishes_(rollout::read_generation_config(folder.folder_of("generation_config.json"))),
         template_(template_of(flags)),
-        tokenizer_(tokenizer_of(folder)),
+        tokenizer_(tokenizer_of(flags.source.folder)),
         ends_(ends_of(flags, wishes_, template_, tokenizer_)),
         history_(tokenizer_, template_,
                  {.system = flags.system, .variables_json = flags.variables}),
@@ -140,7 +141,7 @@ class Chat {
                 .max_new_tokens =
                     flags.max_new_tokens.value_or(wishes_.max_new_tokens.value_or(kMaxNewTokens)),
                 .stop_tokens = ends_.tokens};
-    const auto config = plan::read_hf_config(folder);
+    const auto config = plan::read_hf_config(folder.weights);
     model_ = load_model(folder, config, working_dtype(flags.dtype, config, device_), device_);
   }
 
@@ -265,8 +266,10 @@ int run_chat_command(Arguments arguments) {
     fmt::print("{}", kChatUsage);
     return static_cast<int>(ExitCode::kDone);
   }
-  const auto flags = parse_chat_flags(arguments);
-  Chat chat(flags, check_model_folder(flags.source.folder));
+  auto flags = parse_chat_flags(arguments);
+  const auto folder = open_model_folder({flags.source.folder, flags.adapter, flags.base});
+  flags.source.folder = folder.folder_of("tokenizer.json");
+  Chat chat(flags, folder);
   ChatInput input(STDIN_FILENO);
   if (::isatty(STDIN_FILENO) == 1) {
     talk_in_terminal(input, chat);

@@ -29,6 +29,8 @@ const char* const kChatUsage =
     "  --stop TEXT               an answer ends before it; may be given several times\n"
     "  --device auto|cpu|cuda|cuda:N   --dtype auto|float32|bfloat16|float64\n"
     "  --json                    one JSON object per answer\n"
+    "  --adapter DIR             a LoRA adapter as PEFT writes it, computed beside MODEL\n"
+    "  --base DIR                where MODEL is an adapter: its base, if not where it says\n"
     "\n"
     "Defaults of the sampling flags come from generation_config.json where the folder has one.\n"
     "More: docs/chat.md\n";

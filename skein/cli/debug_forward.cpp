@@ -61,15 +61,19 @@ NamedTensors compute(const model::Model& model, const tensor::Batch& batch) {
   tensor::PlainUnits units;
   const auto hidden = model.forward(batch, {.training = false}, units);
   const auto loss = model.head_loss_sum(hidden, batch.targets, {}, units);
+  std::vector<const tensor::Parameter*> parameters;
   std::vector<at::Tensor> leaves;
-  for (const auto& parameter : model.table().parameters) leaves.push_back(*parameter.slot);
+  for (const auto& parameter : model.table().parameters) {
+    if (!parameter.trainable) continue;
+    parameters.push_back(&parameter);
+    leaves.push_back(*parameter.slot);
+  }
   const auto gradients = torch::autograd::grad({loss / batch.num_targets}, leaves);
 
   NamedTensors found{{"logits", model.head_logits(hidden, units).detach()},
                      {"loss_sum", loss.detach().view({1})}};
   for (size_t i = 0; i < leaves.size(); ++i) {
-    const auto& parameter = model.table().parameters[i];
-    found["grad." + parameter.name] = model::without_padding(parameter, gradients[i]);
+    found["grad." + parameters[i]->name] = model::without_padding(*parameters[i], gradients[i]);
   }
   return found;
 }
@@ -93,14 +97,18 @@ void write_tensors(const fs::path& path, const NamedTensors& tensors) {
 
 int run_debug_forward(std::span<const std::string> arguments) {
   std::optional<DType> dtype;
+  std::string adapter;
   FlagSet flags("skein-worker debug-forward");
   flags.add("dtype", dtype);
+  flags.add("adapter", adapter);
   const auto files = flags.read(arguments);
   if (files.size() != 3) {
-    throw UserError("usage: debug-forward MODEL TOKENS.safetensors OUT.safetensors [--dtype D]");
+    throw UserError(
+        "usage: debug-forward MODEL TOKENS.safetensors OUT.safetensors [--dtype D] [--adapter "
+        "DIR]");
   }
-  const fs::path folder = files[0];
-  const auto config = plan::read_hf_config(folder);
+  const auto folder = open_model_folder({files[0], adapter, ""});
+  const auto config = plan::read_hf_config(folder.weights);
   const auto model =
       load_model(folder, config, tensor::scalar_type_of(dtype.value_or(DType::kF32)), at::kCPU);
   write_tensors(files[2], compute(*model, next_token_batch(read_tokens(files[1]))));

@@ -20,8 +20,7 @@ constexpr const char* kUsage =
     "                 [--tokenizer FOLDER|bytes] [--bad-lines stop|skip] [--data-cache-dir DIR]\n"
     "                 [--dtype auto|float32|bfloat16|float64] [--device auto|cpu|cuda] [--json]\n"
     "                 [--template NAME | --chat-template F] [--cutoff-len N] [--train-on-prompt]\n"
-    "                 [--mask-history]\n"
-    "                 [launch flags]\n"
+    "                 [--mask-history] [--adapter DIR | --base DIR] [launch flags]\n"
     "\n"
     "Mean loss per token and perplexity of a model folder over a file (.txt, .jsonl with "
     "\"text\",\n"
@@ -29,6 +28,8 @@ constexpr const char* kUsage =
     "Rows (.jsonl or .json with conversations, prompts, instructions) are measured as `stage: "
     "sft`\n"
     "trains on them: with the model's chat template, and only what it would learn.\n"
+    "--adapter is a LoRA adapter as PEFT writes it, computed beside MODEL; where MODEL is one\n"
+    "itself, --base is its base, if not where it says.\n"
     "Runs on one rank per visible GPU, else on the CPU; --nproc-per-node and all other launch\n"
     "flags are those of `skein train --help`. --batch-size counts rows per rank.\n";
 

@@ -43,7 +43,7 @@ int64_t longest_sample(const config::RunConfig& run) {
 
 EvalFlags parse_eval_flags(std::span<const std::string> arguments) {
   EvalFlags result;
-  std::string dataset;
+  std::string dataset, adapter, base;
   int64_t max_samples = 0;
   auto& data = result.run.data;
   auto& rows = result.run.rows;
@@ -51,6 +51,8 @@ EvalFlags parse_eval_flags(std::span<const std::string> arguments) {
   data.dataloader_num_workers = 0;
   FlagSet flags("skein eval");
   flags.add("dataset", dataset);
+  flags.add("adapter", adapter);
+  flags.add("base", base);
   flags.add("block-size", data.block_size);
   flags.add("cutoff-len", data.block_size);
   flags.add("template", rows.chat_format);
@@ -74,7 +76,13 @@ EvalFlags parse_eval_flags(std::span<const std::string> arguments) {
   data.train_file = data.eval_file = dataset;
   if (max_samples > 0) data.max_eval_samples = max_samples;
   result.run.eval.eval_strategy = config::EvalStrategy::kSteps;
-  result.run.model.model_name_or_path = check_model_folder(words.front());
+  const auto folder = open_model_folder({words.front(), adapter, base});
+  result.run.model.model_name_or_path = folder.weights.string();
+  result.adapter = folder.adapter.string();
+  auto& tokenizer = result.run.model.tokenizer_name_or_path;
+  if (tokenizer.empty() && folder.folder_of("tokenizer.json") != folder.weights) {
+    tokenizer = folder.adapter.string();
+  }
   if (holds_rows(dataset)) result.run.stage = config::TrainingStage::kSft;
   if (data.block_size == 0) data.block_size = longest_sample(result.run);
   return result;

@@ -18,6 +18,7 @@ struct EvalFlags {
   // The data set is the "evaluation file" of a run whose training data are never looked at; of rows
   // (stage sft) it is measured what training trains on.
   config::RunConfig run;
+  std::string adapter;  // folder; may be empty
   int64_t batch_size = 8;
   std::optional<DType> dtype;  // absent: auto
   config::Device device = config::Device::kAuto;

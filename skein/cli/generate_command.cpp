@@ -146,9 +146,10 @@ int run_generate_command(std::span<const std::string> arguments) {
     return static_cast<int>(ExitCode::kDone);
   }
   const auto flags = parse_generate_flags(arguments);
-  const auto folder = check_model_folder(flags.model);
-  const auto wishes = rollout::read_generation_config(folder);
-  const auto codec = text::open_codec(folder);
+  const auto folder = open_model_folder({flags.model, flags.adapter, flags.base});
+  const auto wishes = rollout::read_generation_config(folder.folder_of("generation_config.json"));
+  const auto texts_folder = folder.folder_of("tokenizer.json");
+  const auto codec = text::open_codec(texts_folder);
   rollout::GenerateOptions options{
       .sampling = sampling_of(flags, wishes),
       .max_new_tokens = flags.max_new_tokens.value_or(wishes.max_new_tokens.value_or(128)),
@@ -156,11 +157,13 @@ int run_generate_command(std::span<const std::string> arguments) {
       .max_rows = flags.batch_size};
   const auto requests = requests_of(flags, *codec);
 
-  const auto config = plan::read_hf_config(folder);
+  const auto config = plan::read_hf_config(folder.weights);
   const auto device = device_of(flags.device);
   const c10::DeviceGuard guard(device);
   const auto model = load_model(folder, config, working_dtype(flags.dtype, config, device), device);
-  if (codec->is_bytes()) log_info("{} has no tokenizer.json: tokens are bytes", folder.string());
+  if (codec->is_bytes()) {
+    log_info("{} has no tokenizer.json: tokens are bytes", texts_folder.string());
+  }
 
   Texts texts(requests.size(), *codec, flags);
   const auto most = requests.size() * static_cast<size_t>(options.max_new_tokens);

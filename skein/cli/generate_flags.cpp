@@ -24,6 +24,8 @@ const char* const kGenerateUsage =
     "  --prompt TEXT             may be given several times\n"
     "  --prompt-file FILE        one prompt: the whole file; of FILE.jsonl, each line's \"text\";\n"
     "                            -: stdin\n"
+    "  --adapter DIR             a LoRA adapter as PEFT writes it, computed beside MODEL\n"
+    "  --base DIR                where MODEL is an adapter: its base, if not where it says\n"
     "  --max-new-tokens N        (128)\n"
     "  --temperature X           0: always the likeliest token (1)\n"
     "  --top-k K  --top-p P  --min-p P  --repetition-penalty X\n"
@@ -114,6 +116,8 @@ void SamplingFlags::declare(FlagSet& set) {
   set.add("dtype", dtype);
   set.add("device", device);
   set.add("json", json);
+  set.add("adapter", adapter);
+  set.add("base", base);
   // transformers' names.
   set.add_foreign("max-length", "it counts the prompt too; --max-new-tokens N counts new tokens");
   set.add_foreign("do-sample", "it samples unless told otherwise; --temperature 0 does not");

@@ -27,6 +27,7 @@ struct SamplingFlags {
   std::optional<DType> dtype;  // absent: auto
   std::string device = "auto";
   bool json = false;
+  std::string adapter, base;  // folders; may be empty
 
   void declare(FlagSet& set);
   void check() const;

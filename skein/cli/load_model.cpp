@@ -6,11 +6,11 @@
 #include <fmt/format.h>
 
 #include <utility>
-#include <vector>
 
-#include "skein/checkpoint/reader.h"
+#include "skein/adapter/adapter_config.h"
 #include "skein/core/error.h"
 #include "skein/tensor/dtype.h"
+#include "skein/train/weights.h"
 
 namespace skein::cli {
 
@@ -39,11 +39,14 @@ at::ScalarType working_dtype(std::optional<DType> asked, const plan::HfConfig& c
   return tensor::scalar_type_of(asked.value_or(usual));
 }
 
-std::unique_ptr<model::Model> load_model(const fs::path& folder, const plan::HfConfig& config,
+std::unique_ptr<model::Model> load_model(const ModelFolder& folder, const plan::HfConfig& config,
                                          at::ScalarType dtype, at::Device device) {
-  auto model = model::build(config, {.dtype = dtype});
-  std::vector<tensor::TensorSlice> slices;
-  for (const auto& parameter : model->table().parameters) {
+  model::BuildOptions options{.dtype = dtype};
+  if (!folder.adapter.empty()) options.tuning.lora = adapter::read_adapter_config(folder.adapter);
+  auto model = model::build(config, options);
+  const auto& table = model->table();
+  train::Slices slices;
+  for (const auto& parameter : table.parameters) {
     const auto leaf = model::make_leaf(parameter, device);
     slices.push_back({.name = parameter.name,
                       .shape = parameter.shape,
@@ -53,10 +56,9 @@ std::unique_ptr<model::Model> load_model(const fs::path& folder, const plan::HfC
                       .data = model::without_padding(parameter, leaf).view(-1)});
     *parameter.slot = leaf;
   }
-  checkpoint::LoadOptions options;
-  options.tied_head = config.dimensions().tied_head;
-  checkpoint::Reader(folder).load(slices, options);
-  for (const auto& parameter : model->table().parameters) {
+  train::BaseWeights(folder.weights, config, table).load(slices);
+  if (!folder.adapter.empty()) train::load_adapter(folder.adapter, table, slices);
+  for (const auto& parameter : table.parameters) {
     parameter.slot->set_requires_grad(parameter.trainable);
   }
   return model;

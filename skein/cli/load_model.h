@@ -11,8 +11,8 @@
 #include <optional>
 #include <string>
 
+#include "skein/cli/model_folder.h"
 #include "skein/core/dtype.h"
-#include "skein/core/file.h"
 #include "skein/model/model.h"
 
 namespace skein::cli {
@@ -24,8 +24,9 @@ at::Device device_of(const std::string& name);
 at::ScalarType working_dtype(std::optional<DType> asked, const plan::HfConfig& config,
                              const at::Device& device);
 
-// Dropout is left out of the model: its forward passes are those of evaluation.
-std::unique_ptr<model::Model> load_model(const fs::path& folder, const plan::HfConfig& config,
+// Dropout is left out of the model: its forward passes are those of evaluation. An adapter is
+// computed beside the weights, which are as they were. `config` is that of the weights' folder.
+std::unique_ptr<model::Model> load_model(const ModelFolder& folder, const plan::HfConfig& config,
                                          at::ScalarType dtype, at::Device device);
 
 }  // namespace skein::cli

@@ -6,6 +6,7 @@
 
 #include "skein/cli/commands.h"
 #include "skein/cli/flag_set.h"
+#include "skein/cli/model_folder.h"
 #include "skein/cli/shard_size.h"
 #include "skein/core/amounts.h"
 #include "skein/core/error.h"
@@ -42,7 +43,7 @@ int run_merge_command(Arguments arguments) {
   const auto words = flags.read(arguments);
   if (words.size() != 1) throw UserError(fmt::format("skein merge takes one adapter:\n{}", kUsage));
   if (out.empty()) throw UserError("skein merge: --out DIR is missing: where shall the model go?");
-  options.adapter = words[0];
+  options.adapter = newest_of(words[0]);
   options.base = base;
   options.out = out;
   const auto summary = convert::merge_adapter(options);

@@ -121,9 +121,14 @@ void print_data(const plan::Outlook& outlook, const config::RunConfig& config) {
              every(steps.eval_every), every(steps.save_every));
 }
 
+std::string trainable_text(int64_t trainable, int64_t all) {
+  if (trainable == all) return "all trainable";
+  return fmt::format("trainable {} ({})", shown_count(trainable), shown_share(trainable, all));
+}
+
 void print_parameters(const plan::Shapes& shapes) {
-  fmt::print("model     {} parameters, all trainable, {} units\n", shown_count(shapes.numel()),
-             shapes.units.size());
+  fmt::print("model     {} parameters, {}, {} units\n", shown_count(shapes.numel()),
+             trainable_text(shapes.trainable_numel(), shapes.numel()), shapes.units.size());
   // Blocks are alike: the first stands for all.
   int64_t blocks = 0, block_numel = 0;
   for (size_t i = 0; i < shapes.units.size(); ++i) {
@@ -219,7 +224,7 @@ Json model_json(const plan::Outlook& outlook) {
                       {"peak_estimate", model.peaks[stage]}});
   }
   return {{"parameters", model.shapes.numel()},
-          {"trainable", model.shapes.numel()},
+          {"trainable", model.shapes.trainable_numel()},
           {"units", units},
           {"memory_per_rank", memory},
           {"activations_formula", model.activations.formula}};

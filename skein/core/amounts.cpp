@@ -24,6 +24,11 @@ std::string shown_count(int64_t count) {
   return text;
 }
 
+std::string shown_share(int64_t part, int64_t whole) {
+  const double percent = 100 * static_cast<double>(part) / static_cast<double>(whole);
+  return percent < 0.1 ? fmt::format("{:.2g} %", percent) : fmt::format("{:.2f} %", percent);
+}
+
 std::string counted(uint64_t count, std::string_view thing) {
   return fmt::format("{} {}{}", count, thing, count == 1 ? "" : "s");
 }

@@ -14,6 +14,8 @@ namespace skein {
 std::string shown_bytes(uint64_t bytes);
 // "124,439,808".
 std::string shown_count(int64_t count);
+// "0.07 %": two digits of what is small.
+std::string shown_share(int64_t part, int64_t whole);
 // "1 file", "2 files".
 std::string counted(uint64_t count, std::string_view thing);
 

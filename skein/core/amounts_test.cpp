@@ -25,6 +25,13 @@ TEST(Amounts, CountsHaveGroupsOfThree) {
   EXPECT_EQ(shown_count(std::numeric_limits<int64_t>::min()), "-9,223,372,036,854,775,808");
 }
 
+TEST(Amounts, SharesArePercentages) {
+  EXPECT_EQ(shown_share(851968, 1235814400), "0.069 %");
+  EXPECT_EQ(shown_share(1, 1000000), "0.0001 %");
+  EXPECT_EQ(shown_share(1, 3), "33.33 %");
+  EXPECT_EQ(shown_share(2, 2), "100.00 %");
+}
+
 TEST(Amounts, ThingsAreCounted) {
   EXPECT_EQ(counted(0, "file"), "0 files");
   EXPECT_EQ(counted(1, "file"), "1 file");

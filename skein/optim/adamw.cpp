@@ -57,67 +57,67 @@ void AdamW::refresh_masters() {
 void AdamW::step(double learning_rate, const Decision& decision) {
   num_updates_.add_(1);
   for (size_t i = 0; i < ranges_.size(); ++i) {
-    const auto& master = states_[i].master;
-    if (master.is_cuda() && master.scalar_type() == at::kFloat) {
-      update_on_cuda(ranges_[i], states_[i], learning_rate, decision);
-    } else {
-      update(ranges_[i], states_[i], learning_rate, decision);
+    for (const auto& [range, decays, rate] : ranges_[i].groups) {
+      const auto cut = [&](const at::Tensor& whole) {
+        return whole.narrow(0, range.begin, range.size());
+      };
+      const Part part{
+          .parameters = cut(ranges_[i].parameters),
+          .gradients = cut(ranges_[i].gradients),
+          .state = {cut(states_[i].master), cut(states_[i].exp_avg), cut(states_[i].exp_avg_sq)},
+          .learning_rate = learning_rate * rate,
+          .weight_decay = decays ? options_.weight_decay : 0.0};
+      const auto& master = part.state.master;
+      if (master.is_cuda() && master.scalar_type() == at::kFloat) {
+        update_on_cuda(part, decision);
+      } else {
+        update(part, decision);
+      }
     }
   }
   num_updates_.sub_(decision.skip);
 }
 
-void AdamW::update(const OwnedRange& range, const AdamState& state, double learning_rate,
-                   const Decision& decision) {
-  const int64_t count = range.parameters.numel();
+void AdamW::update(const Part& part, const Decision& decision) {
+  const auto& [parameters, gradients, state, learning_rate, weight_decay] = part;
+  const int64_t count = parameters.numel();
   // One element, not none: a scalar tensor would take the gradients' dtype and be rounded to it.
   const auto factor = decision.factor.to(state.master.scalar_type()).view({1});
   auto scaled = at::empty({std::min(kChunk, count)}, state.master.options());
-  int64_t begin = 0;
-  while (begin < count) {
-    // A chunk never crosses the decay boundary: one weight decay per call.
-    const bool decays = begin < range.decay_end;
-    const int64_t end = std::min(begin + kChunk, decays ? range.decay_end : count);
-    const auto part = [&](const at::Tensor& whole) { return whole.slice(0, begin, end); };
+  for (int64_t begin = 0; begin < count; begin += kChunk) {
+    const int64_t end = std::min(begin + kChunk, count);
+    const auto cut = [&](const at::Tensor& whole) { return whole.slice(0, begin, end); };
     auto gradient = scaled.narrow(0, 0, end - begin);
-    at::mul_out(gradient, part(range.gradients), factor);
-    at::_fused_adamw_({part(state.master)}, {gradient}, {part(state.exp_avg)},
-                      {part(state.exp_avg_sq)}, {}, {num_updates_}, learning_rate,
-                      options_.adam_beta1, options_.adam_beta2,
-                      decays ? options_.weight_decay : 0.0, options_.adam_epsilon,
+    at::mul_out(gradient, cut(gradients), factor);
+    at::_fused_adamw_({cut(state.master)}, {gradient}, {cut(state.exp_avg)},
+                      {cut(state.exp_avg_sq)}, {}, {num_updates_}, learning_rate,
+                      options_.adam_beta1, options_.adam_beta2, weight_decay, options_.adam_epsilon,
                       /*amsgrad=*/false, /*maximize=*/false,
                       /*grad_scale=*/{}, /*found_inf=*/decision.skip);
-    if (is_16_bit(range.parameters)) part(range.parameters).copy_(part(state.master));
-    begin = end;
+    if (is_16_bit(parameters)) cut(parameters).copy_(cut(state.master));
   }
 }
 
-// One kernel per side of the decay boundary: 28 bytes of traffic per 16-bit parameter.
-void AdamW::update_on_cuda(const OwnedRange& range, const AdamState& state, double learning_rate,
-                           const Decision& decision) {
-  const int64_t bounds[] = {0, range.decay_end, range.parameters.numel()};
-  for (int side = 0; side < 2; ++side) {
-    const int64_t begin = bounds[side], count = bounds[side + 1] - begin;
-    if (count == 0) continue;
-    const auto part = [&](const at::Tensor& whole) { return whole.narrow(0, begin, count); };
-    const bool separate = is_16_bit(range.parameters);
-    ops::adamw_on_cuda({.weights = separate ? part(range.parameters).mutable_data_ptr() : nullptr,
-                        .master = part(state.master).mutable_data_ptr<float>(),
-                        .exp_avg = part(state.exp_avg).mutable_data_ptr<float>(),
-                        .exp_avg_sq = part(state.exp_avg_sq).mutable_data_ptr<float>(),
-                        .gradient = part(range.gradients).const_data_ptr(),
-                        .factor = decision.factor.const_data_ptr<double>(),
-                        .skip = decision.skip.const_data_ptr<float>(),
-                        .step = num_updates_.const_data_ptr<float>(),
-                        .count = count,
-                        .type = ops::element_type(range.parameters),
-                        .gradient_type = ops::element_type(range.gradients),
-                        .learning_rate = learning_rate,
-                        .beta1 = options_.adam_beta1,
-                        .beta2 = options_.adam_beta2,
-                        .epsilon = options_.adam_epsilon,
-                        .weight_decay = side == 0 ? options_.weight_decay : 0.0});
-  }
+// 28 bytes of traffic per 16-bit parameter.
+void AdamW::update_on_cuda(const Part& part, const Decision& decision) {
+  const auto& [parameters, gradients, state, learning_rate, weight_decay] = part;
+  const bool separate = is_16_bit(parameters);
+  ops::adamw_on_cuda({.weights = separate ? parameters.mutable_data_ptr() : nullptr,
+                      .master = state.master.mutable_data_ptr<float>(),
+                      .exp_avg = state.exp_avg.mutable_data_ptr<float>(),
+                      .exp_avg_sq = state.exp_avg_sq.mutable_data_ptr<float>(),
+                      .gradient = gradients.const_data_ptr(),
+                      .factor = decision.factor.const_data_ptr<double>(),
+                      .skip = decision.skip.const_data_ptr<float>(),
+                      .step = num_updates_.const_data_ptr<float>(),
+                      .count = parameters.numel(),
+                      .type = ops::element_type(parameters),
+                      .gradient_type = ops::element_type(gradients),
+                      .learning_rate = learning_rate,
+                      .beta1 = options_.adam_beta1,
+                      .beta2 = options_.adam_beta2,
+                      .epsilon = options_.adam_epsilon,
+                      .weight_decay = weight_decay});
 }
 
 int64_t AdamW::num_updates() const { return static_cast<int64_t>(num_updates_.item<float>()); }

@@ -16,6 +16,7 @@
 
 #include "skein/config/run_config.h"
 #include "skein/tensor/flat_memory.h"
+#include "skein/tensor/shard_layout.h"
 
 namespace skein::optim {
 
@@ -23,7 +24,8 @@ namespace skein::optim {
 struct OwnedRange {
   at::Tensor parameters;  // working weights
   at::Tensor gradients;   // of the same elements, in the weights' dtype or fp32
-  int64_t decay_end = 0;  // elements [0, decay_end) decay; a multiple of 128
+  // Together all of them, in their order; boundaries are multiples of 128.
+  std::vector<tensor::UpdateGroup> groups;
 };
 
 struct AdamState {
@@ -63,10 +65,14 @@ class AdamW {
   void set_num_updates(int64_t count);
 
  private:
-  void update(const OwnedRange& range, const AdamState& state, double learning_rate,
-              const Decision& decision);
-  void update_on_cuda(const OwnedRange& range, const AdamState& state, double learning_rate,
-                      const Decision& decision);
+  // One group of a range.
+  struct Part {
+    at::Tensor parameters, gradients;
+    AdamState state;
+    double learning_rate, weight_decay;
+  };
+  void update(const Part& part, const Decision& decision);
+  void update_on_cuda(const Part& part, const Decision& decision);
 
   std::vector<OwnedRange> ranges_;
   config::OptimizerConfig options_;

@@ -22,6 +22,14 @@ AdamW::Decision decision(double skip = 0, double factor = 1) {
   return {at::full({}, factor, at::kDouble), at::full({}, skip, at::kFloat)};
 }
 
+// [0, decay_end) of `size` elements decays, the rest does not.
+std::vector<tensor::UpdateGroup> groups(int64_t decay_end, int64_t size) {
+  std::vector<tensor::UpdateGroup> list;
+  if (decay_end > 0) list.push_back({{0, decay_end}, true});
+  if (decay_end < size) list.push_back({{decay_end, size}, false});
+  return list;
+}
+
 // The paper's formulas, one element at a time, in double.
 double reference_after(double weight, const std::vector<double>& gradients, double lr,
                        double decay) {
@@ -40,7 +48,7 @@ double reference_after(double weight, const std::vector<double>& gradients, doub
 TEST(AdamW, FollowsThePaperOnBothSidesOfTheDecayBoundary) {
   const auto memory = tensor::FlatMemory::create(at::kCPU);
   auto weights = at::ones({256}, at::kDouble), gradients = at::zeros({256}, at::kDouble);
-  AdamW adamw({{weights, gradients, 128}}, kOptions, *memory);
+  AdamW adamw({{weights, gradients, groups(128, 256)}}, kOptions, *memory);
   for (const double g : {0.5, -0.25, 0.125}) {
     gradients.fill_(g);
     adamw.step(0.01, decision());
@@ -59,7 +67,7 @@ TEST(AdamW, ShardsAreBitEqualToTheWhole) {
     std::vector<OwnedRange> ranges;
     for (const auto& [begin, end] : cuts) {
       ranges.push_back({weights.slice(0, begin, end), gradient.slice(0, begin, end),
-                        std::clamp<int64_t>(640 - begin, 0, end - begin)});
+                        groups(std::clamp<int64_t>(640 - begin, 0, end - begin), end - begin)});
     }
     AdamW adamw(ranges, kOptions, *memory);
     for (int i = 0; i < 4; ++i) adamw.step(1e-2, decision());
@@ -68,10 +76,30 @@ TEST(AdamW, ShardsAreBitEqualToTheWhole) {
   EXPECT_TRUE(run({{0, 1024}}).equal(run({{0, 384}, {384, 768}, {768, 1024}})));
 }
 
+TEST(AdamW, GroupsHaveRatesOfTheirOwn) {
+  for (const auto dtype : {at::kDouble, at::kFloat}) {
+    const auto memory = tensor::FlatMemory::create(at::kCPU);
+    auto weights = at::ones({384}, dtype), gradients = at::full({384}, 0.5, dtype);
+    AdamW adamw({{weights,
+                  gradients,
+                  {{{0, 128}, true, 1}, {{128, 256}, true, 16}, {{256, 384}, false, 16}}}},
+                kOptions, *memory);
+    adamw.step(0.01, decision());
+    adamw.step(0.01, decision());
+    const auto expect = [&](int64_t element, double rate, double decay) {
+      EXPECT_NEAR(weights[element].item<double>(), reference_after(1, {0.5, 0.5}, rate, decay),
+                  dtype == at::kDouble ? 1e-12 : 1e-6);
+    };
+    expect(127, 0.01, 0.1);
+    expect(128, 0.16, 0.1);
+    expect(256, 0.16, 0);
+  }
+}
+
 TEST(AdamW, SkipLeavesEverythingAsItIs) {
   const auto memory = tensor::FlatMemory::create(at::kCPU);
   auto weights = at::ones({128}), gradients = at::ones({128});
-  AdamW adamw({{weights, gradients, 128}}, kOptions, *memory);
+  AdamW adamw({{weights, gradients, groups(128, 128)}}, kOptions, *memory);
   adamw.step(0.1, decision(/*skip=*/1));
   EXPECT_TRUE(weights.equal(at::ones({128})));
   EXPECT_EQ(adamw.num_updates(), 0);
@@ -84,7 +112,7 @@ TEST(AdamW, FactorMultipliesTheGradient) {
   const auto run = [](double gradient, double factor) {
     const auto memory = tensor::FlatMemory::create(at::kCPU);
     auto weights = at::ones({128}), gradients = at::full({128}, gradient);
-    AdamW adamw({{weights, gradients, 128}}, {.adam_epsilon = 0.1}, *memory);
+    AdamW adamw({{weights, gradients, groups(128, 128)}}, {.adam_epsilon = 0.1}, *memory);
     adamw.step(0.1, decision(0, factor));
     return weights;
   };
@@ -96,7 +124,7 @@ TEST(AdamW, LeavesTheGradientsAsTheyAre) {
   for (const auto dtype : {at::kDouble, at::kFloat, at::kBFloat16}) {
     const auto memory = tensor::FlatMemory::create(at::kCPU);
     auto weights = at::ones({128}, dtype), gradients = at::ones({128}, dtype);
-    AdamW adamw({{weights, gradients, 128}}, kOptions, *memory);
+    AdamW adamw({{weights, gradients, groups(128, 128)}}, kOptions, *memory);
     adamw.step(0.1, decision(0, 0.5));
     EXPECT_TRUE(gradients.equal(at::ones({128}, dtype))) << dtype;
   }
@@ -105,7 +133,7 @@ TEST(AdamW, LeavesTheGradientsAsTheyAre) {
 TEST(AdamW, SixteenBitWeightsHaveAnFp32Master) {
   const auto memory = tensor::FlatMemory::create(at::kCPU);
   auto weights = at::ones({128}, at::kBFloat16), gradients = at::ones({128}, at::kBFloat16);
-  AdamW adamw({{weights, gradients, 0}}, kOptions, *memory);
+  AdamW adamw({{weights, gradients, groups(0, 128)}}, kOptions, *memory);
   for (int i = 0; i < 10; ++i) adamw.step(1e-4, decision());
   // Ten steps of 1e-4 are below bf16's resolution at 1, and must not be lost.
   ASSERT_EQ(adamw.states()[0][0].name, "master");
@@ -118,7 +146,8 @@ TEST(AdamW, StatesAreThoseOfTheList) {
   for (const auto dtype : {at::kBFloat16, at::kFloat, at::kDouble}) {
     const auto memory = tensor::FlatMemory::create(at::kCPU);
     const auto weights = at::ones({256}, dtype), gradients = at::ones({256}, dtype);
-    const AdamW adamw({{weights, gradients, 0}, {weights, gradients, 0}}, kOptions, *memory);
+    const AdamW adamw({{weights, gradients, groups(0, 256)}, {weights, gradients, groups(0, 256)}},
+                      kOptions, *memory);
     const auto list = state_tensors(kOptions, weights.element_size());
     ASSERT_EQ(adamw.states().size(), 2U);
     for (const auto& states : adamw.states()) {

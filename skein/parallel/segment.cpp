@@ -159,8 +159,14 @@ optim::OwnedRange Segment::owned() const {
       options_.stage.shards_gradients() ? gradient_shard_.tensor() : part(gradient_window_, owned);
   const auto parameters =
       options_.stage.shards_parameters() ? parameters_.tensor() : part(parameters_.tensor(), owned);
-  return {parameters, gradients,
-          std::clamp<int64_t>(layout_.decay_end - owned.begin, 0, owned.size())};
+  optim::OwnedRange result{parameters, gradients, {}};
+  for (const auto& group : layout_.groups) {
+    const Range cut = intersect(group.range, owned);
+    if (cut.empty()) continue;
+    result.groups.push_back(
+        {{cut.begin - owned.begin, cut.end - owned.begin}, group.decay, group.rate});
+  }
+  return result;
 }
 
 void cut_slices(const tensor::SegmentLayout& layout, const FlatPart& part, Range want,

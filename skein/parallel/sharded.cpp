@@ -292,9 +292,11 @@ std::vector<TensorSlice> Sharded::gradient_slices() const {
   return slices;
 }
 
-void Sharded::initialise(uint64_t seed) {
+void Sharded::initialise(uint64_t seed,
+                         const std::function<bool(const tensor::Parameter&)>& which) {
   for (const auto& slice : kept_slices()) {
     const auto* parameter = table_.find(slice.name);
+    if (which && !which(*parameter)) continue;
     ops::initialise(slice.data, slice.begin, parameter->init, ops::init_key(seed, slice.name));
   }
 }

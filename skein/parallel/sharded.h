@@ -97,8 +97,10 @@ class Sharded final : public tensor::Units {
   // memory, neither scaled nor clipped.
   std::vector<tensor::TensorSlice> gradient_slices() const;
 
-  // Keyed first values for every parameter; any split over ranks gives the same.
-  void initialise(uint64_t seed);
+  // Keyed first values for every parameter, or for those of which `which` says so; any split over
+  // ranks gives the same.
+  void initialise(uint64_t seed,
+                  const std::function<bool(const tensor::Parameter&)>& which = nullptr);
 
   tensor::FlatMemory& memory() { return *memory_; }
   comm::Group& group() { return group_; }

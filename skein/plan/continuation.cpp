@@ -11,10 +11,12 @@
 #include <string>
 #include <vector>
 
+#include "skein/adapter/adapter_config.h"
 #include "skein/checkpoint/files/model_files.h"
 #include "skein/config/output_folder.h"
 #include "skein/core/error.h"
 #include "skein/core/hash.h"
+#include "skein/plan/finetune.h"
 #include "skein/plan/rules.h"
 
 namespace skein::plan {
@@ -122,6 +124,51 @@ void check_architecture(const fs::path& checkpoint, const HfConfig& model) {
                   checkpoint.string(), fmt::join(changed, ", "), kCure));
 }
 
+constexpr const char* kOldKeys = "give the old keys, another output_dir, or --fresh";
+
+// The keys of the adapter_config.json there that differ from those of this start.
+void check_adapter_config(const fs::path& checkpoint, const std::string& text) {
+  // Only described, and no part of what is trained.
+  const std::set<std::string> described = {"base_model_name_or_path", "peft_version",
+                                           "inference_mode", "init_lora_weights", "lora_dropout"};
+  const auto saved =
+      ordered_json::parse(adapter::adapter_config_json(adapter::read_adapter_config(checkpoint)));
+  const auto now = ordered_json::parse(text);
+  std::vector<std::string> changed;
+  for (const auto& [key, value] : now.items()) {
+    if (described.contains(key)) continue;
+    const auto old = saved.contains(key) ? saved.at(key) : ordered_json();
+    if (old != value) {
+      changed.push_back(fmt::format("{} is {} there and {} here", key, old.dump(), value.dump()));
+    }
+  }
+  if (changed.empty()) return;
+  throw UserError(fmt::format("{} holds another adapter than this start trains: {}; {}",
+                              checkpoint.string(), fmt::join(changed, ", "), kOldKeys));
+}
+
+// Does the same train, beside the same weights?
+void check_tuning(const fs::path& checkpoint, const TuningIdentity& now) {
+  const auto saved = read_trainer_state(checkpoint).identity.tuning;
+  if (saved.type != now.type) {
+    throw UserError(fmt::format("{} was saved with finetuning_type {}, this start has {}; {}",
+                                checkpoint.string(), saved.type, now.type, kOldKeys));
+  }
+  if (saved.base_digest != now.base_digest) {
+    throw UserError(fmt::format(
+        "{} holds an adapter of {} (digest {}), and model_name_or_path is {} (digest {}): it would "
+        "be worth nothing beside other weights. Give the old base, another output_dir, or --fresh",
+        checkpoint.string(), saved.base, saved.base_digest, now.base, now.base_digest));
+  }
+  if (!now.adapter_config.empty()) check_adapter_config(checkpoint, now.adapter_config);
+}
+
+// An adapter's folder has no config.json: its base is known by its weights.
+void check_model(const fs::path& folder, const HfConfig& model, const TuningIdentity& tuning) {
+  check_tuning(folder, tuning);
+  if (tuning.base.empty()) check_architecture(folder, model);
+}
+
 // How many ranks wrote it; none: it does not say.
 std::optional<int64_t> ranks_of(const fs::path& checkpoint) {
   std::error_code ignored;
@@ -191,13 +238,14 @@ void check_optimizer(const fs::path& checkpoint) {
 
 }  // namespace
 
-DataIdentity identity_before_data(const config::RunConfig& config,
-                                  const config::BatchPlan& batches) {
+DataIdentity identity_before_data(const config::RunConfig& config, const config::BatchPlan& batches,
+                                  const HfConfig& model) {
   return {.data_digest = {},
           .global_batch = batches.global,
           .seed = static_cast<int64_t>(data_seed(config)),
           .block_size = config.data.block_size,
-          .ranks = batches.ranks};
+          .ranks = batches.ranks,
+          .tuning = tuning_identity(config, model)};
 }
 
 StartFrom start_from(const config::CheckpointConfig& options, const fs::path& output) {
@@ -276,8 +324,10 @@ std::optional<fs::path> checkpoint_to_continue(const config::CheckpointConfig& o
 bool has_final_model(const fs::path& output, int64_t steps) try {
   const auto state = find_trainer_state(output);
   if (!state || state->step != steps) return false;
-  checkpoint::open_model_files(output);
-  const auto config = read_file(output / "config.json");
+  const bool is_adapter = fs::exists(output / "adapter_model.safetensors");
+  checkpoint::open_model_files(output,
+                               is_adapter ? checkpoint::kAdapterStem : checkpoint::kModelStem);
+  const auto config = read_file(output / (is_adapter ? adapter::kConfigName : "config.json"));
   return ordered_json::parse(config, nullptr, /*allow_exceptions=*/false).is_object();
 } catch (const UserError&) {
   return false;  // no tensors
@@ -291,7 +341,7 @@ bool is_finished(const config::CheckpointConfig& options, const HfConfig& model,
   const bool may_continue = options.resume_from_checkpoint == "auto" && !options.fresh;
   if (!may_continue || !has_final_model(output, identity.total_steps)) return false;
   try {
-    check_architecture(output, model);
+    check_model(output, model, identity.tuning);
     check_order(output, identity);
     return true;
   } catch (const UserError&) {
@@ -303,7 +353,7 @@ bool is_finished(const config::CheckpointConfig& options, const HfConfig& model,
 
 void check_continuation(const fs::path& checkpoint, const HfConfig& model,
                         const DataIdentity& identity) {
-  check_architecture(checkpoint, model);
+  check_model(checkpoint, model, identity.tuning);
   check_order(checkpoint, identity);
   check_optimizer(checkpoint);
 }

@@ -21,8 +21,8 @@
 namespace skein::plan {
 
 // What is known of it before the data is read.
-DataIdentity identity_before_data(const config::RunConfig& config,
-                                  const config::BatchPlan& batches);
+DataIdentity identity_before_data(const config::RunConfig& config, const config::BatchPlan& batches,
+                                  const HfConfig& model);
 
 // What resume_from_checkpoint and fresh mean for an output folder.
 enum class StartFrom { kBeginning, kNewest, kNamed };

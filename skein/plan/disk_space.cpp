@@ -7,12 +7,14 @@
 #include <string>
 #include <vector>
 
+#include "skein/adapter/tensor_names.h"
 #include "skein/checkpoint/files/catalog.h"
 #include "skein/checkpoint/files/file_layout.h"
 #include "skein/config/output_folder.h"
 #include "skein/core/amounts.h"
 #include "skein/core/error.h"
 #include "skein/optim/states.h"
+#include "skein/plan/finetune.h"
 #include "skein/plan/hf_config.h"
 #include "skein/plan/trainer_state.h"
 
@@ -68,20 +70,27 @@ fs::path existing(const fs::path& folder) {
 
 }  // namespace
 
-CheckpointBytes checkpoint_bytes(const Shapes& shapes, const config::OptimizerConfig& optimizer,
+CheckpointBytes checkpoint_bytes(const Shapes& shapes, const config::RunConfig& config,
                                  DType dtype) {
-  const auto kept = optim::state_tensors(optimizer, static_cast<int64_t>(dtype_bytes(dtype)));
+  // Adapters are fp32 in files, and adapters alone are.
+  const bool adapter = config.finetune.finetuning_type == config::FinetuningType::kLora;
+  const auto wide = dtype == DType::kF64 ? dtype : DType::kF32;
   std::vector<checkpoint::TensorEntry> weights, states;
   for (const auto& parameter : shapes.parameters) {
+    if (adapter && !parameter.trainable) continue;
     const std::vector<uint64_t> shape(parameter.shape.begin(), parameter.shape.end());
-    weights.push_back({parameter.name, dtype, shape});
-    for (const auto& [name, bytes] : kept) {
+    const auto name_in_file = adapter ? adapter::file_name(parameter.name) : parameter.name;
+    weights.push_back({name_in_file, adapter ? wide : dtype, shape});
+    if (!parameter.trainable) continue;
+    const auto width = static_cast<int64_t>(dtype_bytes(parameter.adapter ? wide : dtype));
+    for (const auto& [name, bytes] : optim::state_tensors(config.optimizer, width)) {
       states.push_back(
           {parameter.name + "." + name, bytes == 8 ? DType::kF64 : DType::kF32, shape});
     }
   }
-  return {.model = planned_bytes("model", weights),
-          .optimizer = planned_bytes("optimizer", states)};
+  const auto* stem = adapter ? checkpoint::kAdapterStem : checkpoint::kModelStem;
+  return {.model = planned_bytes(stem, weights),
+          .optimizer = planned_bytes(checkpoint::kOptimizerStem, states)};
 }
 
 std::optional<uint64_t> free_space(const fs::path& folder) {
@@ -96,10 +105,11 @@ void check_disk(const config::RunConfig& config, const Place& place) {
   const auto output = config::output_folder(checkpoint);
   const auto free = free_space(output);
   if (!free || (!checkpoint.fresh && is_complete(output))) return;
-  const auto shapes = read_hf_config(config.model.model_name_or_path).shapes();
+  const auto model = read_hf_config(config.model.model_name_or_path);
+  const auto shapes = tuned_model(config, model).shapes;
   const auto dtype = working_dtype(config.model.dtype, place);
   const bool saves = checkpoint.save_strategy != config::SaveStrategy::kNo;
-  auto needed = checkpoint_bytes(shapes, config.optimizer, dtype);
+  auto needed = checkpoint_bytes(shapes, config, dtype);
   if (checkpoint.save_only_model || !saves) needed.optimizer = 0;
   const auto available = *free + removed_at_start(checkpoint, output);
   if (needed.sum() <= available) return;

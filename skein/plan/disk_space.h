@@ -20,7 +20,7 @@ struct CheckpointBytes {
   uint64_t sum() const { return model + optimizer; }
 };
 // Of one checkpoint, to the byte but for its small text files.
-CheckpointBytes checkpoint_bytes(const Shapes& shapes, const config::OptimizerConfig& optimizer,
+CheckpointBytes checkpoint_bytes(const Shapes& shapes, const config::RunConfig& config,
                                  DType dtype);
 
 // What the file system of `folder`, which need not exist, has left for this user.

@@ -12,6 +12,7 @@
 #include "skein/optim/states.h"
 #include "skein/plan/continuation.h"
 #include "skein/plan/disk_space.h"
+#include "skein/plan/finetune.h"
 #include "skein/plan/hf_config.h"
 #include "skein/plan/refusals.h"
 
@@ -19,7 +20,7 @@ namespace skein::plan {
 namespace {
 
 DiskOutlook count_disk(const config::RunConfig& config, const Outlook& outlook) {
-  const auto bytes = checkpoint_bytes(outlook.model->shapes, config.optimizer, outlook.dtype);
+  const auto bytes = checkpoint_bytes(outlook.model->shapes, config, outlook.dtype);
   const auto optimizer = config.checkpoint.save_only_model ? 0 : bytes.optimizer;
   DiskOutlook disk{.model_bytes = bytes.model, .optimizer_bytes = optimizer};
   if (outlook.steps && outlook.steps->save_every > 0) {
@@ -47,7 +48,11 @@ std::vector<std::string> files_to_write(const config::RunConfig& config,
   if (steps && steps->save_every > 0) {
     names.insert(names.end(), {"checkpoint-STEP/", "latest"});
   }
-  names.insert(names.end(), {"model.safetensors", "config.json"});
+  if (config.finetune.finetuning_type == config::FinetuningType::kLora) {
+    names.insert(names.end(), {"adapter_model.safetensors", "adapter_config.json"});
+  } else {
+    names.insert(names.end(), {"model.safetensors", "config.json"});
+  }
   for (auto& name : names) name = (folder / name).string();
   return names;
 }
@@ -75,13 +80,15 @@ ModelOutlook measure_model(const config::RunConfig& config, const Machine& machi
   const auto architecture = read_hf_config(config.model.model_name_or_path);
   const auto gradients =
       gradient_dtype(outlook.dtype, has_wide_gradients(config.optimizer, outlook.batches));
-  ModelOutlook model{.shapes = architecture.shapes()};
+  ModelOutlook model{.shapes = tuned_model(config, architecture).shapes};
   const auto weight_bytes = static_cast<int64_t>(dtype_bytes(outlook.dtype));
   MemoryQuestion question{.ranks = outlook.batches.ranks,
                           .local_ranks = machine.local_ranks,
                           .weight_bytes = weight_bytes,
                           .gradient_bytes = static_cast<int64_t>(dtype_bytes(gradients)),
                           .state_bytes = optim::state_bytes(config.optimizer, weight_bytes),
+                          .adapter_state_bytes = optim::state_bytes(
+                              config.optimizer, std::max<int64_t>(4, weight_bytes)),
                           .micro_batches = outlook.batches.accumulation,
                           .rows = outlook.batches.per_device,
                           .tokens = tokens_of_row(config, outlook.data),
@@ -123,9 +130,9 @@ std::optional<Continuation> find_continuation(const config::RunConfig& config,
         .step = step,
         .nothing_left = total >= 0 && step >= total && has_final_model(output, step)};
   }
-  auto identity = identity_before_data(config, outlook.batches);
-  identity.total_steps = total;
   const auto model = read_hf_config(config.model.model_name_or_path);
+  auto identity = identity_before_data(config, outlook.batches, model);
+  identity.total_steps = total;
   if (!is_finished(config.checkpoint, model, identity)) return std::nullopt;
   return Continuation{.step = total, .nothing_left = true};
 }
@@ -139,7 +146,7 @@ Outlook look_ahead(const config::Resolved& resolved, const Machine& machine) {
   Outlook outlook{.batches = config::plan_batches(resolved, machine.ranks),
                   .stage = zero_stage(config.parallel.distributed_strategy),
                   .dtype = working_dtype(config.model.dtype, machine.place),
-                  .warnings = run_warnings(config, machine.place)};
+                  .warnings = run_warnings(resolved, machine.place)};
   resolve_autos(config, machine.place, outlook);
   outlook.peak_learning_rate = peak_learning_rate(config, outlook.batches);
   outlook.data = look_at_data(config, outlook.batches.global);

@@ -18,6 +18,7 @@
 #include "skein/data/sample_plan.h"
 #include "skein/plan/byte_text.h"
 #include "skein/plan/continuation.h"
+#include "skein/plan/finetune.h"
 #include "skein/plan/hf_config.h"
 #include "skein/plan/run_data.h"
 #include "skein/plan/run_files.h"
@@ -125,11 +126,15 @@ std::optional<fs::path> check_run(const config::Resolved& resolved, int ranks, c
   const auto dimensions = model.dimensions();
   check_block_size(dimensions, config.data.block_size);
   check_sources(config, dimensions.vocabulary);
+  check_finetune_keys(resolved);
+  tuned_model(config, model);
   auto checkpoint = checkpoint_to_continue(config.checkpoint);
+  const bool reads_base = config.finetune.finetuning_type == config::FinetuningType::kLora ||
+                          (!checkpoint && !config.model.train_from_scratch);
+  if (reads_base) check_weights(config.model.model_name_or_path, model);
+  if (!checkpoint) check_adapter(config, model);
   if (checkpoint) {
-    check_continuation(*checkpoint, model, identity_before_data(config, batches));
-  } else if (!config.model.train_from_scratch) {
-    check_weights(config.model.model_name_or_path, model);
+    check_continuation(*checkpoint, model, identity_before_data(config, batches, model));
   }
   return checkpoint;
 }
@@ -144,7 +149,7 @@ void check_prepared(const config::Resolved& resolved, int ranks) {
   plan_run(config, data::plan_of(samples, order).epoch_steps());
   const auto checkpoint = checkpoint_to_continue(config.checkpoint);
   if (!checkpoint) return;
-  auto identity = identity_before_data(config, batches);
+  auto identity = identity_before_data(config, batches, model);
   identity.data_digest = samples.digest;
   check_continuation(*checkpoint, model, identity);
 }
@@ -166,8 +171,9 @@ void check_folders(const config::RunConfig& config) {
   data::explain_storing([&] { try_to_make(cache); });
 }
 
-std::vector<std::string> run_warnings(const config::RunConfig& config, const Place& place) {
-  std::vector<std::string> warnings;
+std::vector<std::string> run_warnings(const config::Resolved& resolved, const Place& place) {
+  const auto& config = resolved.config;
+  auto warnings = finetune_warnings(resolved);
   if (place.on_gpus() && !place.has_bfloat16 && config.model.dtype == DType::kBF16) {
     warnings.emplace_back(
         "dtype=bfloat16: a GPU of this run has no bfloat16 arithmetic and will emulate it; "

@@ -23,6 +23,7 @@ void check_given(const config::RunConfig& config);
 //   batch sizes that do not multiply,
 //   a backend that this build or place does not have,
 //   a model folder without a config.json that we can compute, or without the weights to start from,
+//   keys of fine-tuning that name nothing of the model, or an adapter of another one,
 //   data files that are not there, or a tokenizer that has more ids than the model,
 //   text without a tokenizer for weights that were made with one (byte_text.h),
 //   a block_size beyond the positions that the model has learned,
@@ -41,6 +42,6 @@ void check_prepared(const config::Resolved& resolved, int ranks);
 void check_folders(const config::RunConfig& config);
 
 // What a user should know before the run starts, though it will run.
-std::vector<std::string> run_warnings(const config::RunConfig& config, const Place& place);
+std::vector<std::string> run_warnings(const config::Resolved& resolved, const Place& place);
 
 }  // namespace skein::plan

@@ -24,6 +24,7 @@ constexpr std::string_view kReplacedFiles[] = {"trainer_log.jsonl",
                                                "training_loss.svg",
                                                "latest",
                                                "config.json",
+                                               "adapter_config.json",
                                                "generation_config.json",
                                                "tokenizer.json",
                                                "tokenizer_config.json",
@@ -65,7 +66,7 @@ void check_foreign_files(const fs::path& output) {
   for (const auto& entry : fs::directory_iterator(output, absent)) {
     auto name = entry.path().filename().string();
     const bool is_replaced = std::ranges::count(kReplacedFiles, name) > 0;
-    if (is_replaced || checkpoint::is_layout_name(name, "model")) foreign.push_back(name);
+    if (is_replaced || checkpoint::is_weights_name(name)) foreign.push_back(name);
   }
   std::ranges::sort(foreign);
   if (foreign.empty()) return;

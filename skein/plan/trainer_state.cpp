@@ -32,6 +32,13 @@ std::string trainer_state_text(const TrainerState& state) {
                                   {"global_batch", state.identity.global_batch},
                                   {"data_seed", state.identity.seed},
                                   {"block_size", state.identity.block_size}}}};
+  const auto& tuning = state.identity.tuning;
+  auto& ours = json["stateful_callbacks"]["skein"];
+  if (tuning.type != "full") ours["finetuning_type"] = tuning.type;
+  if (!tuning.base.empty()) {
+    ours["base_model"] = tuning.base;
+    ours["base_digest"] = tuning.base_digest;
+  }
   return json.dump(2) + "\n";
 }
 
@@ -47,7 +54,10 @@ TrainerState read_trainer_state(const fs::path& folder) {
                                     .global_batch = ours.at("global_batch").get<int64_t>(),
                                     .seed = ours.at("data_seed").get<int64_t>(),
                                     .block_size = ours.value("block_size", int64_t{0}),
-                                    .total_steps = json.at("max_steps").get<int64_t>()},
+                                    .total_steps = json.at("max_steps").get<int64_t>(),
+                                    .tuning = {.type = ours.value("finetuning_type", "full"),
+                                               .base = ours.value("base_model", ""),
+                                               .base_digest = ours.value("base_digest", "")}},
                        .history = json.at("log_history")};
     if (json.contains("best_metric") && json.at("best_metric").is_number()) {
       state.best = {.loss = json.at("best_metric").get<double>(),

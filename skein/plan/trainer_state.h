@@ -18,8 +18,16 @@ namespace skein::plan {
 
 inline constexpr const char* kStateFile = "trainer_state.json";
 
-// What must not change between starts of one run, because the data order depends on it; the steps
-// may.
+// What trains, and beside what.
+struct TuningIdentity {
+  std::string type = "full";   // finetuning_type; of freeze, with its keys
+  std::string base;            // of an adapter: model_name_or_path
+  std::string base_digest;     // of its weights: checkpoint::weights_digest()
+  std::string adapter_config;  // of an adapter: the text of its file, which holds it
+};
+
+// What must not change between starts of one run, because the data order depends on it, or what the
+// optimizer's states belong to; the steps may.
 struct DataIdentity {
   std::string data_digest;  // empty: the data has not been read
   int64_t global_batch = 0;
@@ -27,6 +35,7 @@ struct DataIdentity {
   int64_t block_size = 0;  // 0: an older program did not note it
   int64_t total_steps = 0;
   int64_t ranks = 0;  // not kept
+  TuningIdentity tuning = {};
 };
 
 struct TrainerState {

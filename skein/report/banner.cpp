@@ -49,6 +49,12 @@ std::string devices(const Banner& banner) {
   return counted(banner.ranks.size(), banner.on_gpus ? "GPU" : "CPU rank");
 }
 
+std::string trainable_text(const Banner& banner) {
+  const auto count = shown_count(banner.num_trainable);
+  if (banner.num_trainable == banner.num_parameters) return count;
+  return fmt::format("{} ({})", count, shown_share(banner.num_trainable, banner.num_parameters));
+}
+
 std::string training_line(const Banner& banner, const Words& words) {
   const bool alone = banner.ranks.size() == 1 && banner.strategy == "DDP";
   return alone ? fill(words.single, devices(banner))
@@ -104,8 +110,8 @@ std::string banner_text(const Banner& banner, Language language) {
               banner.ranks.size(), banner.tokens_per_step);
   out += "\n" + fill(words.amounts, shown_count(banner.num_samples), banner.num_epochs,
                      shown_count(banner.total_steps));
-  out += "\n" + fill(words.parameters, shown_count(banner.num_parameters),
-                     shown_count(banner.num_trainable), banner.dtype);
+  out += "\n" + fill(words.parameters, shown_count(banner.num_parameters), trainable_text(banner),
+                     banner.dtype);
   if (!banner.peak.empty()) out += "\n" + banner.peak;
   return out + rank_table(banner, words);
 }

@@ -18,9 +18,9 @@
 namespace skein::tensor {
 
 struct Init {
-  enum class Kind { kZeros, kOnes, kNormal };
+  enum class Kind { kZeros, kOnes, kNormal, kUniform };
   Kind kind = Kind::kZeros;
-  double deviation = 0;  // of kNormal
+  double deviation = 0;  // of kNormal; of kUniform, which is even around 0, the bound
 };
 
 struct Parameter {
@@ -34,6 +34,7 @@ struct Parameter {
   Init init;
   bool trainable = true;
   bool decay = true;  // weight decay applies: matrices yes, biases and norm weights no
+  double rate = 1;    // its learning rate is this times the step's
   at::Tensor* slot = nullptr;
 
   int64_t numel() const;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 namespace skein::tensor {
 namespace {
@@ -13,17 +14,25 @@ int64_t round_up(int64_t value, int64_t multiple) {
 }
 
 void place(SegmentLayout& segment, int num_ranks) {
-  std::stable_partition(segment.placements.begin(), segment.placements.end(),
-                        [](const Placement& p) { return p.parameter->decay; });
+  const auto group_key = [](const Placement& p) {
+    return std::pair(!p.parameter->decay, p.parameter->rate);
+  };
+  std::ranges::stable_sort(segment.placements, {}, group_key);
   int64_t offset = 0;
   for (auto& [parameter, range, memory] : segment.placements) {
     range = {offset, offset + parameter->numel()};
     memory = {offset, offset + parameter->memory_numel()};
     offset = round_up(memory.end, kFlatAlignment);
-    if (parameter->decay) segment.decay_end = offset;
+    auto& groups = segment.groups;
+    if (groups.empty() || groups.back().decay != parameter->decay ||
+        groups.back().rate != parameter->rate) {
+      groups.push_back({{range.begin, offset}, parameter->decay, parameter->rate});
+    }
+    groups.back().range.end = offset;
   }
   segment.shard_size = round_up(offset, kFlatAlignment * num_ranks) / num_ranks;
   segment.whole_size = segment.shard_size * num_ranks;
+  segment.groups.back().range.end = segment.whole_size;  // padding is zero and stays so
 }
 
 }  // namespace

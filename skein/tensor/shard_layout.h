@@ -28,6 +28,13 @@ struct Range {
 
 Range intersect(Range a, Range b);
 
+// Elements that an optimizer updates alike.
+struct UpdateGroup {
+  Range range;
+  bool decay = true;  // weight decay applies
+  double rate = 1;    // the learning rate is this times the step's
+};
+
 struct Placement {
   const Parameter* parameter = nullptr;  // of the table, which must outlive the layout
   Range range;                           // elements of the segment that files know
@@ -38,8 +45,8 @@ struct SegmentLayout {
   int unit = 0;
   at::ScalarType dtype = at::kFloat;
   bool trainable = true;
-  std::vector<Placement> placements;  // those with weight decay first
-  int64_t decay_end = 0;              // [0, decay_end) decays, the rest does not
+  std::vector<Placement> placements;  // in the order of the groups
+  std::vector<UpdateGroup> groups;    // those with weight decay first; together the whole segment
   int64_t whole_size = 0;             // padded
   int64_t shard_size = 0;
 

@@ -26,8 +26,14 @@ TEST(ShardLayout, EverythingIsAlignedAndNothingOverlaps) {
     ASSERT_EQ(segments.size(), 3U);
     for (const auto& segment : segments) {
       EXPECT_EQ(segment.shard_size % kFlatAlignment, 0);
-      EXPECT_EQ(segment.decay_end % kFlatAlignment, 0);
       EXPECT_EQ(segment.whole_size, segment.shard_size * ranks);
+      int64_t group_end = 0;
+      for (const auto& group : segment.groups) {
+        EXPECT_EQ(group.range.begin, group_end);
+        EXPECT_EQ(group.range.begin % kFlatAlignment, 0);
+        group_end = group.range.end;
+      }
+      EXPECT_EQ(group_end, segment.whole_size);
       int64_t end = 0;
       for (const auto& [parameter, range, memory] : segment.placements) {
         EXPECT_GE(range.begin, end);
@@ -76,8 +82,41 @@ TEST(ShardLayout, DecayingParametersComeFirst) {
   ASSERT_TRUE(trainable.trainable);
   EXPECT_EQ(trainable.placements[0].parameter->name, "weight");
   EXPECT_EQ(trainable.placements[1].parameter->name, "norm");
-  EXPECT_EQ(trainable.decay_end, 256);
   EXPECT_EQ(trainable.placements[1].range.begin, 256);
+  ASSERT_EQ(trainable.groups.size(), 2U);
+  EXPECT_EQ(trainable.groups[0].range.end, 256);
+  EXPECT_TRUE(trainable.groups[0].decay);
+  EXPECT_FALSE(trainable.groups[1].decay);
+}
+
+TEST(ShardLayout, RatesMakeGroups) {
+  at::Tensor slot;
+  ParameterTable table;
+  const int block = table.add_unit("block");
+  for (const char* name : {"0", "1"}) {
+    const std::string layer = name;
+    table.add({.name = layer + ".a", .shape = {2, 3}, .unit = block, .slot = &slot});
+    table.add({.name = layer + ".b", .shape = {3, 2}, .unit = block, .rate = 16, .slot = &slot});
+    table.add({.name = layer + ".m",
+               .shape = {3},
+               .unit = block,
+               .decay = false,
+               .rate = 16,
+               .slot = &slot});
+  }
+  const auto segments = lay_out(table, 1);
+  std::string order;
+  for (const auto& placement : segments[0].placements) order += placement.parameter->name + " ";
+  EXPECT_EQ(order, "0.a 1.a 0.b 1.b 0.m 1.m ");
+  const auto& groups = segments[0].groups;
+  ASSERT_EQ(groups.size(), 3U);
+  EXPECT_EQ(groups[0].rate, 1);
+  EXPECT_EQ(groups[1].rate, 16);
+  EXPECT_TRUE(groups[1].decay);
+  EXPECT_EQ(groups[2].rate, 16);
+  EXPECT_FALSE(groups[2].decay);
+  EXPECT_EQ(groups[1].range.begin, 256);
+  EXPECT_EQ(groups[2].range.begin, 512);
 }
 
 }  // namespace

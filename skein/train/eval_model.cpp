@@ -2,10 +2,11 @@
 // Copyright the skein authors.
 #include "skein/train/eval_model.h"
 
-#include "skein/checkpoint/reader.h"
+#include "skein/adapter/adapter_config.h"
 #include "skein/core/progress.h"
 #include "skein/plan/run_data.h"
 #include "skein/train/place.h"
+#include "skein/train/weights.h"
 
 namespace skein::train {
 Evaluation evaluate_model(const EvalOptions& options, World& world) {
@@ -14,13 +15,17 @@ Evaluation evaluate_model(const EvalOptions& options, World& world) {
   const data::Loader loader(plan::open_samples(options.run, architecture.dimensions().vocabulary),
                             {.data = options.run.data, .eval_batch = options.batch},
                             world.group.rank(), world.group.size());
-  const auto model =
-      model::build(architecture, {.dtype = working_dtype(options.dtype, world.device)});
+  model::BuildOptions build{.dtype = working_dtype(options.dtype, world.device)};
+  if (!options.adapter.empty()) {
+    build.tuning.lora = adapter::read_adapter_config(options.adapter);
+  }
+  const auto model = model::build(architecture, build);
   // A group of its own: each rank's model is whole, and nothing of it travels.
   parallel::Sharded sharded(model->table(), {.inference = true, .device = world.device},
                             comm::Group());
-  auto slices = sharded.kept_slices();
-  checkpoint::Reader(folder).load(slices, {.tied_head = architecture.dimensions().tied_head});
+  const auto& table = model->table();
+  BaseWeights(folder, architecture, table).load(sharded.kept_slices());
+  if (!options.adapter.empty()) load_adapter(options.adapter, table, sharded.kept_slices());
   const auto algorithm = algorithms::build(options.run.stage, *model);
   if (!world.is_first()) return evaluate(loader, *algorithm, sharded, world);
   Progress progress("evaluating", static_cast<uint64_t>(loader.num_eval_batches()), "batches");

@@ -17,6 +17,7 @@ struct EvalOptions {
   // Of a run: the model's folder, with config.json and weights; what it evaluates and how, rows
   // (stage sft) or blocks.
   config::RunConfig run;
+  fs::path adapter;            // PEFT's folder, computed beside the weights; empty: none
   int64_t batch = 8;           // rows of each rank
   std::optional<DType> dtype;  // absent: bfloat16 on GPUs that have it, else float32
 };

@@ -9,10 +9,13 @@
 #include <string_view>
 #include <utility>
 
+#include "skein/adapter/adapter_config.h"
+#include "skein/adapter/tensor_names.h"
 #include "skein/checkpoint/reader.h"
 #include "skein/core/error.h"
 #include "skein/optim/states.h"
 #include "skein/tensor/dtype.h"
+#include "skein/train/weights.h"
 
 namespace skein::train {
 namespace {
@@ -44,11 +47,12 @@ std::vector<tensor::TensorSlice> share_of(std::vector<tensor::TensorSlice> slice
   return slices;
 }
 
-// Do the files hold tensors of another type than the model's?
-bool converts(const checkpoint::ModelFiles& files, const std::vector<TensorEntry>& model) {
-  return std::ranges::any_of(model, [&](const TensorEntry& wanted) {
-    const auto* stored = checkpoint::find_tensor(files, wanted.name, /*foreign=*/true);
-    return stored != nullptr && stored->tensor->dtype != wanted.dtype;
+at::ScalarType wide(at::ScalarType dtype) { return dtype == at::kDouble ? dtype : at::kFloat; }
+
+// On some rank: this one's shard may be padding alone.
+bool has_masters(const tensor::ParameterTable& table) {
+  return std::ranges::any_of(table.parameters, [](const tensor::Parameter& parameter) {
+    return parameter.trainable && c10::elementSize(parameter.dtype) == 2;
   });
 }
 
@@ -95,26 +99,58 @@ void RunState::initialise(uint64_t seed) {
 }
 
 void RunState::load_weights(const fs::path& folder) {
-  const checkpoint::Reader reader(folder);
-  const checkpoint::LoadOptions options{.tensors = model_entries(),
-                                        .tied_head = architecture_.dimensions().tied_head};
-  auto slices = sharded_.slices_to_save();
-  reader.load(slices, options);
+  const BaseWeights weights(folder, architecture_, model_.table());
+  weights.load(sharded_.slices_to_save());
   sharded_.gather_loaded();
   optimizer_.refresh_masters();
   // What 16-bit weights have rounded (an fp32 file), the masters take as it is.
-  auto masters = masters_of(sharded_.slices_to_save(optimizer_.states()));
-  if (masters.empty() || !converts(reader.files(), options.tensors)) return;
-  reader.load(masters, options);
+  if (!has_masters(model_.table()) || !weights.convert()) return;
+  weights.load(masters_of(sharded_.slices_to_save(optimizer_.states())));
   sharded_.gather_loaded(optimizer_.states());
+}
+
+void RunState::initialise_adapter(uint64_t seed) {
+  sharded_.initialise(
+      seed, [](const auto& parameter) { return adapter::is_adapter_tensor(parameter.name); });
+  optimizer_.refresh_masters();
+}
+
+void RunState::load_adapter(const fs::path& folder) {
+  train::load_adapter(folder, model_.table(), sharded_.slices_to_save());
+  sharded_.gather_loaded();
+  optimizer_.refresh_masters();
+  if (!has_masters(model_.table())) return;
+  train::load_adapter(folder, model_.table(),
+                      masters_of(sharded_.slices_to_save(optimizer_.states())));
+  sharded_.gather_loaded(optimizer_.states());
+}
+
+const char* RunState::stem() const {
+  return is_adapter() ? checkpoint::kAdapterStem : checkpoint::kModelStem;
 }
 
 std::vector<TensorEntry> RunState::model_entries() const {
   std::vector<TensorEntry> entries;
   for (const auto& parameter : model_.table().parameters) {
-    entries.push_back(entry(parameter.name, parameter.dtype, parameter.shape));
+    if (!is_adapter()) {
+      entries.push_back(entry(parameter.name, parameter.dtype, parameter.shape));
+    } else if (parameter.trainable) {
+      entries.push_back(
+          entry(adapter::file_name(parameter.name), wide(parameter.dtype), parameter.shape));
+    }
   }
   return entries;
+}
+
+std::vector<tensor::TensorSlice> RunState::in_files(std::vector<tensor::TensorSlice> slices) const {
+  if (!is_adapter()) return slices;
+  std::erase_if(slices,
+                [&](const auto& slice) { return !model_.table().find(slice.name)->trainable; });
+  for (auto& slice : slices) {
+    slice.name = adapter::file_name(slice.name);
+    slice.dtype = wide(slice.dtype);
+  }
+  return slices;
 }
 
 std::vector<TensorEntry> RunState::optimizer_entries() const {
@@ -135,10 +171,11 @@ checkpoint::Contents RunState::contents(int64_t step, bool with_optimizer) {
                                 .optimizer = {},
                                 .model_slices = {},
                                 .optimizer_slices = {},
-                                .texts = {}};
+                                .texts = {},
+                                .stem = stem()};
   const auto& share = options_.share;
   contents.model_slices =
-      share ? share_of(sharded_.kept_slices(), *share) : sharded_.slices_to_save();
+      in_files(share ? share_of(sharded_.kept_slices(), *share) : sharded_.slices_to_save());
   if (with_optimizer) {
     contents.optimizer = optimizer_entries();
     contents.optimizer_slices = share ? share_of(sharded_.kept_slices(optimizer_.states()), *share)
@@ -149,8 +186,12 @@ checkpoint::Contents RunState::contents(int64_t step, bool with_optimizer) {
   if (commits) {
     const auto dtype = tensor::dtype_of(model_.table().parameters.front().dtype);
     contents.texts = options_.files;
-    contents.texts["config.json"] =
-        plan::hf_config_json(architecture_, std::string(dtype_word(dtype)));
+    if (is_adapter()) {
+      contents.texts[adapter::kConfigName] = options_.identity.tuning.adapter_config;
+    } else {
+      contents.texts["config.json"] =
+          plan::hf_config_json(architecture_, std::string(dtype_word(dtype)));
+    }
     contents.texts[plan::kStateFile] = trainer_state(step);
   }
   return contents;
@@ -190,19 +231,21 @@ int64_t RunState::restore(const fs::path& checkpoint) {
 void RunState::restore_log() { metrics_.restore(saved_history_, saved_tokens_seen_); }
 
 void RunState::restore_weights(const fs::path& checkpoint) {
-  auto slices = sharded_.slices_to_save();
-  checkpoint::Reader(checkpoint).load(slices, {.tensors = model_entries(), .foreign = false});
+  auto slices = in_files(sharded_.slices_to_save());
+  checkpoint::Reader(checkpoint, stem())
+      .load(slices, {.tensors = model_entries(), .foreign = false, .adapter = is_adapter()});
   sharded_.gather_loaded();
   optimizer_.refresh_masters();
 }
 
 void RunState::restore_tensors(const fs::path& checkpoint) {
-  auto model = sharded_.slices_to_save();
+  auto model = in_files(sharded_.slices_to_save());
   auto optimizer = sharded_.slices_to_save(optimizer_.states());
   checkpoint::read_checkpoint(checkpoint, {.model = model,
                                            .optimizer = optimizer,
                                            .model_tensors = model_entries(),
-                                           .optimizer_tensors = optimizer_entries()});
+                                           .optimizer_tensors = optimizer_entries(),
+                                           .stem = stem()});
   sharded_.gather_loaded();
   sharded_.gather_loaded(optimizer_.states());
   optimizer_.set_num_updates(plan::read_trainer_state(checkpoint).num_updates);

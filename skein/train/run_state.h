@@ -37,6 +37,7 @@ struct RunParts {
 };
 
 struct RunStateOptions {
+  // With an adapter_config, files hold the adapter alone, under PEFT's names and in fp32.
   plan::DataIdentity identity;
   std::function<double(int64_t step)> epochs_of;  // that so many steps are
   std::map<std::string, std::string> files = {};  // texts that belong beside the weights, by name
@@ -55,6 +56,9 @@ class RunState {
   // rank reads its shard of; the rest comes from the other ranks: collective.
   void initialise(uint64_t seed);
   void load_weights(const fs::path& folder);
+  // The same beside the weights of the base.
+  void initialise_adapter(uint64_t seed);
+  void load_adapter(const fs::path& folder);
 
   // Without the optimizer a checkpoint cannot be continued.
   checkpoint::Contents contents(int64_t step, bool with_optimizer = true);
@@ -77,7 +81,11 @@ class RunState {
   }
 
  private:
+  bool is_adapter() const { return !options_.identity.tuning.adapter_config.empty(); }
+  const char* stem() const;
+  // What the model's files hold, and of it this rank's slices under the names there.
   std::vector<checkpoint::TensorEntry> model_entries() const;
+  std::vector<tensor::TensorSlice> in_files(std::vector<tensor::TensorSlice> slices) const;
   std::vector<checkpoint::TensorEntry> optimizer_entries() const;
 
   const plan::HfConfig& architecture_;

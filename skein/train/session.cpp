@@ -14,11 +14,13 @@
 #include "skein/core/log.h"
 #include "skein/ops/device.h"
 #include "skein/plan/chat_files.h"
+#include "skein/plan/finetune.h"
 #include "skein/plan/flops.h"
 #include "skein/plan/refusals.h"
 #include "skein/plan/run_data.h"
 #include "skein/report/hardware.h"
 #include "skein/train/announce.h"
+#include "skein/train/group_rates.h"
 #include "skein/train/place.h"
 #include "skein/train/run_folder.h"
 
@@ -31,7 +33,7 @@ fs::path checked_folder(const config::Resolved& resolved, World& world) {
   plan::check_given(config);
   plan::check_run(resolved, world.group.size(), place);
   if (world.is_first()) {
-    for (const auto& warning : plan::run_warnings(config, place)) log_warning("{}", warning);
+    for (const auto& warning : plan::run_warnings(resolved, place)) log_warning("{}", warning);
   }
   auto output = config::output_folder(config.checkpoint);
   open_folder(output, world);
@@ -60,13 +62,12 @@ data::LoaderOptions loader_options(const config::RunConfig& config,
 }
 
 plan::DataIdentity identity_of(const config::RunConfig& config, const config::BatchPlan& batches,
-                               const data::Loader& loader, const plan::RunPlan& plan) {
-  return {.data_digest = loader.data_digest(),
-          .global_batch = batches.global,
-          .seed = static_cast<int64_t>(plan::data_seed(config)),
-          .block_size = config.data.block_size,
-          .total_steps = plan.total_steps,
-          .ranks = batches.ranks};
+                               const plan::HfConfig& architecture, const data::Loader& loader,
+                               const plan::RunPlan& plan) {
+  auto identity = plan::identity_before_data(config, batches, architecture);
+  identity.data_digest = loader.data_digest();
+  identity.total_steps = plan.total_steps;
+  return identity;
 }
 
 // Collective: where this start begins; a checkpoint is verified and not refused.
@@ -79,6 +80,16 @@ Beginning beginning_of(const config::CheckpointConfig& config, const fs::path& o
   return found;
 }
 
+std::unique_ptr<model::Model> build_model(const config::RunConfig& config,
+                                          const config::BatchPlan& batches,
+                                          const plan::HfConfig& architecture, DType dtype) {
+  auto model = model::build(
+      architecture, {.dtype = tensor::scalar_type_of(dtype), .tuning = plan::tuning_of(config)});
+  set_rates(model->table(), config.finetune.loraplus_lr_ratio,
+            plan::peak_learning_rate(config, batches));
+  return model;
+}
+
 parallel::ShardOptions shard_options(const config::RunConfig& config,
                                      const config::BatchPlan& batches, at::Device device) {
   return {.stage = {plan::zero_stage(config.parallel.distributed_strategy)},
@@ -88,13 +99,15 @@ parallel::ShardOptions shard_options(const config::RunConfig& config,
 }
 
 MetricOptions metric_options(const config::RunConfig& config, const fs::path& output,
-                             const plan::Dimensions& dimensions, DType dtype, const World& world) {
+                             const plan::HfConfig& architecture, DType dtype, const World& world) {
   const bool cuda = world.device.is_cuda();
   const double peak = report::peak_flops(device_name(world.device), dtype).value_or(0);
   return {.output = output,
           .writes = world.is_first(),
           .spike_zscore = config.log.loss_spike_zscore,
-          .flops_per_token = plan::training_flops_per_token(dimensions, config.data.block_size),
+          .flops_per_token = plan::training_flops_per_token(
+              architecture.dimensions(), plan::tuned_model(config, architecture).shapes,
+              config.data.block_size),
           .peak_flops = peak * world.group.size(),
           .pci_bus_id = cuda ? ops::pci_bus_id(world.device.index()) : "",
           .fence = world.fence};
@@ -137,6 +150,29 @@ RunStateOptions state_options(const config::RunConfig& config, const plan::DataI
   return options;
 }
 
+// Returns the step that it is of.
+int64_t load_first_state(Session& run) {
+  const auto& config = run.config;
+  const auto seed = static_cast<uint64_t>(config.seed);
+  const bool is_adapter = !run.identity.tuning.adapter_config.empty();
+  const auto& checkpoint = run.beginning.checkpoint;
+  if (checkpoint && !is_adapter) return run.state.restore(*checkpoint);
+  if (config.model.train_from_scratch) {
+    run.state.initialise(seed);
+    return 0;
+  }
+  run.state.load_weights(config.model.model_name_or_path);
+  if (!is_adapter) return 0;
+  if (checkpoint) return run.state.restore(*checkpoint);
+  const auto& adapter = config.finetune.adapter_name_or_path;
+  if (adapter.empty()) {
+    run.state.initialise_adapter(seed);
+  } else {
+    run.state.load_adapter(adapter);
+  }
+  return 0;
+}
+
 }  // namespace
 
 Session::Session(const config::Resolved& given, const config::BatchPlan& plan_of_batches,
@@ -151,13 +187,13 @@ Session::Session(const config::Resolved& given, const config::BatchPlan& plan_of
       loader(plan::open_samples(config, architecture.dimensions().vocabulary),
              loader_options(config, batches), world.group.rank(), world.group.size()),
       plan(plan::plan_run(config, loader.epoch_steps())),
-      identity(identity_of(config, batches, loader, plan)),
+      identity(identity_of(config, batches, architecture, loader, plan)),
       beginning(beginning_of(config.checkpoint, output, architecture, identity, world)),
-      model(model::build(architecture, {.dtype = tensor::scalar_type_of(dtype)})),
+      model(build_model(config, batches, architecture, dtype)),
       sharded(model->table(), shard_options(config, batches, world.device), world.group),
       optimizer(sharded.owned_ranges(), config.optimizer, sharded.memory()),
       algorithm(algorithms::build(config.stage, *model)),
-      metrics(metric_options(config, output, architecture.dimensions(), dtype, world)),
+      metrics(metric_options(config, output, architecture, dtype, world)),
       store(store_options(config, output, world), world.store),
       state({architecture, *model, sharded, optimizer, metrics},
             state_options(config, identity, loader, world)),
@@ -169,14 +205,7 @@ int64_t begin(Session& run) {
   if (run.plan.save_every > 0) {
     run.store.prepare(run.state.contents(0, !config.checkpoint.save_only_model));
   }
-  int64_t step = 0;
-  if (run.beginning.checkpoint) {
-    step = run.state.restore(*run.beginning.checkpoint);
-  } else if (config.model.train_from_scratch) {
-    run.state.initialise(static_cast<uint64_t>(config.seed));
-  } else {
-    run.state.load_weights(config.model.model_name_or_path);
-  }
+  const int64_t step = load_first_state(run);
   claim_folder(run.output, run.resolved, run.beginning, run.world);
   run.state.restore_log();  // records of steps that were lost do not stay
   if (run.state.best_step()) run.store.protect_saved(*run.state.best_step());

@@ -33,6 +33,7 @@ constexpr std::string_view kReplaced[] = {"latest",
                                           "skein-config.yaml",
                                           ".skein-run",
                                           "config.json",
+                                          "adapter_config.json",
                                           "generation_config.json",
                                           "trainer_state.json",
                                           "trainer_log.jsonl",
@@ -68,7 +69,7 @@ bool is_our_temporary(std::string_view name) {
   if (end == std::string_view::npos) return false;
   const auto target = name.substr(0, end), rest = name.substr(end + kTemporary.size());
   if (step_of(target)) return is_token(rest) || rest == "removed" || rest == "replaced";
-  if (is_layout_name(target, "model")) return is_token(rest) || is_hex(rest, 16);
+  if (is_weights_name(target)) return is_token(rest) || is_hex(rest, 16);
   return std::ranges::count(kReplaced, target) > 0 && is_hex(rest, 16);
 }
 

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <unordered_set>
@@ -78,6 +79,7 @@ std::string build_index(const Layout& layout, const Entries& entries) {
 Layout lay_out_files(const std::string& stem, const Entries& entries, uint64_t max_shard_bytes) {
   check_entries(entries);
   Layout layout;
+  if (stem == kAdapterStem) max_shard_bytes = std::numeric_limits<uint64_t>::max();
   const auto shards = deal(entries, max_shard_bytes);
   if (shards.size() == 1) {
     layout.files.push_back(lay_out_file(stem + ".safetensors", shards.front()));
@@ -98,6 +100,10 @@ bool is_layout_name(std::string_view name, std::string_view stem) {
   if (!name.starts_with(stem)) return false;
   static const std::regex rest(R"((-\d{5}-of-\d{5})?\.safetensors|\.safetensors\.index\.json)");
   return std::regex_match(std::string(name.substr(stem.size())), rest);
+}
+
+bool is_weights_name(std::string_view name) {
+  return is_layout_name(name, kModelStem) || is_layout_name(name, kAdapterStem);
 }
 
 }  // namespace skein::checkpoint

@@ -29,12 +29,19 @@ struct Layout {
   std::string index;
 };
 
-// `stem` is "model" or "optimizer". No tensors, no files. A tensor larger than `max_shard_bytes`
-// gets a file of its own.
+// What the names of tensor files begin with. An adapter's is PEFT's, which reads one file alone.
+inline constexpr const char* kModelStem = "model";
+inline constexpr const char* kAdapterStem = "adapter_model";
+inline constexpr const char* kOptimizerStem = "optimizer";
+
+// `stem` is one of these. An adapter is never split. No tensors, no files. A tensor larger than
+// `max_shard_bytes` gets a file of its own.
 Layout lay_out_files(const std::string& stem, const std::vector<TensorEntry>& entries,
                      uint64_t max_shard_bytes = kDefaultShardBytes);
 
 // Is this one of the names that lay_out_files(stem, …) can give?
 bool is_layout_name(std::string_view name, std::string_view stem);
+// The same for a model's or an adapter's.
+bool is_weights_name(std::string_view name);
 
 }  // namespace skein::checkpoint

@@ -8,6 +8,7 @@
 
 #include "skein/checkpoint/files/file_layout.h"
 #include "skein/checkpoint/files/model_files.h"
+#include "skein/checkpoint/files/weights_digest.h"
 #include "skein/core/error.h"
 #include "skein/core/testing.h"
 
@@ -60,6 +61,35 @@ TEST_F(FolderTest, PlanSplitsLikeHuggingFace) {
   EXPECT_TRUE(lay_out_files("optimizer", {}).files.empty());
   EXPECT_TRUE(is_layout_name("model-00001-of-00003.safetensors", "model"));
   EXPECT_FALSE(is_layout_name("model-of-mine.safetensors", "model"));
+}
+
+TEST_F(FolderTest, AnAdapterIsOneFile) {
+  const auto layout = lay_out_files(kAdapterStem, kEntries, 1000);
+  ASSERT_EQ(layout.files.size(), 1U);
+  EXPECT_EQ(layout.files[0].name, "adapter_model.safetensors");
+  EXPECT_TRUE(is_weights_name("adapter_model.safetensors"));
+  EXPECT_TRUE(is_weights_name("model-00001-of-00003.safetensors"));
+  EXPECT_FALSE(is_weights_name("optimizer.safetensors"));
+}
+
+TEST_F(FolderTest, ADigestTellsModelsApartAndNotTheirFiles) {
+  const auto of = [&](const std::string& name, const Layout& layout) {
+    make_directories(folder_ / name);
+    write_files(layout, folder_ / name);
+    return weights_digest(open_model_files(folder_ / name));
+  };
+  auto entries = kEntries;
+  const auto whole = of("whole", lay_out_files("model", entries));
+  EXPECT_EQ(of("split", lay_out_files("model", entries, 1000)), whole);
+  entries[0].name = "y";
+  EXPECT_NE(of("renamed", lay_out_files("model", entries)), whole);
+  const auto path = folder_ / "whole/model.safetensors";
+  for (const size_t from_end : {size_t{1}, size_t{1750}, size_t{3500}}) {
+    auto bytes = read_file(path);
+    bytes[bytes.size() - from_end] = 'z';
+    write_file_atomically(path, bytes);
+    EXPECT_NE(weights_digest(open_model_files(folder_ / "whole")), whole);
+  }
 }
 
 TEST_F(FolderTest, SplitModelIsOpened) {

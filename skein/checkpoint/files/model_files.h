@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "skein/checkpoint/files/file_layout.h"
 #include "skein/checkpoint/files/safetensors.h"
 #include "skein/core/file.h"
 
@@ -31,14 +32,12 @@ struct ModelFiles {
   std::unordered_map<std::string, StoredTensor> tensors;  // points into `files`
 };
 
-// `stem` is "model", "optimizer" or "adapter_model".
-//
 // STEM.safetensors, or else the files that STEM.safetensors.index.json names. Throws UserError when
 // the folder has neither, IoError when a file is not what it should be.
-ModelFiles open_model_files(const fs::path& folder, const std::string& stem = "model");
+ModelFiles open_model_files(const fs::path& folder, const std::string& stem = kModelStem);
 
 // Why a folder without such files is refused; where it holds a pickle, with the command that
 // converts it.
-std::string no_weights_message(const fs::path& folder, const std::string& stem = "model");
+std::string no_weights_message(const fs::path& folder, const std::string& stem = kModelStem);
 
 }  // namespace skein::checkpoint

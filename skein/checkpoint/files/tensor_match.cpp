@@ -83,14 +83,16 @@ const StoredTensor* find_tensor(const ModelFiles& files, const std::string& name
 
 void require_match(const ModelFiles& files, const LoadOptions& options) {
   auto found = compare(files, options);
-  const auto text = list_text("missing in the files", found.missing) +
-                    list_text("not part of the model", found.unexpected) +
-                    list_text("of another shape", found.wrong_shape);
-  if (!text.empty()) {
-    throw UserError(
-        fmt::format("the tensors in {} are not those of this model; check config.json:{}",
-                    files.folder.string(), text));
-  }
+  const auto text =
+      list_text("missing in the files", found.missing) +
+      list_text(options.adapter ? "not part of it" : "not part of the model", found.unexpected) +
+      list_text("of another shape", found.wrong_shape);
+  if (text.empty()) return;
+  throw UserError(fmt::format("the tensors in {} are not those of {}:{}", files.folder.string(),
+                              options.adapter ? "an adapter of this model as adapter_config.json "
+                                                "describes it; is it the right base?"
+                                              : "this model; check config.json",
+                              text));
 }
 
 }  // namespace skein::checkpoint

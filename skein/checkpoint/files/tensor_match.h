@@ -21,6 +21,7 @@ struct LoadOptions {
   // Weights of others: base prefixes (transformer., model.) may be added or absent, and GPT-2's
   // mask buffers are passed over. Off: names are exact.
   bool foreign = true;
+  bool adapter = false;  // the files are an adapter's: for messages
 };
 
 // The stored tensor that `name` means; null when there is none.

@@ -121,7 +121,7 @@ void find_strangers(const fs::path& folder, const Manifest& manifest,
   for (auto entry = fs::directory_iterator(folder, error); !error && entry != fs::end(entry);
        entry.increment(error)) {
     const auto name = entry->path().filename().string();
-    if (!is_layout_name(name, "model") && !is_layout_name(name, "optimizer")) continue;
+    if (!is_weights_name(name) && !is_layout_name(name, kOptimizerStem)) continue;
     const bool known = std::any_of(manifest.files.begin(), manifest.files.end(),
                                    [&](const auto& file) { return file.name == name; });
     if (!known) problems.push_back({name, "", "the manifest does not name it"});
@@ -189,7 +189,7 @@ std::vector<Problem> verify(const fs::path& folder, Manifest* manifest, const Sh
 
 std::vector<Problem> verify_model(const fs::path& folder) {
   return verify_files(folder, nullptr, {}, [](const FileRecord& record) {
-    return !is_layout_name(record.name, "optimizer");
+    return !is_layout_name(record.name, kOptimizerStem);
   });
 }
 

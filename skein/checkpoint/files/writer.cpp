@@ -353,7 +353,8 @@ void remove_other_shards(const Job& job, const fs::path& output) {
     const bool current = job.texts.contains(name) ||
                          std::any_of(job.files.begin(), job.files.end(),
                                      [&](const auto& file) { return file.name == name; });
-    if (current || !is_layout_name(name, "model")) continue;
+    // With the description of an adapter that is gone, others would read the model as one.
+    if (current || !(is_weights_name(name) || name == "adapter_config.json")) continue;
     log_info("removing {}, a part of an older model", entry.path().string());
     remove_tree(entry.path());
   }

@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/plan/finetune.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cctype>
+#include <set>
+#include <utility>
+
+#include "skein/adapter/tensor_names.h"
+#include "skein/checkpoint/files/tensor_match.h"
+#include "skein/checkpoint/files/weights_digest.h"
+#include "skein/config/syntax/values.h"
+#include "skein/core/error.h"
+
+namespace skein::plan {
+namespace {
+
+using adapter::AdapterConfig;
+using adapter::ModuleChoice;
+using config::FinetuneConfig;
+using config::FinetuningType;
+
+bool is_name(const std::string& text) {
+  return std::ranges::all_of(text, [](unsigned char c) {
+    return std::isalnum(c) != 0 || c == '_' || c == '.' || c == '-';
+  });
+}
+
+// Names; one pattern; or every linear layer, as LLaMA-Factory and PEFT write it.
+ModuleChoice choice_of(const std::vector<std::string>& targets) {
+  using Kind = ModuleChoice::Kind;
+  if (targets.size() == 1) {
+    if (targets[0] == "all" || targets[0] == "all-linear") return {.kind = Kind::kAllLinear};
+    if (!is_name(targets[0])) return {.kind = Kind::kPattern, .pattern = targets[0]};
+  }
+  return {.kind = Kind::kNames, .names = targets};
+}
+
+AdapterConfig new_adapter(const FinetuneConfig& keys) {
+  AdapterConfig config{.task_type = "CAUSAL_LM",
+                       .rank = keys.lora_rank,
+                       .alpha = static_cast<double>(keys.lora_alpha.value_or(2 * keys.lora_rank)),
+                       .dropout = keys.lora_dropout,
+                       .use_rslora = keys.use_rslora,
+                       .use_dora = keys.use_dora,
+                       .targets = choice_of(keys.lora_target),
+                       .modules_to_save = keys.modules_to_save};
+  for (const auto& [pattern, rank] : keys.rank_pattern) {
+    config.rank_pattern.emplace_back(pattern, static_cast<int64_t>(rank));
+  }
+  for (const auto& [pattern, alpha] : keys.alpha_pattern) {
+    config.alpha_pattern.emplace_back(pattern, alpha);
+  }
+  config.others["init_lora_weights"] = true;
+  return config;
+}
+
+FreezeOptions freeze_options(const FinetuneConfig& keys) {
+  return {.trainable_layers = keys.freeze_trainable_layers,
+          .trainable_modules = keys.freeze_trainable_modules,
+          .extra_modules = keys.freeze_extra_modules,
+          .use_llama_pro = keys.use_llama_pro};
+}
+
+// A key that means something for one finetuning_type alone.
+struct Key {
+  const char* name;
+  FinetuningType type;
+  bool differs;  // from the default
+};
+
+std::vector<Key> keys_of(const FinetuneConfig& keys) {
+  const FinetuneConfig plain;
+  const auto lora = FinetuningType::kLora, freeze = FinetuningType::kFreeze;
+  const auto differs = [&](auto member) { return keys.*member != plain.*member; };
+  using K = FinetuneConfig;
+  return {{"adapter_name_or_path", lora, differs(&K::adapter_name_or_path)},
+          {"lora_rank", lora, differs(&K::lora_rank)},
+          {"lora_alpha", lora, differs(&K::lora_alpha)},
+          {"lora_dropout", lora, differs(&K::lora_dropout)},
+          {"lora_target", lora, differs(&K::lora_target)},
+          {"rank_pattern", lora, differs(&K::rank_pattern)},
+          {"alpha_pattern", lora, differs(&K::alpha_pattern)},
+          {"use_rslora", lora, differs(&K::use_rslora)},
+          {"use_dora", lora, differs(&K::use_dora)},
+          {"loraplus_lr_ratio", lora, differs(&K::loraplus_lr_ratio)},
+          {"modules_to_save", lora, differs(&K::modules_to_save)},
+          {"freeze_trainable_layers", freeze, differs(&K::freeze_trainable_layers)},
+          {"freeze_trainable_modules", freeze, differs(&K::freeze_trainable_modules)},
+          {"freeze_extra_modules", freeze, differs(&K::freeze_extra_modules)},
+          {"use_llama_pro", freeze, differs(&K::use_llama_pro)}};
+}
+
+std::vector<Key> keys_without_effect(const FinetuneConfig& keys) {
+  auto all = keys_of(keys);
+  std::erase_if(all,
+                [&](const Key& key) { return !key.differs || key.type == keys.finetuning_type; });
+  return all;
+}
+
+// What the adapter to go on with says otherwise.
+std::vector<std::string> overruled(const config::Resolved& resolved) {
+  const auto& keys = resolved.config.finetune;
+  const auto asked = new_adapter(keys);
+  const auto found = adapter::read_adapter_config(keys.adapter_name_or_path);
+  std::vector<std::string> names;
+  const auto compare = [&](const char* key, bool same) {
+    if (!same && resolved.origins.contains(key)) names.emplace_back(key);
+  };
+  compare("lora_rank", asked.rank == found.rank);
+  compare("lora_alpha", asked.alpha == found.alpha);
+  compare("lora_dropout", asked.dropout == found.dropout);
+  compare("lora_target", asked.targets.kind == ModuleChoice::Kind::kAllLinear ||
+                             std::set(asked.targets.names.begin(), asked.targets.names.end()) ==
+                                 std::set(found.targets.names.begin(), found.targets.names.end()));
+  compare("rank_pattern", asked.rank_pattern == found.rank_pattern);
+  compare("alpha_pattern", asked.alpha_pattern == found.alpha_pattern);
+  compare("use_rslora", asked.use_rslora == found.use_rslora);
+  compare("use_dora", asked.use_dora == found.use_dora);
+  compare("modules_to_save", asked.modules_to_save == found.modules_to_save);
+  return names;
+}
+
+std::string last_word(const std::string& module) { return module.substr(module.rfind('.') + 1); }
+
+std::string freeze_text(const FinetuneConfig& keys) {
+  return fmt::format("freeze (freeze_trainable_layers {}, freeze_trainable_modules {}{}{})",
+                     keys.freeze_trainable_layers, fmt::join(keys.freeze_trainable_modules, ","),
+                     keys.freeze_extra_modules.empty() ? "" : ", freeze_extra_modules ",
+                     fmt::join(keys.freeze_extra_modules, ",")) +
+         (keys.use_llama_pro ? " use_llama_pro" : "");
+}
+
+// The base that an adapter was made with, as far as it can be told: skein has recorded its digest,
+// or the folder that the adapter names is here.
+std::pair<std::string, std::string> recorded_base(const fs::path& folder,
+                                                  const AdapterConfig& config) {
+  if (const auto state = find_trainer_state(folder);
+      state && !state->identity.tuning.base.empty()) {
+    return {state->identity.tuning.base, state->identity.tuning.base_digest};
+  }
+  std::error_code ignored;
+  if (!fs::exists(fs::path(config.base_model) / "config.json", ignored)) return {};
+  return {config.base_model,
+          checkpoint::weights_digest(checkpoint::open_model_files(config.base_model))};
+}
+
+}  // namespace
+
+Tuning tuning_of(const config::RunConfig& config) {
+  const auto& keys = config.finetune;
+  Tuning tuning;
+  if (keys.finetuning_type == FinetuningType::kFreeze) tuning.freeze = freeze_options(keys);
+  if (keys.finetuning_type != FinetuningType::kLora) return tuning;
+  tuning.lora = keys.adapter_name_or_path.empty()
+                    ? new_adapter(keys)
+                    : adapter::read_adapter_config(keys.adapter_name_or_path);
+  return tuning;
+}
+
+TunedModel tuned_model(const config::RunConfig& config, const HfConfig& model) {
+  return tune(model.architecture, tuning_of(config));
+}
+
+std::string adapter_config_of(const config::RunConfig& config, const HfConfig& model) {
+  const auto tuning = tuning_of(config);
+  if (!tuning.lora) return "";
+  auto written = *tuning.lora;
+  written.base_model = fs::absolute(config.model.model_name_or_path).lexically_normal().string();
+  if (written.base_model.ends_with('/')) written.base_model.pop_back();
+  written.fan_in_fan_out = model.family == "gpt2";
+  written.others["inference_mode"] = true;
+  if (written.targets.kind == ModuleChoice::Kind::kAllLinear) {
+    std::set<std::string> names;
+    for (const auto& [module, shape] : tune(model.architecture, tuning).adapters) {
+      names.insert(last_word(module));
+    }
+    written.targets = {.kind = ModuleChoice::Kind::kNames, .names = {names.begin(), names.end()}};
+  }
+  return adapter::adapter_config_json(written);
+}
+
+TuningIdentity tuning_identity(const config::RunConfig& config, const HfConfig& model) {
+  const auto& keys = config.finetune;
+  if (keys.finetuning_type == FinetuningType::kFull) return {};
+  if (keys.finetuning_type == FinetuningType::kFreeze) return {.type = freeze_text(keys)};
+  const auto& base = config.model.model_name_or_path;
+  return {.type = "lora",
+          .base = base,
+          .base_digest = checkpoint::weights_digest(checkpoint::open_model_files(base)),
+          .adapter_config = adapter_config_of(config, model)};
+}
+
+void check_finetune_keys(const config::Resolved& resolved) {
+  const auto& keys = resolved.config.finetune;
+  for (const auto& key : keys_without_effect(keys)) {
+    const bool forgotten = !resolved.origins.contains("finetuning_type");
+    if (!forgotten && std::string_view(key.name) != "adapter_name_or_path") continue;
+    throw UserError(fmt::format(
+        "{}: {} has no effect with finetuning_type {}: give finetuning_type={}, or leave it out",
+        resolved.origin_of(key.name).place(), key.name, config::to_text(keys.finetuning_type),
+        config::to_text(key.type)));
+  }
+  if (keys.finetuning_type == FinetuningType::kFull) return;
+  if (resolved.config.model.train_from_scratch) {
+    throw UserError(
+        fmt::format("finetuning_type={} keeps weights as they are, and train_from_scratch=true has "
+                    "none worth keeping: leave one of the two out",
+                    config::to_text(keys.finetuning_type)));
+  }
+}
+
+std::vector<std::string> finetune_warnings(const config::Resolved& resolved) {
+  const auto& keys = resolved.config.finetune;
+  std::vector<std::string> warnings;
+  for (const auto& key : keys_without_effect(keys)) {
+    warnings.push_back(fmt::format("{} has no effect with finetuning_type {}", key.name,
+                                   config::to_text(keys.finetuning_type)));
+  }
+  if (keys.finetuning_type != FinetuningType::kLora || keys.adapter_name_or_path.empty()) {
+    return warnings;
+  }
+  if (const auto names = overruled(resolved); !names.empty()) {
+    warnings.push_back(
+        fmt::format("{} differ from what {} says, which counts", fmt::join(names, ", "),
+                    (fs::path(keys.adapter_name_or_path) / adapter::kConfigName).string()));
+  }
+  return warnings;
+}
+
+void check_adapter(const config::RunConfig& config, const HfConfig& model) {
+  const fs::path folder = config.finetune.adapter_name_or_path;
+  if (folder.empty()) return;
+  const auto tuning = tuning_of(config);
+  const auto tuned = tune(model.architecture, tuning);
+  checkpoint::LoadOptions options{.foreign = false, .adapter = true};
+  const auto files = checkpoint::open_model_files(folder, checkpoint::kAdapterStem);
+  for (const auto& parameter : tuned.shapes.parameters) {
+    const auto name = adapter::stored_name(parameter.name, parameter.trainable, files.tensors);
+    if (name.empty()) continue;
+    options.tensors.push_back(
+        {.name = name, .shape = {parameter.shape.begin(), parameter.shape.end()}});
+  }
+  checkpoint::require_match(files, options);
+  const auto [base, digest] = recorded_base(folder, *tuning.lora);
+  const auto& given = config.model.model_name_or_path;
+  if (digest.empty()) return;
+  const auto own = checkpoint::weights_digest(checkpoint::open_model_files(given));
+  if (own == digest) return;
+  throw UserError(fmt::format(
+      "{} is an adapter of {} (digest {}), and model_name_or_path is {} (digest {}): an adapter is "
+      "worth nothing beside other weights. Give its base, or no adapter_name_or_path",
+      folder.string(), base, digest, given, own));
+}
+
+}  // namespace skein::plan

@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/plan/finetune.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "skein/adapter/tensor_names.h"
+#include "skein/checkpoint/files/file_layout.h"
+#include "skein/core/error.h"
+#include "skein/core/testing.h"
+#include "skein/plan/continuation.h"
+
+namespace skein::plan {
+namespace {
+
+constexpr const char* kLlama = R"({"model_type": "llama", "vocab_size": 19, "hidden_size": 8,
+    "intermediate_size": 12, "num_hidden_layers": 2, "num_attention_heads": 2})";
+
+class FinetuneTest : public TemporaryFolder {
+ protected:
+  FinetuneTest() {
+    write_model("base", '1');
+    keys().finetuning_type = config::FinetuningType::kLora;
+    resolved_.config.model.model_name_or_path = (folder_ / "base").string();
+  }
+
+  config::FinetuneConfig& keys() { return resolved_.config.finetune; }
+  config::RunConfig& config() { return resolved_.config; }
+  HfConfig model() { return read_hf_config(config().model.model_name_or_path); }
+  void give(const char* key) { resolved_.origins[key] = {config::Origin::Kind::kCommandLine}; }
+
+  void write(const std::string& name, const std::string& text) {
+    make_directories((folder_ / name).parent_path());
+    write_file_atomically(folder_ / name, text);
+  }
+
+  // All bytes are `filling`.
+  void write_tensors(const std::string& name, const std::string& stem,
+                     const std::vector<checkpoint::TensorEntry>& entries, char filling) {
+    const auto file = checkpoint::lay_out_files(stem, entries).files.at(0);
+    write(name + "/" + file.name,
+          file.header + std::string(file.size - file.header.size(), filling));
+  }
+
+  void write_model(const std::string& name, char filling) {
+    write(name + "/config.json", kLlama);
+    std::vector<checkpoint::TensorEntry> entries;
+    for (const auto& parameter : parse_hf_config(kLlama, "").shapes().parameters) {
+      entries.push_back(entry(parameter.name, parameter));
+    }
+    write_tensors(name, "model", entries, filling);
+  }
+
+  // An adapter of rank 2 on q_proj as PEFT stores it, of which `base` is the base.
+  std::vector<checkpoint::TensorEntry> write_adapter(const std::string& base) {
+    config::RunConfig made = config();
+    made.model.model_name_or_path = (folder_ / base).string();
+    made.finetune = {.finetuning_type = config::FinetuningType::kLora,
+                     .lora_rank = 2,
+                     .lora_target = {"q_proj"}};
+    write("adapter/adapter_config.json", adapter_config_of(made, model()));
+    std::vector<checkpoint::TensorEntry> entries;
+    for (const auto& parameter : tuned_model(made, model()).shapes.parameters) {
+      if (parameter.adapter)
+        entries.push_back(entry(adapter::file_name(parameter.name), parameter));
+    }
+    write_tensors("adapter", checkpoint::kAdapterStem, entries, '0');
+    keys().adapter_name_or_path = (folder_ / "adapter").string();
+    return entries;
+  }
+
+  static checkpoint::TensorEntry entry(const std::string& name, const ParameterShape& parameter) {
+    return {name, DType::kF32, {parameter.shape.begin(), parameter.shape.end()}};
+  }
+
+  std::string adapter_refused() {
+    return refusal<UserError>([&] { check_adapter(config(), model()); });
+  }
+  std::string keys_refused() {
+    return refusal<UserError>([&] { check_finetune_keys(resolved_); });
+  }
+
+  // A checkpoint of this configuration, as far as it is compared.
+  void write_checkpoint() {
+    const DataIdentity identity{.tuning = tuning_identity(config(), model())};
+    write("run/trainer_state.json", trainer_state_text({.step = 1, .identity = identity}));
+    write("run/adapter_config.json", identity.tuning.adapter_config);
+    write("run/config.json", kLlama);
+    write("run/optimizer.safetensors", "");
+  }
+  std::string continuation_refused() {
+    const DataIdentity identity{.tuning = tuning_identity(config(), model())};
+    return refusal<UserError>([&] { check_continuation(folder_ / "run", model(), identity); });
+  }
+
+  config::Resolved resolved_;
+};
+
+TEST_F(FinetuneTest, KeysBecomePeftsConfiguration) {
+  keys().lora_rank = 4;
+  keys().use_rslora = true;
+  keys().rank_pattern = {{"q_proj", 2}};
+  keys().modules_to_save = {"lm_head"};
+  const auto text = adapter_config_of(config(), model());
+  const auto written = adapter::parse_adapter_config(text, "written");
+  EXPECT_EQ(written.rank, 4);
+  EXPECT_EQ(written.alpha, 8) << "twice the rank";
+  EXPECT_TRUE(written.use_rslora);
+  EXPECT_EQ(written.rank_pattern, (adapter::ModuleValues<int64_t>{{"q_proj", 2}}));
+  EXPECT_EQ(written.base_model, (folder_ / "base").string());
+  EXPECT_EQ(written.task_type, "CAUSAL_LM");
+  EXPECT_EQ(written.targets.names,
+            (std::vector<std::string>{"down_proj", "gate_proj", "k_proj", "o_proj", "q_proj",
+                                      "up_proj", "v_proj"}))
+      << "all, by name: not every program that reads adapters knows all-linear";
+  keys().lora_alpha = 3;
+  keys().lora_target = {R"(.*\.1\..*q_proj)"};
+  const auto again = adapter::parse_adapter_config(adapter_config_of(config(), model()), "again");
+  EXPECT_EQ(again.alpha, 3);
+  EXPECT_EQ(again.targets.pattern, keys().lora_target[0]);
+}
+
+TEST_F(FinetuneTest, WhatTrainsFollowsFromTheType) {
+  keys().lora_target = {"q_proj"};
+  EXPECT_EQ(tuned_model(config(), model()).shapes.trainable_numel(), 2 * 2 * 8 * 8);
+  keys().finetuning_type = config::FinetuningType::kFreeze;
+  keys().freeze_trainable_layers = 1;
+  const auto half = tuned_model(config(), model()).shapes;
+  EXPECT_EQ(half.trainable_numel(), half.unit_numel(2));
+  keys().finetuning_type = config::FinetuningType::kFull;
+  EXPECT_EQ(tuned_model(config(), model()).shapes.trainable_numel(), model().shapes().numel());
+}
+
+TEST_F(FinetuneTest, AForgottenTypeIsRefused) {
+  keys().finetuning_type = config::FinetuningType::kFull;
+  keys().lora_rank = 16;
+  give("lora_rank");
+  EXPECT_EQ(keys_refused(),
+            "command line: lora_rank has no effect with finetuning_type full: give "
+            "finetuning_type=lora, or leave it out");
+  give("finetuning_type");
+  EXPECT_EQ(keys_refused(), "");
+  EXPECT_EQ(finetune_warnings(resolved_),
+            std::vector<std::string>{"lora_rank has no effect with finetuning_type full"});
+  keys() = {.finetuning_type = config::FinetuningType::kLora, .freeze_trainable_layers = 3};
+  EXPECT_EQ(finetune_warnings(resolved_).size(), 1U);
+}
+
+TEST_F(FinetuneTest, AnAdapterNeedsABase) {
+  config().model.train_from_scratch = true;
+  EXPECT_NE(keys_refused().find("train_from_scratch"), std::string::npos) << keys_refused();
+}
+
+TEST_F(FinetuneTest, ATargetThatMatchesNoLayerIsRefusedWithTheNearest) {
+  keys().lora_target = {"q_prj"};
+  const auto why = refusal<UserError>([&] { tuned_model(config(), model()); });
+  EXPECT_NE(why.find("q_proj"), std::string::npos) << why;
+}
+
+TEST_F(FinetuneTest, AnAdapterSaysItselfWhatItIs) {
+  write_adapter("base");
+  keys().lora_rank = 8;
+  give("lora_rank");
+  EXPECT_EQ(tuning_of(config()).lora->rank, 2);
+  check_adapter(config(), model());
+  const auto warnings = finetune_warnings(resolved_);
+  ASSERT_EQ(warnings.size(), 1U);
+  EXPECT_EQ(warnings[0], fmt::format("lora_rank differ from what {} says, which counts",
+                                     (folder_ / "adapter/adapter_config.json").string()));
+}
+
+TEST_F(FinetuneTest, AdapterTensorsThatDoNotMatchAreCountedAndNamed) {
+  auto entries = write_adapter("base");
+  const auto lost = entries.back().name;
+  entries.pop_back();
+  entries.push_back({"base_model.model.visual.lora_A.weight", DType::kF32, {2, 2}});
+  write_tensors("adapter", checkpoint::kAdapterStem, entries, '0');
+  const auto why = adapter_refused();
+  EXPECT_NE(why.find("missing in the files (1): " + lost), std::string::npos) << why;
+  EXPECT_NE(why.find("not part of it (1): base_model.model.visual"), std::string::npos) << why;
+}
+
+// PEFT stores them when the embedding was adapted or the vocabulary has grown.
+TEST_F(FinetuneTest, TheBasesEmbeddingMayLieBesideAnAdapter) {
+  auto entries = write_adapter("base");
+  entries.push_back({"base_model.model.lm_head.weight", DType::kF32, {19, 8}});
+  entries.push_back(
+      {"base_model.model.model.embed_tokens.base_layer.weight", DType::kF32, {19, 8}});
+  write_tensors("adapter", checkpoint::kAdapterStem, entries, '0');
+  check_adapter(config(), model());
+}
+
+TEST_F(FinetuneTest, AnAdapterOfAnotherBaseIsRefused) {
+  write_model("other", '2');
+  write_adapter("other");
+  const auto why = adapter_refused();
+  EXPECT_NE(why.find((folder_ / "other").string()), std::string::npos) << why;
+  EXPECT_NE(why.find((folder_ / "base").string()), std::string::npos) << why;
+  // The folder that it was made with is gone, but skein has noted its digest.
+  config().model.model_name_or_path = (folder_ / "other").string();
+  keys().adapter_name_or_path = "";
+  const DataIdentity identity{.tuning = tuning_identity(config(), model())};
+  write("adapter/trainer_state.json", trainer_state_text({.step = 1, .identity = identity}));
+  fs::remove_all(folder_ / "other");
+  config().model.model_name_or_path = (folder_ / "base").string();
+  keys().adapter_name_or_path = (folder_ / "adapter").string();
+  EXPECT_EQ(adapter_refused(), why);
+}
+
+TEST_F(FinetuneTest, BrokenAdaptersAreRefused) {
+  write_adapter("base");
+  const auto path = folder_ / "adapter/adapter_model.safetensors";
+  fs::resize_file(path, fs::file_size(path) - 8);
+  EXPECT_NE(refusal<IoError>([&] { check_adapter(config(), model()); }), "");
+  fs::remove(path);
+  EXPECT_NE(adapter_refused().find("adapter_model.safetensors"), std::string::npos);
+  write("adapter/adapter_config.json", R"({"peft_type": "IA3"})");
+  EXPECT_NE(adapter_refused().find("peft_type is 'IA3'"), std::string::npos);
+  fs::remove(folder_ / "adapter/adapter_config.json");
+  EXPECT_NE(adapter_refused().find("is no adapter"), std::string::npos);
+}
+
+TEST_F(FinetuneTest, ACheckpointIsContinuedBesideItsBaseAlone) {
+  write_checkpoint();
+  EXPECT_EQ(continuation_refused(), "");
+  write_model("other", '2');
+  config().model.model_name_or_path = (folder_ / "other").string();
+  const auto why = continuation_refused();
+  EXPECT_NE(why.find((folder_ / "other").string()), std::string::npos) << why;
+  EXPECT_NE(why.find((folder_ / "base").string()), std::string::npos) << why;
+}
+
+// Weights that were copied elsewhere, or split into other files, are the same.
+TEST_F(FinetuneTest, ABaseIsKnownByItsWeights) {
+  write_checkpoint();
+  write_model("moved", '1');
+  config().model.model_name_or_path = (folder_ / "moved").string();
+  EXPECT_EQ(continuation_refused(), "");
+}
+
+TEST_F(FinetuneTest, ACheckpointIsContinuedWithTheSameAdapter) {
+  write_checkpoint();
+  keys().lora_rank = 16;
+  EXPECT_NE(continuation_refused().find("r is 8 there and 16 here"), std::string::npos)
+      << continuation_refused();
+  keys() = {.finetuning_type = config::FinetuningType::kFull};
+  EXPECT_NE(continuation_refused().find("was saved with finetuning_type lora, this start has full"),
+            std::string::npos);
+  keys() = {.finetuning_type = config::FinetuningType::kFreeze};
+  write_checkpoint();
+  EXPECT_EQ(continuation_refused(), "");
+  keys().freeze_trainable_layers = 1;
+  EXPECT_NE(continuation_refused(), "");
+}
+
+}  // namespace
+}  // namespace skein::plan

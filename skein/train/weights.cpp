@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/train/weights.h"
+
+#include <algorithm>
+
+#include "skein/adapter/tensor_names.h"
+#include "skein/tensor/dtype.h"
+
+namespace skein::train {
+namespace {
+
+checkpoint::TensorEntry entry(const std::string& name, const tensor::Parameter& parameter) {
+  return {
+      name, tensor::dtype_of(parameter.dtype), {parameter.shape.begin(), parameter.shape.end()}};
+}
+
+}  // namespace
+
+BaseWeights::BaseWeights(const fs::path& folder, const plan::HfConfig& architecture,
+                         const tensor::ParameterTable& table)
+    : reader_(folder) {
+  const auto shapes = architecture.shapes();
+  const auto& head = shapes.tied_head;
+  if (head && table.find(head->name) != nullptr &&
+      checkpoint::find_tensor(reader_.files(), head->name, /*foreign=*/true) == nullptr) {
+    head_ = head->name;
+    embedding_ = shapes.parameters.front().name;
+  }
+  options_.tied_head = head.has_value();
+  for (const auto& parameter : table.parameters) {
+    if (adapter::is_adapter_tensor(parameter.name)) continue;
+    options_.tensors.push_back(entry(name_of(parameter.name), parameter));
+  }
+}
+
+const std::string& BaseWeights::name_of(const std::string& parameter) const {
+  return parameter == head_ ? embedding_ : parameter;
+}
+
+void BaseWeights::load(Slices slices) const {
+  std::erase_if(slices, [](const auto& slice) { return adapter::is_adapter_tensor(slice.name); });
+  for (auto& slice : slices) slice.name = name_of(slice.name);
+  reader_.load(slices, options_);
+}
+
+bool BaseWeights::convert() const {
+  return std::ranges::any_of(options_.tensors, [&](const checkpoint::TensorEntry& wanted) {
+    const auto* stored = checkpoint::find_tensor(reader_.files(), wanted.name, /*foreign=*/true);
+    return stored != nullptr && stored->tensor->dtype != wanted.dtype;
+  });
+}
+
+void load_adapter(const fs::path& folder, const tensor::ParameterTable& table, Slices slices) {
+  const checkpoint::Reader reader(folder, checkpoint::kAdapterStem);
+  const auto name_of = [&](const tensor::Parameter& parameter) {
+    return adapter::stored_name(parameter.name, parameter.trainable, reader.files().tensors);
+  };
+  checkpoint::LoadOptions options{.tensors = {}, .foreign = false, .adapter = true};
+  for (const auto& parameter : table.parameters) {
+    if (const auto name = name_of(parameter); !name.empty()) {
+      options.tensors.push_back(entry(name, parameter));
+    }
+  }
+  for (auto& slice : slices) slice.name = name_of(*table.find(slice.name));
+  std::erase_if(slices, [](const auto& slice) { return slice.name.empty(); });
+  reader.load(slices, options);
+}
+
+}  // namespace skein::train

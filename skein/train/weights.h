@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#pragma once
+
+// The weights of a model folder, and of an adapter beside it, read into a model's parameters.
+
+#include <string>
+#include <vector>
+
+#include "skein/checkpoint/reader.h"
+#include "skein/plan/hf_config.h"
+#include "skein/tensor/parameter_table.h"
+#include "skein/tensor/tensor_slice.h"
+
+namespace skein::train {
+
+using Slices = std::vector<tensor::TensorSlice>;
+
+// Of the model's own parameters; the slices of adapters are passed over. Where the folder's head is
+// its embedding and the model has a head beside it, to train it alone, both begin there.
+class BaseWeights {
+ public:
+  // `architecture` is the folder's, `table` outlives this. Throws UserError where there are none.
+  BaseWeights(const fs::path& folder, const plan::HfConfig& architecture,
+              const tensor::ParameterTable& table);
+
+  // As checkpoint::Reader::load().
+  void load(Slices slices) const;
+  // Do the files hold tensors of another type than the model's?
+  bool convert() const;
+
+ private:
+  const std::string& name_of(const std::string& parameter) const;
+
+  checkpoint::Reader reader_;
+  checkpoint::LoadOptions options_;
+  std::string head_, embedding_;  // a head that begins as the embedding; else empty
+};
+
+// Of PEFT's folder: all that trains, and what it holds of the base's embedding and head. Throws one
+// UserError for all tensors that are missing, unexpected or of another shape.
+void load_adapter(const fs::path& folder, const tensor::ParameterTable& table, Slices slices);
+
+}  // namespace skein::train
