@@ -64,6 +64,7 @@ comm::GroupOptions group_options(const launch::RankEnvironment& environment,
           .device_index = cuda ? environment.gpu : -1,
           .local_rank = environment.local_rank,
           .local_size = environment.local_size,
+          .shared_memory = environment.shared_memory,
           .timeout = group_timeout(environment, parallel.ddp_timeout)};
 }
 

@@ -87,7 +87,8 @@ struct Meeting {
 
 // Size one: collectives copy or do nothing, on the tensor's own device.
 std::shared_ptr<Backend> make_single();
-// Gloo over TCP, CPU tensors. Collective.
+// CPU tensors: through memory that the ranks share where all are on one machine, else Gloo over
+// TCP. Collective.
 std::shared_ptr<Backend> make_gloo(const GroupOptions& options, Store& store);
 // The same without tensors: for a backend that carries those itself. Collective.
 std::shared_ptr<Backend> make_gloo_for_host(const Meeting& meeting);

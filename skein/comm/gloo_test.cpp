@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
 
-// What ends a group over Gloo, and what does not.
+// What ends a group over Gloo, and what does not; with tensors through shared memory and without.
 
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
@@ -20,10 +20,20 @@
 namespace skein::comm {
 namespace {
 
-TEST(Gloo, ALatePeerIsACommErrorForThisAndEveryLaterCall) {
+class GlooTest : public testing::TestWithParam<bool> {
+ protected:
+  static GroupOptions two_ranks(std::chrono::milliseconds timeout) {
+    return {.size = 2, .shared_memory = GetParam(), .timeout = timeout};
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Gloo, GlooTest, testing::Bool(), [](const auto& info) {
+  return std::string(info.param ? "shared_memory" : "sockets");
+});
+
+TEST_P(GlooTest, ALatePeerIsACommErrorForThisAndEveryLaterCall) {
   MemoryStore store;
   std::string first, second;
-  run_connected({.size = 2, .timeout = std::chrono::milliseconds(500)}, [&](Group& group) {
+  run_connected(two_ranks(std::chrono::milliseconds(500)), [&](Group& group) {
     if (group.rank() == 1) return void(store.get("done", std::chrono::minutes(1)));
     first = refusal<CommError>([&] { group.all_reduce(at::zeros({4})).wait(); });
     second = refusal<CommError>([&] { group.barrier(); });
@@ -36,8 +46,8 @@ TEST(Gloo, ALatePeerIsACommErrorForThisAndEveryLaterCall) {
 
 // Rank 1 comes to the all_reduce once it has the sum that rank 0 started behind it. (No program may
 // order its calls so: launchers compare them.)
-TEST(Gloo, HostSumsDoNotQueueBehindTensors) {
-  run_connected({.size = 2, .timeout = std::chrono::seconds(10)}, [](Group& group) {
+TEST_P(GlooTest, HostSumsDoNotQueueBehindTensors) {
+  run_connected(two_ranks(std::chrono::seconds(10)), [](Group& group) {
     const auto whole = at::full({2}, 1.0F);
     Work work;
     if (group.rank() == 0) work = group.all_reduce(whole);
@@ -48,9 +58,9 @@ TEST(Gloo, HostSumsDoNotQueueBehindTensors) {
   });
 }
 
-TEST(Gloo, AHostSumThatAPeerMissesNamesItself) {
+TEST_P(GlooTest, AHostSumThatAPeerMissesNamesItself) {
   std::string message, later;
-  run_connected({.size = 2, .timeout = std::chrono::minutes(1)}, [&](Group& group) {
+  run_connected(two_ranks(std::chrono::minutes(1)), [&](Group& group) {
     if (group.rank() == 1) return;
     auto sum = group.start_sum({int64_t{1}});
     message = refusal<CommError>([&] { sum.take(); });
@@ -63,9 +73,9 @@ TEST(Gloo, AHostSumThatAPeerMissesNamesItself) {
       << later;
 }
 
-TEST(Gloo, APeerThatLeftIsACommError) {
+TEST_P(GlooTest, APeerThatLeftIsACommError) {
   std::string message;
-  run_connected({.size = 2, .timeout = std::chrono::minutes(1)}, [&](Group& group) {
+  run_connected(two_ranks(std::chrono::minutes(1)), [&](Group& group) {
     if (group.rank() == 1) return;
     message = refusal<CommError>([&] { group.all_reduce(at::zeros({4})).wait(); });
   });

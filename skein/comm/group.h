@@ -81,6 +81,9 @@ struct GroupOptions {
   // where there are several nodes, of several ranks each. (NCCL sums other types along the nodes
   // itself.)
   std::optional<bool> sums_by_node;
+  // May CPU tensors go through memory that the ranks share, where all are on one machine? The
+  // result is the same. Without: over Gloo's sockets, where bytes can be counted.
+  bool shared_memory = true;
   // Per collective and for joining, then CommError. Where a launcher watches the boards, it is the
   // one that judges who is late (launch/watch/diagnosis.h): give a time far beyond its limits here.
   std::chrono::milliseconds timeout{1'800'000};
@@ -98,7 +101,7 @@ class Group {
 
   // `whole` has size() * shard.numel() elements; `shard` may be this rank's part of it.
   Work all_gather(const at::Tensor& whole, const at::Tensor& shard, Site site = Site::current());
-  // shard = this rank's part of the sum of every rank's `whole`. `shard` may alias `whole`.
+  // shard = this rank's part of the sum of every rank's `whole`. `shard` may be a part of `whole`.
   Work reduce_scatter(const at::Tensor& shard, const at::Tensor& whole,
                       Site site = Site::current());
   // reduce_scatter + all_gather in place; numel must be a multiple of size().

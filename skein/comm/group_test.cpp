@@ -29,7 +29,7 @@ namespace skein::comm {
 namespace {
 
 struct Setting {
-  std::string carrier;  // threads, gloo or nccl
+  std::string carrier;  // threads, gloo, sockets (gloo without shared memory) or nccl
   int size;
   at::DeviceType device = at::kCPU;
   int local_size = 0;  // sums by nodes of so many ranks
@@ -44,10 +44,11 @@ std::string name_of(const Setting& setting) {
 void PrintTo(const Setting& setting, std::ostream* out) { *out << name_of(setting); }
 
 std::vector<Setting> settings() {
-  std::vector<Setting> all{{"threads", 1}, {"threads", 2}, {"threads", 3},
-                           {"gloo", 1},    {"gloo", 2},    {"gloo", 3}};
+  std::vector<Setting> all{{"threads", 1}, {"threads", 2}, {"threads", 3}, {"gloo", 1},
+                           {"gloo", 2},    {"gloo", 3},    {"sockets", 2}, {"sockets", 3}};
   for (const int local_size : {1, 2, 3, 6}) all.push_back({"threads", 6, at::kCPU, local_size});
   for (const int local_size : {2, 4}) all.push_back({"gloo", 4, at::kCPU, local_size});
+  all.push_back({"sockets", 4, at::kCPU, 2});
   const char* cuda = std::getenv("SKEIN_TEST_CUDA");
   if (cuda != nullptr && std::string(cuda) == "1") {
     all.insert(all.end(), {{"threads", 2, at::kCUDA},
@@ -65,10 +66,11 @@ void run(const Setting& setting, const std::function<void(Group&)>& body) {
     return run_ranks(setting.size, body, std::chrono::minutes(1), setting.local_size);
   }
   run_connected({.size = setting.size,
-                 .backend = setting.carrier,
+                 .backend = setting.carrier == "sockets" ? "gloo" : setting.carrier,
                  .device_index = setting.device == at::kCPU ? -1 : 0,
                  .local_size = std::max(setting.local_size, 1),
                  .sums_by_node = setting.local_size > 0,
+                 .shared_memory = setting.carrier != "sockets",
                  .timeout = std::chrono::minutes(1)},
                 body);
 }

@@ -67,6 +67,7 @@ void run(const std::string& scenario, const fs::path& folder) {
   auto group = comm::connect({.rank = environment.rank,
                               .size = environment.size,
                               .address = environment.interface,
+                              .shared_memory = environment.shared_memory,
                               .timeout = std::chrono::minutes(10)},
                              *store);
   make_good_steps(group, 0, 3);
@@ -80,7 +81,7 @@ void run(const std::string& scenario, const fs::path& folder) {
   } else {
     group.all_reduce(at::zeros({int64_t{4} * group.size()})).wait();
   }
-  // Types of one width pass the network unseen: the run goes on.
+  // Types of one width pass sockets unseen: the run goes on.
   for (int64_t step = 3;; ++step) {
     make_good_steps(group, step, 1);
     std::this_thread::sleep_for(std::chrono::milliseconds(300));

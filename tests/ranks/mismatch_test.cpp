@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <optional>
 
 #include "skein/core/testing.h"
@@ -56,13 +57,14 @@ class Mismatch : public testing::Test {
   void SetUp() override { folder = make_temporary_folder("mismatch"); }
   void TearDown() override { fs::remove_all(folder); }
 
-  Result run(const std::string& scenario, int ranks) const {
+  Result run(const std::string& scenario, int ranks, bool shared_memory = true) const {
     const auto said = (folder / "stderr").string();
     const auto count = std::to_string(ranks);
     const pid_t child = ::fork();
     if (child == 0) {
       const int file = ::open(said.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
       ::dup2(file, 2);
+      ::setenv("SKEIN_SHARED_MEMORY", shared_memory ? "1" : "0", 1);
       ::execl(self().c_str(), self().c_str(), "--launch", scenario.c_str(), count.c_str(),
               folder.c_str(), nullptr);
       ::_exit(127);
@@ -103,17 +105,21 @@ TEST_F(Mismatch, AnotherOperation) {
 }
 
 TEST_F(Mismatch, AnotherSize) {
-  expect_report(
-      run("size", 2), milliseconds(1000),
-      {"calls #7 do not match", "all_reduce of 8 float32", "all_reduce of 16 float32", "rank 1 on"},
-      kSoon, /*code=*/1);  // Gloo ends a process that receives too much: SIGABRT
+  const std::vector<std::string> parts{"calls #7 do not match", "all_reduce of 8 float32",
+                                       "all_reduce of 16 float32", "rank 1 on"};
+  expect_report(run("size", 2), milliseconds(1000), parts, kSoon);
+  // Gloo ends a process that receives too much: SIGABRT.
+  expect_report(run("size", 2, /*shared_memory=*/false), milliseconds(1000), parts, kSoon,
+                /*code=*/1);
 }
 
 TEST_F(Mismatch, AnotherTypeOfTheSameWidth) {
-  expect_report(
-      run("dtype", 2), milliseconds(1000),
-      {"calls #7 do not match", "all_reduce of 8 float32", "all_reduce of 8 int32", "rank 1 on"},
-      kSoon);
+  for (const bool shared_memory : {true, false}) {
+    expect_report(
+        run("dtype", 2, shared_memory), milliseconds(1000),
+        {"calls #7 do not match", "all_reduce of 8 float32", "all_reduce of 8 int32", "rank 1 on"},
+        kSoon);
+  }
 }
 
 TEST_F(Mismatch, ALatePeer) {

@@ -2,8 +2,8 @@
 # Copyright the skein authors.
 """Sums by node: the bytes that a node sends to others, counted on its interface.
 
-Every node is a network namespace with one interface on a bridge; its ranks speak with each other on
-its loopback, which is not counted. Joining is counted, and small.
+Every node is a network namespace with one interface on a bridge; what its ranks say to each other, on
+its loopback or through memory, is not counted. Joining is counted, and small.
 """
 import os
 import subprocess

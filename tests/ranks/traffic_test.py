@@ -2,8 +2,9 @@
 # Copyright the skein authors.
 """Bytes that a step sends, against what the stage promises.
 
-Every run has a network namespace of its own, whose loopback carries nothing else. A longer run less
-a shorter one leaves the steps alone: start, save and end cancel.
+Every run has a network namespace of its own, whose loopback carries nothing else: SKEIN_SHARED_MEMORY=0,
+without which ranks of one machine send nothing over it. A longer run less a shorter one leaves the steps
+alone: start, save and end cancel.
 """
 import os
 import subprocess
@@ -17,7 +18,7 @@ MODEL = llama(hidden_size=128, intermediate_size=256, vocab_size=600)
 # Who is not root may be root of a namespace.
 UNSHARE = ["unshare", "--net"] if os.geteuid() == 0 else ["unshare", "--map-root-user", "--net"]
 # The counter is written once all ranks have ended; the exit code stays skein's.
-SCRIPT = 'ip link set lo up && "$@"; code=$?; cat /proc/net/dev > traffic; exit $code'
+SCRIPT = 'ip link set lo up && SKEIN_SHARED_MEMORY=0 "$@"; code=$?; cat /proc/net/dev > traffic; exit $code'
 
 
 def promised(sizes, stage, accumulation):

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
 
-// Gloo ranks: two lines between them, one for tensors and one for the host's sums. Each is a set of
-// connections and a thread that carries the calls one after the other.
+// Gloo ranks: two lines between them, one for tensors and one for the host's sums. Each is a wire
+// and a thread that carries the calls one after the other. Where all ranks are on one machine,
+// tensors go through memory that they share (shared_wire.h).
 //
 // A reduction has steps on our side between those on the wire, and Gloo matches ranks by the order
 // of calls. With one thread per line that order is the program's, whatever order the works are
@@ -15,8 +16,8 @@
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <mutex>
-#include <optional>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <utility>
 
@@ -25,7 +26,9 @@
 #include "skein/comm/c10d_error.h"
 #include "skein/comm/carrier.h"
 #include "skein/comm/ordered_sum.h"
+#include "skein/comm/shared_wire.h"
 #include "skein/comm/store_adapter.h"
+#include "skein/comm/wire.h"
 #include "skein/core/error.h"
 
 namespace skein::comm {
@@ -61,26 +64,18 @@ at::Tensor bytes_at(void* data, size_t size) {
   return at::from_blob(data, {static_cast<int64_t>(size)}, at::TensorOptions(at::kByte));
 }
 
-at::Tensor bytes_of(const at::Tensor& tensor) {
-  return bytes_at(tensor.data_ptr(), tensor.nbytes());
-}
-
-// The connections of a line, and the two patterns that our collectives are made of.
+// Connections over TCP.
 //
 // Messages are sent from where the bytes lie and received where they belong. c10d's own collectives
 // copy the whole on the way, on a further thread, and its reduce-scatter is an all-reduce of the
 // whole whose order of summation depends on the position in the buffer.
-class Wire {
+class GlooWire final : public Wire {
  public:
-  explicit Wire(c10::intrusive_ptr<Gloo> gloo) : gloo_(std::move(gloo)) {}
+  explicit GlooWire(c10::intrusive_ptr<Gloo> gloo)
+      : Wire(gloo->getRank(), gloo->getSize()), gloo_(std::move(gloo)) {}
 
-  Gloo& gloo() { return *gloo_; }
-  int rank() const { return gloo_->getRank(); }
-  int size() const { return gloo_->getSize(); }
-
-  // `all` are equal parts, one of each rank, of which this rank's is there: brings the others. A
-  // ring: between nodes, whose ranks are neighbours, each part travels once.
-  void gather(std::byte* all, size_t part) {
+  // A ring: between nodes, whose ranks are neighbours, each part travels once.
+  void gather(std::byte* all, size_t part) override {
     const int tag = new_tag(Pattern::kGather);
     const auto place = [&](int step) { return all + part * peer(-step); };
     for (int step = 0; step + 1 < size(); ++step) {
@@ -90,11 +85,10 @@ class Wire {
     }
   }
 
-  // `shard` becomes the sum over ranks of this rank's part of `whole`.
-  void scatter(const at::Tensor& shard, const at::Tensor& whole) {
+  void scatter(const Reduction& reduction) override {
     const int tag = new_tag(Pattern::kScatter);
-    const size_t part = shard.nbytes();
-    auto* mine = static_cast<std::byte*>(whole.data_ptr());
+    const size_t part = reduction.part();
+    auto* mine = reduction.whole;
     const auto received = at::empty({(size() - 1) * static_cast<int64_t>(part)}, at::kByte);
     auto* free = static_cast<std::byte*>(received.data_ptr());
     std::vector<const void*> pieces(size(), mine + part * rank());
@@ -104,7 +98,14 @@ class Wire {
       send(mine + part * peer(distance), part, {peer(distance), tag});
     }
     wait();
-    ordered_sum(shard.scalar_type(), shard.data_ptr(), pieces, shard.numel());
+    ordered_sum(reduction.type, reduction.shard, pieces, reduction.count);
+  }
+
+  void broadcast(std::byte* data, size_t size, int root) override {
+    std::vector<at::Tensor> tensors{bytes_at(data, size)};
+    c10d::BroadcastOptions options;
+    options.rootRank = root;
+    gloo_->broadcast(tensors, options)->wait();
   }
 
  private:
@@ -141,8 +142,8 @@ class Wire {
 
 class Line {
  public:
-  Line(c10::intrusive_ptr<Gloo> gloo, std::shared_ptr<Failure> failure)
-      : wire_(std::in_place, std::move(gloo)), failure_(std::move(failure)) {}
+  Line(std::unique_ptr<Wire> wire, std::shared_ptr<Failure> failure)
+      : wire_(std::move(wire)), failure_(std::move(failure)) {}
 
   Work carry(const Call& call, std::function<void(Wire&)> steps) {
     auto future = carrier_.enqueue([this, call, start = Clock::now(), steps = std::move(steps)] {
@@ -178,12 +179,18 @@ class Line {
     }
   }
 
-  std::optional<Wire> wire_;  // until the shutdown
+  std::unique_ptr<Wire> wire_;  // until the shutdown
   std::shared_ptr<Failure> failure_;
   Carrier carrier_;  // last: its tasks use the others
 };
 
-std::shared_ptr<Backend> connect_gloo(const Meeting& meeting);
+std::shared_ptr<Backend> connect_gloo(const Meeting& meeting, bool with_tensors = true);
+
+std::byte* bytes_in(const at::Tensor& tensor) { return static_cast<std::byte*>(tensor.data_ptr()); }
+
+Reduction reduction_of(const at::Tensor& shard, const at::Tensor& whole) {
+  return {shard.scalar_type(), shard.numel(), bytes_in(shard), bytes_in(whole)};
+}
 
 class GlooBackend final : public Backend {
  public:
@@ -196,7 +203,7 @@ class GlooBackend final : public Backend {
 
   Work all_gather(const at::Tensor& whole, const at::Tensor& shard, uint64_t call) override {
     return tensors().carry({"all_gather", whole.nbytes(), call}, [=, this](Wire& wire) {
-      auto* all = static_cast<std::byte*>(whole.data_ptr());
+      auto* all = bytes_in(whole);
       auto* own = all + rank() * shard.nbytes();
       if (own != shard.data_ptr()) std::memcpy(own, shard.data_ptr(), shard.nbytes());
       wire.gather(all, shard.nbytes());
@@ -205,23 +212,18 @@ class GlooBackend final : public Backend {
 
   Work reduce_scatter(const at::Tensor& shard, const at::Tensor& whole, uint64_t call) override {
     return tensors().carry({"reduce_scatter", whole.nbytes(), call},
-                           [=](Wire& wire) { wire.scatter(shard, whole); });
+                           [=](Wire& wire) { wire.scatter(reduction_of(shard, whole)); });
   }
 
   Work all_reduce(const at::Tensor& whole, uint64_t call) override {
     const auto shard = whole.narrow(0, rank() * (whole.numel() / size()), whole.numel() / size());
-    return tensors().carry({"all_reduce", whole.nbytes(), call}, [=](Wire& wire) {
-      wire.scatter(shard, whole);
-      wire.gather(static_cast<std::byte*>(whole.data_ptr()), shard.nbytes());
-    });
+    return tensors().carry({"all_reduce", whole.nbytes(), call},
+                           [=](Wire& wire) { wire.reduce(reduction_of(shard, whole)); });
   }
 
   Work broadcast(const at::Tensor& tensor, int root, uint64_t call) override {
     return tensors().carry({"broadcast", tensor.nbytes(), call}, [=](Wire& wire) {
-      std::vector<at::Tensor> tensors{bytes_of(tensor)};
-      c10d::BroadcastOptions options;
-      options.rootRank = root;
-      wire.gloo().broadcast(tensors, options)->wait();
+      wire.broadcast(bytes_in(tensor), tensor.nbytes(), root);
     });
   }
 
@@ -267,18 +269,33 @@ void switch_off_recorder() {
 using Device = std::shared_ptr<::gloo::transport::Device>;
 
 // Lines share a device: it is a thread that wakes up a hundred times a second.
-c10::intrusive_ptr<Gloo> join(const Meeting& meeting, const char* line, Device& device) {
+std::unique_ptr<Wire> join(const Meeting& meeting, const char* line, Device& device) {
+  const auto& options = meeting.options;
+  switch_off_recorder();
+  auto gloo_options = Gloo::Options::create(options.timeout);
+  gloo_options->threads = 1;  // a line carries one collective at a time
+  if (!device) device = Gloo::createDeviceForHostname(options.address);
+  gloo_options->devices.push_back(device);
+  auto adapter =
+      c10::make_intrusive<StoreAdapter>(*meeting.store, meeting.prefix + line, options.timeout);
+  return std::make_unique<GlooWire>(
+      c10::make_intrusive<Gloo>(adapter, options.rank, options.size, gloo_options));
+}
+
+struct Wires {
+  std::unique_ptr<Wire> host, tensors;
+};
+
+Wires join_all(const Meeting& meeting, bool with_tensors) {
   const auto& options = meeting.options;
   const auto start = Clock::now();
   try {
-    switch_off_recorder();
-    auto gloo_options = Gloo::Options::create(options.timeout);
-    gloo_options->threads = 1;  // a line carries one collective at a time
-    if (!device) device = Gloo::createDeviceForHostname(options.address);
-    gloo_options->devices.push_back(device);
-    auto adapter =
-        c10::make_intrusive<StoreAdapter>(*meeting.store, meeting.prefix + line, options.timeout);
-    return c10::make_intrusive<Gloo>(adapter, options.rank, options.size, gloo_options);
+    Device device;
+    Wires wires{.host = join(meeting, "host/", device), .tensors = nullptr};
+    if (!with_tensors) return wires;
+    wires.tensors = share_memory(*wires.host, options.shared_memory, options.timeout);
+    if (!wires.tensors) wires.tensors = join(meeting, "tensors/", device);
+    return wires;
   } catch (const std::exception& error) {
     throw CommError(fmt::format("rank {} of {} could not join the others on {} after {:.1f} s: {}",
                                 options.rank, options.size, options.address, seconds_since(start),
@@ -286,11 +303,11 @@ c10::intrusive_ptr<Gloo> join(const Meeting& meeting, const char* line, Device& 
   }
 }
 
-std::shared_ptr<Backend> connect_gloo(const Meeting& meeting) {
+std::shared_ptr<Backend> connect_gloo(const Meeting& meeting, bool with_tensors) {
+  auto wires = join_all(meeting, with_tensors);
   const auto failure = std::make_shared<Failure>();
-  Device device;
-  auto tensors = std::make_unique<Line>(join(meeting, "tensors/", device), failure);
-  auto host = std::make_unique<Line>(join(meeting, "host/", device), failure);
+  auto host = std::make_unique<Line>(std::move(wires.host), failure);
+  auto tensors = with_tensors ? std::make_unique<Line>(std::move(wires.tensors), failure) : nullptr;
   return std::make_shared<GlooBackend>(meeting, std::move(tensors), std::move(host));
 }
 
@@ -301,9 +318,7 @@ std::shared_ptr<Backend> make_gloo(const GroupOptions& options, Store& store) {
 }
 
 std::shared_ptr<Backend> make_gloo_for_host(const Meeting& meeting) {
-  Device device;
-  auto host = std::make_unique<Line>(join(meeting, "host/", device), std::make_shared<Failure>());
-  return std::make_shared<GlooBackend>(meeting, nullptr, std::move(host));
+  return connect_gloo(meeting, /*with_tensors=*/false);
 }
 
 }  // namespace skein::comm

@@ -88,6 +88,9 @@ RankEnvironment from_environment() {
     rank.foreign.attempt = read_text("SKEIN_ATTEMPT");
   }
   rank.continues = read_number("SKEIN_CONTINUES", 0, 1) == 1;
+  if (std::getenv("SKEIN_SHARED_MEMORY") != nullptr) {
+    rank.shared_memory = read_number("SKEIN_SHARED_MEMORY", 0, 1) == 1;
+  }
   if (const auto descriptor = take_descriptor("SKEIN_CONFIGURATION_FD")) {
     rank.configuration = take_bytes(*descriptor);
   }

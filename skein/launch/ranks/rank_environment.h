@@ -44,6 +44,8 @@ struct RankEnvironment {
   std::string lease;  // token of the output folder's; empty: another process holds it
   bool continues = false;     // an earlier start of this run had begun to train
   std::string configuration;  // that the launcher has resolved: bytes of config/handover.h
+  // CPU ranks of one machine share memory; SKEIN_SHARED_MEMORY=0 of the user: no.
+  bool shared_memory = true;
 };
 
 // Descriptors that a rank inherits under their own numbers; -1: it gets none.
