@@ -2,9 +2,9 @@
 # Copyright the skein authors.
 """Bytes that a step sends, against what the stage promises.
 
-Every run has a network namespace of its own, whose loopback carries nothing else: SKEIN_SHARED_MEMORY=0,
-without which ranks of one machine send nothing over it. A longer run less a shorter one leaves the steps
-alone: start, save and end cancel.
+Every run has a network namespace of its own, whose loopback carries nothing else. Ranks of one machine
+share memory and send next to nothing over it, so that their stages are counted without. A longer run less
+a shorter one leaves the steps alone: start, save and end cancel.
 """
 import os
 import subprocess
@@ -18,7 +18,7 @@ MODEL = llama(hidden_size=128, intermediate_size=256, vocab_size=600)
 # Who is not root may be root of a namespace.
 UNSHARE = ["unshare", "--net"] if os.geteuid() == 0 else ["unshare", "--map-root-user", "--net"]
 # The counter is written once all ranks have ended; the exit code stays skein's.
-SCRIPT = 'ip link set lo up && SKEIN_SHARED_MEMORY=0 "$@"; code=$?; cat /proc/net/dev > traffic; exit $code'
+SCRIPT = 'ip link set lo up && "$@"; code=$?; cat /proc/net/dev > traffic; exit $code'
 
 
 def promised(sizes, stage, accumulation):
@@ -39,12 +39,12 @@ class Traffic(unittest.TestCase):
             raise AssertionError("counting bytes needs a network namespace (run as root, or allow user "
                                  f"namespaces): {probe.stderr.strip()}")
 
-    def bytes_sent(self, work, steps, ranks, stage, accumulation):
+    def bytes_sent(self, work, steps, ranks, stage, accumulation, shared_memory=0):
         words = ["output_dir=out", "--fresh", f"max_steps={steps}", "per_device_train_batch_size=1",
                  f"gradient_accumulation_steps={accumulation}",
                  f"distributed_strategy={('ddp', 'zero1', 'zero2', 'zero3')[stage]}"]
         run_skein(work.command(*words, ranks=ranks), work.folder,
-                  prefix=[*UNSHARE, "sh", "-c", SCRIPT, "sh"])
+                  prefix=["env", f"SKEIN_SHARED_MEMORY={shared_memory}", *UNSHARE, "sh", "-c", SCRIPT, "sh"])
         for line in (work / "traffic").read_text().splitlines():
             name, _, counters = line.partition(":")
             if name.strip() == "lo":
@@ -82,6 +82,16 @@ class Traffic(unittest.TestCase):
 
     def test_3_ranks_accumulating(self):
         self.check(ranks=3, accumulation=2)
+
+    def test_shared_memory_sends_nothing_and_gives_the_same_model(self):
+        with Workspace(MODEL, num_blocks=100, block_size=16, logging_steps=1000) as work:
+            models, sent = [], []
+            for shared_memory in (0, 1):
+                sent.append(self.bytes_sent(work, LONG, 3, stage=3, accumulation=2, shared_memory=shared_memory))
+                models.append((work / "out/model.safetensors").read_bytes())
+            print(f"3 ranks, stage 3: {sent[0]} bytes over sockets, {sent[1]} with shared memory")
+            self.assertLess(sent[1], sent[0] / 10)
+            self.assertEqual(models[0], models[1])
 
 
 if __name__ == "__main__":
