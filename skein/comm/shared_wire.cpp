@@ -28,7 +28,6 @@
 #include <limits>
 #include <random>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -45,7 +44,7 @@ constexpr size_t kBuffer = 512 << 10;  // two per rank: they stay in the second-
 constexpr size_t kLine = 64;           // of a cache; pieces begin on one
 constexpr int kSpins = 200;            // some microseconds: the core may be needed for computing
 constexpr std::chrono::milliseconds kLook(100);
-constexpr std::string_view kName = "skein-ranks";
+constexpr const char* kName = "skein-ranks";
 
 struct alignas(kLine) Mark {
   std::atomic<uint32_t> pieces;   // written so far, modulo 2^32
@@ -85,8 +84,7 @@ std::string this_machine() {
 class Region {
  public:
   // Makes it. All zero but the token.
-  Region(int size, uint64_t token)
-      : file_(::memfd_create(kName.data(), MFD_CLOEXEC | MFD_ALLOW_SEALING)) {
+  Region(int size, uint64_t token) : file_(::memfd_create(kName, MFD_CLOEXEC | MFD_ALLOW_SEALING)) {
     if (!file_) throw_errno("cannot make memory for all ranks (memfd)");
     file_.reserve(bytes_of(size));
     // Who shrinks it would end the others with SIGBUS.
