@@ -100,8 +100,8 @@ class Training(unittest.TestCase):
             (work / "own.jinja").write_text(
                 "{% for m in messages %}<|im_start|>{{ m.role }} {% generation %}{{ m.content }}<|im_end|>"
                 "{% endgeneration %}{% endfor %}")
-            for words in (("template=", "chat_template=own.jinja"), ("mask_history=true",), PACKED, ("group_by_length=true",),
-                          ("excess_length_strategy=drop",)):
+            for words in (("template=", "chat_template=own.jinja"), ("mask_history=true",), PACKED,
+                          ("group_by_length=true",), ("excess_length_strategy=drop",)):
                 with self.subTest(words=words):
                     ended = work.run("output_dir=out", *words, code=2)
                     self.assertIn("template, masks or packing changed", ended.stderr)
