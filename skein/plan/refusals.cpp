@@ -67,7 +67,8 @@ void check_weights(const fs::path& folder, const HfConfig& model) {
 // Rows are read with a tokenizer; a template that is broken is known before they are.
 void check_rows(const config::RunConfig& config, std::optional<int64_t> vocabulary) {
   if (!vocabulary) return;
-  data::open_row_tokens(config.model, config.rows);
+  const auto tokens = data::open_row_tokens(config.model, config.rows);
+  if (tokens.encoder.vocab_size <= *vocabulary) return;  // no tokenizer is read twice
   data::require_vocabulary(*text::open_codec(config.model), *vocabulary);
 }
 

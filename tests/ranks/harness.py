@@ -59,6 +59,19 @@ def free_port():
         return listener.getsockname()[1]
 
 
+SPECIAL_TOKENS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
+
+
+def byte_letters():
+    """The letter of each byte in byte-level tokenizers."""
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    letters, others = {}, 0
+    for byte in range(256):
+        letters[byte] = chr(byte if byte in printable else 256 + others)
+        others += byte not in printable
+    return letters
+
+
 class Workspace:
     """A temporary folder with a model folder, a text file and a recipe c.yaml that names both."""
 
@@ -89,6 +102,38 @@ class Workspace:
         """Random letters for so many blocks, the last one short."""
         letters = random.Random(seed).choices("abcdefgh ", k=num_blocks * self.block_size - 20)
         (self / name).write_text("".join(letters))
+
+    def write_tokenizer(self, folder="model", extra=()):
+        """Of bytes and special tokens, 259 ids; <|im_end|> ends."""
+        tokens = [*SPECIAL_TOKENS, *extra]
+        vocab = {letter: byte for byte, letter in byte_letters().items()}
+        added = [{"id": 256 + i, "content": token, "special": True, "single_word": False, "lstrip": False,
+                  "rstrip": False, "normalized": False} for i, token in enumerate(tokens)]
+        pre_tokenizer = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False, "use_regex": True}
+        (self / folder / "tokenizer.json").write_text(json.dumps({
+            "version": "1.0", "truncation": None, "padding": None, "added_tokens": added, "normalizer": None,
+            "pre_tokenizer": pre_tokenizer, "post_processor": None, "decoder": {"type": "ByteLevel"},
+            "model": {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None,
+                      "end_of_word_suffix": None, "fuse_unk": False, "byte_fallback": False,
+                      "vocab": vocab, "merges": []}}))
+        (self / folder / "tokenizer_config.json").write_text(json.dumps(
+            {"eos_token": "<|im_end|>", "tokenizer_class": "PreTrainedTokenizerFast"}))
+
+    def write_chat(self, num_rows, name="chat.jsonl", seed=1):
+        """Sums of small numbers, in words of the user and the assistant, one to three turns."""
+        rng = random.Random(seed)
+        rows = []
+        for _ in range(num_rows):
+            messages = []
+            for _ in range(rng.choice([1, 1, 1, 2, 3])):
+                a, b = rng.randrange(20), rng.randrange(20)
+                messages += [{"role": "user", "content": f"{a} + {b}"},
+                             {"role": "assistant", "content": str(a + b) + "!" * rng.randrange(9)}]
+            rows.append({"messages": messages})
+        self.write_rows(rows, name)
+
+    def write_rows(self, rows, name="chat.jsonl"):
+        (self / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
 
     def write_recipe(self, keys, name="c.yaml"):
         # JSON is YAML; one key a line, so that messages have lines to name.
@@ -124,6 +169,16 @@ class Workspace:
                 process.kill()
                 raise AssertionError(f"no step {step} within {TIMEOUT} s")
             time.sleep(0.002)
+
+
+class ChatWorkspace(Workspace):
+    """The same for stage sft: the model has a tokenizer, and the recipe trains on chat.jsonl in the format chatml."""
+
+    def __init__(self, model=None, num_rows=40, block_size=128, **keys):
+        super().__init__(model or llama(vocab_size=260, max_position_embeddings=256), block_size=block_size, **{
+            "stage": "sft", "train_file": "chat.jsonl", "template": "chatml"} | keys)
+        self.write_tokenizer()
+        self.write_chat(num_rows)
 
 
 def sample(cases, count):
