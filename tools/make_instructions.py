@@ -3,7 +3,7 @@
 # Copyright the skein authors.
 """Makes the instructions of `make demo-sft`: sums, string tasks and look-ups, asked in words.
 
-  tools/make_instructions.py OUT [--questions 300]
+  tools/make_instructions.py OUT [--questions 200]
 
 Writes OUT/train.jsonl and OUT/validation.jsonl ({"messages": [user, assistant]} per line), and
 OUT/questions.jsonl, what the user says in validation.jsonl. The same bytes everywhere. Which file a row
@@ -18,18 +18,19 @@ from pathlib import Path
 
 from make_corpus import EN_NAMES, EN_THINGS, WORDS, ZH_NAMES, ZH_THINGS, Draw
 
-VALIDATION_SHARE = 10  # one question in so many
-LOOKUPS = 1200         # of each language
+VALIDATION_SHARE = 8  # one question in so many
+LOOKUPS = 200         # of each language
 
 
 def sums():
+    """Answered in the words that the model knows from its first training."""
     for a in range(13):
         for b in range(13):
             for question in (f"What is {a} + {b}?", f"Calculate {a} + {b}.", f"{a} + {b} = ?", f"{a} + {b} 等于几？"):
-                yield question, str(a + b)
+                yield question, f"{a} + {b} = {a + b}"
             if a >= b:
                 for question in (f"What is {a} - {b}?", f"Calculate {a} - {b}.", f"{a} - {b} = ?", f"{a} - {b} 等于几？"):
-                    yield question, str(a - b)
+                    yield question, f"{a} - {b} = {a - b}"
 
 
 def strings():
@@ -77,7 +78,7 @@ def row(*contents):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("out", type=Path)
-    parser.add_argument("--questions", type=int, default=300, help="rows of validation.jsonl at most")
+    parser.add_argument("--questions", type=int, default=200, help="rows of validation.jsonl at most")
     options = parser.parse_args()
     draw = Draw(20240301)
     answers = dict([*sums(), *strings(), *lookups(draw)])

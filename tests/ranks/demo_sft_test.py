@@ -57,8 +57,8 @@ class Instructions(unittest.TestCase):
         self.assertEqual(len(set(asked)), len(asked))
         self.assertEqual([messages[:1] for messages in validation], questions)
         self.assertEqual({len(messages) for messages in train + validation}, {2})
-        self.assertEqual(len(validation), 300)
-        self.assertGreater(len(train), 2500)
+        self.assertEqual(len(validation), 200)
+        self.assertGreater(len(train), 1400)
 
 
 if __name__ == "__main__":
