@@ -12,6 +12,7 @@
 #include <functional>
 #include <mutex>
 
+#include "skein/adapter/adapter_config.h"
 #include "skein/checkpoint/files/catalog.h"
 #include "skein/checkpoint/reader.h"
 #include "skein/checkpoint/store.h"
@@ -26,16 +27,26 @@ constexpr const char* kModel =
         "n_positions": 64, "n_embd": 64, "n_layer": 2, "n_head": 4,
         "attn_pdrop": 0})";
 
+plan::Tuning adapters() {
+  return {.lora = adapter::parse_adapter_config(
+              R"({"peft_type": "LORA", "r": 3, "target_modules": ["c_attn", "wte"],
+                  "modules_to_save": ["ln_f"]})",
+              "adapter_config.json")};
+}
+
 // What a run is made of, as far as its state is concerned.
 struct Parts {
-  Parts(int stage, at::ScalarType dtype, comm::Group group)
+  Parts(int stage, at::ScalarType dtype, comm::Group group, const plan::Tuning& tuning = {})
       : architecture(plan::parse_hf_config(kModel, "config.json")),
-        model(model::build(architecture, {.dtype = dtype})),
+        model(model::build(architecture, {.dtype = dtype, .tuning = tuning})),
         sharded(model->table(), {.stage = {stage}}, std::move(group)),
         optimizer(sharded.owned_ranges(), {}, sharded.memory()),
         metrics({}),
         state({architecture, *model, sharded, optimizer, metrics},
-              {.identity = {.data_digest = "d", .global_batch = 8, .total_steps = 9},
+              {.identity = {.data_digest = "d",
+                            .global_batch = 8,
+                            .total_steps = 9,
+                            .tuning = {.adapter_config = tuning.lora ? "{}" : ""}},
                .epochs_of = [](int64_t step) { return static_cast<double>(step) / 3; }}) {}
 
   std::vector<tensor::TensorSlice> all_kept() {
@@ -142,6 +153,54 @@ TEST_F(RunStateTest, EachRankReadsItsShare) {
           EXPECT_LE(static_cast<double>(share), 1.03 * static_cast<double>(even))
               << "stage " << stage << ", " << ranks << " ranks";
         }
+      }
+    }
+  }
+}
+
+// Adapters, and what trains beside them; the base is read from where it is.
+TEST_F(RunStateTest, AnAdapterIsSavedWithoutItsBase) {
+  for (const auto dtype : {at::kBFloat16, at::kFloat}) {
+    save(0, 1, dtype);
+    const auto base = folder_ / "base";
+    fs::remove_all(base);
+    fs::rename(folder_ / "checkpoint-7", base);
+    const auto is_loaded = [&](Parts& run) {
+      for (const auto& slice : run.all_kept()) {
+        EXPECT_TRUE(at::equal(slice.data, values(slice))) << slice.name;
+      }
+    };
+    for (const int saved : {0, 2, 3}) {
+      MemoryStore store;
+      comm::run_ranks(1 + saved, [&](comm::Group& group) {
+        const c10::NoGradGuard no_grad;
+        Parts run(saved, dtype, group, adapters());
+        run.state.load_weights(base);
+        for (auto& slice : run.all_kept()) {
+          const auto* parameter = run.model->table().find(slice.name);
+          if (!parameter || parameter->trainable) slice.data.copy_(values(slice));
+        }
+        is_loaded(run);
+        checkpoint::CheckpointStore saver(
+            {.output = folder_, .rank = group.rank(), .size = group.size(), .token = "t"}, store);
+        saver.save(7, run.state.contents(7));
+        EXPECT_TRUE(saver.finish());
+      });
+      const checkpoint::Reader reader(folder_ / "checkpoint-7", checkpoint::kAdapterStem);
+      EXPECT_EQ(reader.files().tensors.size(), 2 * 2 + 2 + 2U);
+      for (const auto& [name, stored] : reader.files().tensors) {
+        EXPECT_TRUE(name.starts_with("base_model.model.transformer.")) << name;
+        EXPECT_EQ(stored.tensor->dtype, DType::kF32) << name;
+      }
+      EXPECT_FALSE(fs::exists(folder_ / "checkpoint-7/config.json"));
+      for (const int stage : {0, 1, 2, 3}) {
+        comm::run_ranks(2, [&](comm::Group& group) {
+          const c10::NoGradGuard no_grad;
+          Parts run(stage, dtype, group, adapters());
+          run.state.load_weights(base);
+          EXPECT_EQ(run.state.restore(folder_ / "checkpoint-7"), 7);
+          is_loaded(run);
+        });
       }
     }
   }

@@ -1,0 +1,334 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright the skein authors.
+"""finetuning_type lora and freeze, as whole runs: what trains and what does not, splits over ranks, stages and
+accumulation, files, continuations, and what is refused."""
+import json
+import os
+import shutil
+import unittest
+
+from harness import Workspace, finish, gpt2, llama, read_safetensors, relative, run_skein, sample, wait_until_gone
+from harness import children, kill
+
+STEPS = 6
+LORA = {"finetuning_type": "lora", "lora_rank": 4, "lora_target": ["q_proj", "down_proj"]}
+FREEZE = {"finetuning_type": "freeze", "freeze_trainable_layers": 1, "freeze_extra_modules": ["lm_head"]}
+PREFIX = "base_model.model."
+
+
+class Tuned(Workspace):
+    """A workspace whose model folder `base` holds the weights of a few steps."""
+
+    def __init__(self, model=None, **keys):
+        super().__init__(model, num_blocks=20, global_batch_size=8, lr_scheduler_type="linear", weight_decay=0.1,
+                         max_steps=STEPS, save_steps=2)
+        self.make_base("base")
+        self.keys |= {"model_name_or_path": "base", "train_from_scratch": False, "learning_rate": 1e-2} | keys
+        self.write_recipe(self.keys)
+
+    def make_base(self, name, seed=1):
+        self.run(f"output_dir={name}", "max_steps=2", f"seed={seed}", "save_strategy=no", "model_name_or_path=model",
+                 "train_from_scratch=true", "finetuning_type=full")
+        return self / name
+
+
+def numbers(records):
+    return [(r["step"], r["loss"], r["grad_norm"], r["learning_rate"]) for r in records]
+
+
+class WhatTrains(unittest.TestCase):
+    def test_frozen_weights_never_change_and_have_no_state(self):
+        with Tuned(**FREEZE) as work:
+            ended = work.run("output_dir=out", ranks=2)
+            before, after = (read_safetensors(work / name / "model.safetensors") for name in ("base", "out"))
+            self.assertEqual(set(before), set(after))
+            trains = lambda name: name.startswith("model.layers.1.") or name.startswith("lm_head.")
+            for name, tensor in before.items():
+                self.assertEqual(after[name] != tensor, trains(name), name)
+            states = read_safetensors(work / f"out/checkpoint-{STEPS}/optimizer.safetensors")
+            self.assertEqual({name.rpartition(".")[0] for name in states}, set(filter(trains, before)))
+            count = sum(num_elements(before[name][1]) for name in before if trains(name))
+            self.assertIn(f"trainable: {count:,} (", ended.stderr)
+
+    def test_an_adapter_is_what_peft_calls_one(self):
+        with Tuned(**LORA) as work:
+            base = (work / "base/model.safetensors").read_bytes()
+            work.run("output_dir=out", ranks=2)
+            self.assertEqual((work / "base/model.safetensors").read_bytes(), base)
+            for folder in ("out", f"out/checkpoint-{STEPS}"):
+                names = {path.name for path in (work / folder).iterdir()}
+                self.assertLessEqual({"adapter_model.safetensors", "adapter_config.json"}, names)
+                self.assertFalse({"model.safetensors", "config.json"} & names, names)
+                tensors = read_safetensors(work / folder / "adapter_model.safetensors")
+                self.assertEqual(len(tensors), 2 * 2 * 2)
+                self.assertEqual({tensor[0] for tensor in tensors.values()}, {"F32"})
+                self.assertIn(PREFIX + "model.layers.1.mlp.down_proj.lora_A.weight", tensors)
+            config = json.loads((work / "out/adapter_config.json").read_text())
+            self.assertEqual((config["peft_type"], config["r"], config["lora_alpha"]), ("LORA", 4, 8))
+            self.assertEqual(config["base_model_name_or_path"], str((work / "base").resolve()))
+            states = read_safetensors(work / f"out/checkpoint-{STEPS}/optimizer.safetensors")
+            self.assertTrue(all(".lora_" in name for name in states), list(states)[:3])
+
+    def test_adapters_are_fp32_beside_bfloat16(self):
+        with Tuned(**LORA, dtype="bfloat16") as work:
+            work.run("output_dir=out", ranks=2)
+            tensors = read_safetensors(work / "out/adapter_model.safetensors")
+            self.assertEqual({tensor[0] for tensor in tensors.values()}, {"F32"})
+            states = read_safetensors(work / f"out/checkpoint-{STEPS}/optimizer.safetensors")
+            self.assertFalse([name for name in states if name.endswith(".master")])
+
+    def test_plan_and_run_say_the_same(self):
+        with Tuned(**LORA) as work:
+            plan = json.loads(run_skein(["plan", "c.yaml", "output_dir=out", "--json"], work.folder).stdout)
+            trainable, whole = plan["model"]["trainable"], plan["model"]["parameters"]
+            shapes = (32 + 32, 88 + 32)  # q_proj and down_proj, in + out
+            self.assertEqual(trainable, 2 * 4 * sum(shapes))
+            text = run_skein(["plan", "c.yaml", "output_dir=out"], work.folder).stdout
+            self.assertIn(f"trainable {trainable:,} (", text)
+            ended = work.run("output_dir=out")
+            self.assertIn(f"parameters: {whole:,}  trainable: {trainable:,} (", ended.stderr)
+            checkpoint = work / f"out/checkpoint-{STEPS}"
+            self.assertEqual(plan["disk"]["checkpoint_model_bytes"],
+                             (checkpoint / "adapter_model.safetensors").stat().st_size)
+            self.assertEqual(plan["disk"]["checkpoint_optimizer_bytes"],
+                             (checkpoint / "optimizer.safetensors").stat().st_size)
+
+
+def num_elements(shape):
+    count = 1
+    for size in shape:
+        count *= size
+    return count
+
+
+# (ranks, per device, accumulation, strategy). The first is what the others are held to.
+SPLITS = [(1, 8, 1, "ddp"), (1, 2, 4, "ddp"), (2, 4, 1, "zero3"), (2, 2, 2, "zero1"), (2, 2, 2, "zero2"),
+          (2, 1, 4, "zero3"), (4, 2, 1, "zero2"), (4, 1, 2, "ddp")]
+KINDS = {"lora": LORA | {"lora_dropout": 0.1}, "lora_saved": LORA | {"modules_to_save": ["lm_head"]},
+         "loraplus": LORA | {"loraplus_lr_ratio": 8}, "freeze": FREEZE}
+
+
+class Splits(unittest.TestCase):
+    def check(self, kind, dtype, tolerance):
+        with Tuned(dtype=dtype, **KINDS[kind]) as work:
+            expected = self.train(work, SPLITS[0])
+            for split in sample(SPLITS[1:], 3):
+                with self.subTest(split=split):
+                    found = self.train(work, split)
+                    self.assertEqual(len(found), len(expected))
+                    for a, b in zip(found, expected):
+                        for key in ("loss", "grad_norm"):
+                            self.assertLess(relative(a[key], b[key]), tolerance, f"{key} of step {a['step']}")
+
+    def train(self, work, split):
+        ranks, per_device, accumulation, strategy = split
+        work.run(f"per_device_train_batch_size={per_device}", f"gradient_accumulation_steps={accumulation}",
+                 "output_dir=out", "--fresh", f"distributed_strategy={strategy}", ranks=ranks)
+        return work.records("out")
+
+    def test_float32(self):
+        for kind in sample(KINDS, 2):
+            with self.subTest(kind=kind):
+                self.check(kind, "float32", 1e-5)
+
+    def test_float64(self):
+        for kind in sample(KINDS, 2):
+            with self.subTest(kind=kind):
+                self.check(kind, "float64", 1e-10)
+
+
+FILES = {"lora": "adapter_model.safetensors", "freeze": "model.safetensors"}
+
+
+class Continued(unittest.TestCase):
+    def compare(self, work, found, expected, file):
+        for name in (file, "optimizer.safetensors"):
+            self.assertEqual((work / found / f"checkpoint-{STEPS}" / name).read_bytes(),
+                             (work / expected / f"checkpoint-{STEPS}" / name).read_bytes(), name)
+        self.assertEqual((work / found / file).read_bytes(), (work / expected / file).read_bytes())
+        self.assertEqual(numbers(work.records(found)), numbers(work.records(expected)))
+
+    def killed(self, work, *words):
+        """All processes at once, somewhere after the first checkpoint."""
+        process = work.start("output_dir=cut", *words, ranks=2)
+        work.wait_for_step(process, "cut", 3)
+        ranks = children(process.pid)
+        kill([process.pid, *ranks])
+        wait_until_gone(ranks)
+        finish(process)
+
+    def test_killed_and_resumed_lora_is_byte_equal(self):
+        with Tuned(gpt2(), finetuning_type="lora", lora_rank=4, lora_target=["c_attn", "c_fc"], lora_dropout=0.1,
+                   distributed_strategy="zero2") as work:
+            work.run("output_dir=whole", ranks=2)
+            self.killed(work)
+            work.run("output_dir=cut", ranks=2)
+            self.compare(work, "cut", "whole", "adapter_model.safetensors")
+
+    def test_killed_and_resumed_freeze_is_byte_equal(self):
+        with Tuned(distributed_strategy="zero3", **FREEZE) as work:
+            work.run("output_dir=whole", ranks=2)
+            self.killed(work)
+            work.run("output_dir=cut", ranks=2)
+            self.compare(work, "cut", "whole", "model.safetensors")
+
+    def test_any_stage_and_number_of_ranks_goes_on(self):
+        with Tuned(**LORA) as work:
+            work.run("output_dir=whole", "distributed_strategy=zero3", ranks=2)
+            expected = work.records("whole")
+            for strategy, ranks in (("ddp", 1), ("zero1", 4), ("zero2", 2)):
+                with self.subTest(strategy=strategy, ranks=ranks):
+                    shutil.rmtree(work / "moved", ignore_errors=True)
+                    work.run("output_dir=moved", f"distributed_strategy={strategy}", f"global_batch_size=8",
+                             f"resume_from_checkpoint=whole/checkpoint-4", ranks=ranks)
+                    found = work.records("moved")
+                    self.assertEqual(len(found), STEPS)
+                    for a, b in zip(found, expected):
+                        self.assertLess(relative(a["loss"], b["loss"]), 1e-5)
+
+    def test_adapter_name_or_path_goes_on_with_an_adapter(self):
+        with Tuned(**LORA) as work:
+            work.run("output_dir=first")
+            first = work.records("first")
+            ended = work.run("output_dir=second", "adapter_name_or_path=first", "lora_rank=2")
+            self.assertIn("lora_rank differ from what first/adapter_config.json says, which counts", ended.stderr)
+            second = work.records("second")
+            self.assertLess(second[0]["loss"], first[0]["loss"])
+            tensors = read_safetensors(work / "second/adapter_model.safetensors")
+            self.assertEqual({tensor[1][0] for name, tensor in tensors.items() if ".lora_A." in name}, {4})
+
+
+class Opened(unittest.TestCase):
+    """What a LoRA run leaves, opened by the other commands."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.work = Tuned(**LORA)
+        cls.work.run("output_dir=out", "learning_rate=0.05")
+        run_skein(["merge", "out", "--out", "merged"], cls.work.folder)
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.work.folder)
+
+    def eval_loss(self, *words):
+        ended = run_skein(["eval", *words, "--dataset", "text.txt", "--block-size", "32", "--json", "--device", "cpu",
+                           "--tokenizer", "bytes", "--dtype", "float32"], self.work.folder)
+        return json.loads(ended.stdout)["eval_loss"]
+
+    def generate(self, *words):
+        return run_skein(["generate", *words, "--prompt", "abc", "--max-new-tokens", "24", "--temperature", "0",
+                          "--device", "cpu", "--json"], self.work.folder).stdout
+
+    def test_eval_takes_an_adapter_in_three_ways(self):
+        expected = self.eval_loss("merged")
+        self.assertGreater(abs(expected - self.eval_loss("base")), 1e-2)
+        for words in (["out"], ["base", "--adapter", "out"], [f"out/checkpoint-{STEPS}", "--base", "base"]):
+            with self.subTest(words=words):
+                self.assertLess(relative(self.eval_loss(*words), expected), 1e-5)
+
+    def test_generate_takes_an_adapter_in_three_ways(self):
+        expected = self.generate("merged")
+        self.assertNotEqual(self.generate("base"), expected)
+        for words in (["out"], ["base", "--adapter", "out"], [f"out/checkpoint-{STEPS}", "--base", "base"]):
+            with self.subTest(words=words):
+                self.assertEqual(self.generate(*words), expected)
+
+    def test_a_run_that_is_not_finished_is_its_latest_checkpoint(self):
+        shutil.copytree(self.work / "out", self.work / "stopped", symlinks=True)
+        for name in ("adapter_model.safetensors", "adapter_config.json", "trainer_state.json"):
+            (self.work / "stopped" / name).unlink()
+        self.assertEqual(self.generate("stopped"), self.generate("out"))
+
+    def test_what_cannot_be_opened(self):
+        def refused(*words):
+            return run_skein(words, self.work.folder, code=2).stderr
+
+        self.assertIn("`skein merge` makes a model of it", refused("export", "out", "--out", "x"))
+        self.assertIn("leave it out", refused("generate", "base", "--adapter", "out", "--base", "base", "--prompt", "a"))
+        self.assertIn("is no adapter", refused("generate", "base", "--base", "base", "--prompt", "a"))
+        self.assertIn("is no adapter", refused("generate", "base", "--adapter", "merged", "--prompt", "a"))
+
+
+class Refused(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.work = Tuned(**LORA)
+        cls.work.make_base("other", seed=2)
+        cls.work.run("output_dir=out")
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.work.folder)
+
+    def refuse(self, *words, says, code=2):
+        ended = self.work.run("output_dir=new", *words, code=code)
+        self.assertEqual(ended.stderr.count("error: "), 1, ended.stderr)
+        for text in says:
+            self.assertIn(text, ended.stderr)
+        self.assertEqual(list((self.work / "new").glob("checkpoint-*")), [])
+
+    def damaged(self, change):
+        shutil.rmtree(self.work / "damaged", ignore_errors=True)
+        shutil.copytree(self.work / "out", self.work / "damaged", symlinks=True)
+        change(self.work / "damaged")
+
+    def test_another_base(self):
+        other = "model_name_or_path=other"
+        both = r"an adapter of \S*base \(digest \w{32}\), and model_name_or_path is \S*other \(digest \w{32}\)"
+        for words in (["output_dir=new", "adapter_name_or_path=out"],
+                      ["output_dir=new", f"resume_from_checkpoint=out/checkpoint-{STEPS}"],
+                      ["output_dir=out", "max_steps=9"]):
+            with self.subTest(words=words):
+                self.assertRegex(self.work.run(other, *words, code=2).stderr, both)
+
+    def test_another_adapter(self):
+        resume = f"resume_from_checkpoint=out/checkpoint-{STEPS}"
+        self.refuse(resume, "lora_rank=8", says=["r is 4 there and 8 here"])
+        self.refuse(resume, "finetuning_type=full", says=["was saved with finetuning_type lora, this start has full"])
+
+    def test_a_target_that_matches_no_layer(self):
+        self.refuse("lora_target=q_prj", says=["q_proj"])
+
+    def test_a_forgotten_type(self):
+        keys = {key: value for key, value in self.work.keys.items() if key != "finetuning_type"}
+        self.work.write_recipe(keys, "forgotten.yaml")
+        ended = run_skein(["train", "forgotten.yaml", "output_dir=new"], self.work.folder, code=2)
+        self.assertRegex(ended.stderr, r"forgotten.yaml:\d+:\d+: lora_rank has no effect with finetuning_type full: "
+                                       r"give finetuning_type=lora, or leave it out")
+
+    def test_from_scratch(self):
+        self.refuse("train_from_scratch=true", says=["train_from_scratch"])
+
+    def test_adapter_tensors_that_do_not_match(self):
+        def retarget(folder):
+            path = folder / "adapter_config.json"
+            path.write_text(json.dumps(json.loads(path.read_text()) | {"target_modules": ["q_proj", "k_proj"]}))
+
+        self.damaged(retarget)
+        self.refuse("adapter_name_or_path=damaged",
+                    says=["missing in the files (4): base_model.model.model.layers.0.self_attn.k_proj.lora_A.weight",
+                          "not part of it (4): base_model.model.model.layers.0.mlp.down_proj.lora_A.weight"])
+
+    def test_a_truncated_adapter(self):
+        def cut(folder):
+            path = folder / "adapter_model.safetensors"
+            os.truncate(path, path.stat().st_size - 4)
+
+        self.damaged(cut)
+        self.refuse("adapter_name_or_path=damaged", says=["adapter_model.safetensors"], code=4)
+
+    def test_another_kind_of_adapter(self):
+        def rename(folder):
+            path = folder / "adapter_config.json"
+            path.write_text(json.dumps(json.loads(path.read_text()) | {"peft_type": "IA3"}))
+
+        self.damaged(rename)
+        self.refuse("adapter_name_or_path=damaged", says=["peft_type is 'IA3'; only LORA adapters are read"])
+
+    def test_no_adapter(self):
+        self.refuse("adapter_name_or_path=base", says=["'base' is no adapter: it has no adapter_config.json"])
+
+
+if __name__ == "__main__":
+    unittest.main()
