@@ -280,9 +280,14 @@ c10::intrusive_ptr<Gloo> join(const Meeting& meeting, const char* line, Device& 
         c10::make_intrusive<StoreAdapter>(*meeting.store, meeting.prefix + line, options.timeout);
     return c10::make_intrusive<Gloo>(adapter, options.rank, options.size, gloo_options);
   } catch (const std::exception& error) {
-    throw CommError(fmt::format("rank {} of {} could not join the others on {} after {:.1f} s: {}",
-                                options.rank, options.size, options.address, seconds_since(start),
-                                reason_of(error)));
+    // It listens on ports of the system's choice, and its own words name none of them.
+    const auto* advice = options.address.starts_with("127.")
+                             ? ""
+                             : " (the ranks connect to each other on ports of the system's choice: "
+                               "does a firewall between the machines close them?)";
+    throw CommError(fmt::format(
+        "rank {} of {} could not join the others on {} after {:.1f} s: {}{}", options.rank,
+        options.size, options.address, seconds_since(start), reason_of(error), advice));
   }
 }
 
