@@ -5,8 +5,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <fstream>
-#include <iterator>
 
 #include "skein/core/error.h"
 #include "skein/core/file.h"
@@ -45,9 +45,18 @@ namespace {
 // 256 MiB: more than any context holds.
 constexpr uint64_t kMaxPromptBytes = uint64_t{256} << 20;
 
+// A pipe or a device, whose size nobody knows.
 std::string read_stream(const std::string& path) {
   std::ifstream stream(path);
-  return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
+  std::string text;
+  std::array<char, 65536> part{};
+  while (stream.read(part.data(), part.size()) || stream.gcount() > 0) {
+    text.append(part.data(), static_cast<size_t>(stream.gcount()));
+    if (text.size() > kMaxPromptBytes) {
+      throw UserError(fmt::format("--prompt-file: '{}' gives more than 256 MiB", path));
+    }
+  }
+  return text;
 }
 
 void add_prompt_file(const std::string& named, std::vector<std::string>& prompts) {

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -124,6 +125,16 @@ int start_hosts(const RankJob& job, const launch::LaunchPlan& plan,
   return launch::start_remote(plan, options);
 }
 
+// About what a launcher holds open for each of its ranks and for all that join it, and a rank for
+// each of the others; told before it is missing, where nobody could say how many would do.
+void warn_of_few_files(const launch::LaunchPlan& plan) {
+  rlimit limit{};
+  const auto needed = static_cast<rlim_t>(64 + 8 * plan.local_ranks + 2 * plan.size());
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= needed) return;
+  log_warning("launch: the limit on open files is {}, and {} ranks need about {}: ulimit -n {}",
+              limit.rlim_cur, plan.size(), needed, needed);
+}
+
 // A node that comes back to a run finds its checkpoints: whether the run was to begin without them
 // is asked on node 0, and of the ranks, who know whether they continue it.
 config::Resolved as_seen_by(int node, config::Resolved resolved) {
@@ -211,6 +222,7 @@ int launch_ranks(const RankJob& given, std::unique_ptr<launch::EarlyStop> early_
     if (plan.foreign->rank == 0 && job.check_space) job.check_space(run.place());
     become_rank(job, plan);
   }
+  warn_of_few_files(plan);
   early_stop.reset();  // the launcher has its own
   return start_ranks(job, run);
 }

@@ -98,6 +98,16 @@ TEST(Gloo, AMissingRankIsACommErrorAtTheStart) {
       [&] { connect({.size = 2, .timeout = std::chrono::milliseconds(200)}, store); });
   EXPECT_NE(message.find("rank 0 of 2 could not join the others on 127.0.0.1"), std::string::npos)
       << message;
+  EXPECT_EQ(message.find("firewall"), std::string::npos) << message;
+}
+
+TEST(Gloo, BetweenMachinesAFirewallIsThoughtOf) {
+  MemoryStore store;
+  const GroupOptions elsewhere{
+      .size = 2, .address = "192.0.2.1", .timeout = std::chrono::milliseconds(200)};
+  const auto message = refusal<CommError>([&] { connect(elsewhere, store); });
+  EXPECT_NE(message.find("does a firewall between the machines close them?"), std::string::npos)
+      << message;
 }
 
 TEST(Gloo, OneStoreServesSeveralGroups) {

@@ -13,6 +13,19 @@ namespace skein::config {
 
 namespace fs = std::filesystem;
 
+namespace {
+
+void check_link(const fs::path& path, unsigned self) {
+  struct stat info{};
+  if (::lstat(path.c_str(), &info) != 0 || !S_ISLNK(info.st_mode) || info.st_uid == self) return;
+  throw UserError(fmt::format(
+      "output_dir: {} is a link that another user has made, and nothing is written through such "
+      "a one: remove it, or give another output_dir",
+      path.string()));
+}
+
+}  // namespace
+
 void check_output_folder(const Resolved& resolved) {
   const auto& config = resolved.config;
   const auto output = output_folder(config.checkpoint);
@@ -48,14 +61,15 @@ void check_output_folder(const Resolved& resolved) {
 
 void check_subfolders(const fs::path& output, unsigned self) {
   for (const char* name : {"logs", "runs", "wandb"}) {
-    const auto path = output / name;
-    struct stat info{};
-    if (::lstat(path.c_str(), &info) != 0 || !S_ISLNK(info.st_mode) || info.st_uid == self)
-      continue;
-    throw UserError(fmt::format(
-        "output_dir: {} is a link that another user has made, and nothing is written through such "
-        "a one: remove it, or give another output_dir",
-        path.string()));
+    check_link(output / name, self);
+  }
+  // Folders of restarts and ranks: logs/attempt_0/1. In the place of a file a link is refused by
+  // who opens it.
+  std::error_code ignored;
+  for (auto entry = fs::recursive_directory_iterator(output / "logs", ignored);
+       entry != fs::end(entry); entry.increment(ignored)) {
+    if (entry.depth() == 1) entry.disable_recursion_pending();
+    if (!entry->is_regular_file(ignored)) check_link(entry->path(), self);
   }
 }
 

@@ -58,5 +58,16 @@ TEST_F(OutputFolderTest, ALinkOfAnotherUserIsNotFollowed) {
   EXPECT_NO_THROW(check_subfolders(folder_ / "absent", ::geteuid() + 1));
 }
 
+TEST_F(OutputFolderTest, ALinkOfAnotherUserIsNotFollowedDeeperEither) {
+  for (const char* deeper : {"attempt_0", "attempt_0/1"}) {
+    fs::remove_all(folder_ / "logs");
+    fs::create_directories((folder_ / "logs" / deeper).parent_path());
+    fs::create_directory_symlink("/nowhere", folder_ / "logs" / deeper);
+    EXPECT_NO_THROW(check_subfolders(folder_, ::geteuid()));
+    EXPECT_PRED2(contains, refusal<UserError>([&] { check_subfolders(folder_, ::geteuid() + 1); }),
+                 std::string(deeper) + " is a link that another user has made");
+  }
+}
+
 }  // namespace
 }  // namespace skein::config

@@ -204,7 +204,12 @@ void replace_symlink(const fs::path& link, const fs::path& target) {
   if (file_system().make_symlink(target, temporary) != 0) {
     throw_errno(fmt::format("cannot point {} at {}", link.string(), target.string()));
   }
-  rename_path(temporary, link);
+  try {
+    rename_path(temporary, link);
+  } catch (const IoError&) {
+    file_system().remove(temporary);
+    throw;
+  }
   sync_directory(parent_of(link));
 }
 

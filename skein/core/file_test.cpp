@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <iterator>
 
 #include "skein/core/error.h"
 #include "skein/core/file_system.h"
@@ -93,6 +94,13 @@ TEST_F(FileTest, ANewFolderIsNoLinkToAnother) {
   EXPECT_THROW(make_new_directory(folder_ / "planted"), IoError);
   make_new_directory(folder_ / "new");
   EXPECT_TRUE(fs::is_directory(folder_ / "new"));
+}
+
+TEST_F(FileTest, ALinkThatCannotBeReplacedLeavesNothing) {
+  fs::create_directories(folder_ / "latest/mine");
+  EXPECT_THROW(replace_symlink(folder_ / "latest", "one"), IoError);
+  const auto entries = fs::directory_iterator(folder_);
+  EXPECT_EQ(std::distance(begin(entries), end(entries)), 1);
 }
 
 TEST_F(FileTest, APlantedPipeHoldsNobodyUp) {

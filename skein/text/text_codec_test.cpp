@@ -138,6 +138,8 @@ TEST_F(TextCodecTest, TheModelsTokenizerIsTheDefault) {
   EXPECT_EQ(open_codec(model)->identity(), open()->identity());
   model.tokenizer_name_or_path = (folder_ / "none").string();
   EXPECT_PRED2(contains, refusal<UserError>([&] { open_codec(model); }), "there is no ");
+  fs::create_directories(folder_ / "none/tokenizer.json");
+  EXPECT_PRED2(contains, refusal<UserError>([&] { open_codec(model); }), "is no regular file");
   model = {.model_name_or_path = (folder_ / "other").string()};
   EXPECT_EQ(open_codec(model)->identity(), "bytes");
   write("other/tokenizer.model", "x");

@@ -67,6 +67,9 @@ fs::path file_of(const fs::path& path) {
   std::error_code ignored;
   const auto file = fs::is_directory(path, ignored) ? path / "tokenizer.json" : path;
   if (!fs::is_regular_file(file, ignored)) {
+    if (fs::exists(file, ignored)) {
+      throw UserError(fmt::format("{} is no regular file", file.string()));
+    }
     throw UserError(fmt::format(
         "there is no {}; `skein tokenizer train --input F --vocab-size N --out DIR` makes one",
         file.string()));

@@ -205,6 +205,8 @@ class OtherCommands(BadInput):
         shutil.copytree(self.work / "out/checkpoint-2", self.work / "with_tokenizer", symlinks=True)
         shutil.copy(self.work / "tok/tokenizer.json", self.work / "with_tokenizer/tokenizer.json")
         (self.work / "gbk.txt").write_bytes(b"ab\n\xc4\xe3\n")
+        self.refuse_command("generate", "with_tokenizer", "--prompt-file", "/dev/zero",
+                            says=["--prompt-file: '/dev/zero' gives more than 256 MiB"])
         self.refuse_command("generate", "with_tokenizer", "--prompt-file", "gbk.txt",
                             says=["prompt 1:2: invalid UTF-8 at byte 1"], code=4)
 

@@ -159,6 +159,14 @@ class Hostfiles(BadLaunch):
 
     def test_missing(self):
         self.refuse("--hostfile", "nowhere", says=["--hostfile nowhere", "no such file"])
+        self.refuse("--hostfile", "model", says=["--hostfile model: it is no regular file"])
+
+    def test_few_open_files(self):
+        """Whatever fails then, it has been said how many would do."""
+        ended = finish(subprocess.Popen(["prlimit", "--nofile=24:24", SKEIN, *self.work.command("output_dir=few", ranks=2)],
+                                        cwd=self.work.folder, env=ENVIRONMENT, stdin=subprocess.DEVNULL,
+                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+        self.assertIn("the limit on open files is 24, and 2 ranks need about 84: ulimit -n 84", ended.stderr)
         self.refuse_hosts("# nobody", says=["hosts names no host", "slots=N"])
 
     def test_options_and_shell_words(self):

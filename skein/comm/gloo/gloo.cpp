@@ -297,9 +297,14 @@ Wires join_all(const Meeting& meeting, bool with_tensors) {
     if (!wires.tensors) wires.tensors = join(meeting, "tensors/", device);
     return wires;
   } catch (const std::exception& error) {
-    throw CommError(fmt::format("rank {} of {} could not join the others on {} after {:.1f} s: {}",
-                                options.rank, options.size, options.address, seconds_since(start),
-                                reason_of(error)));
+    // It listens on ports of the system's choice, and its own words name none of them.
+    const auto* advice = options.address.starts_with("127.")
+                             ? ""
+                             : " (the ranks connect to each other on ports of the system's choice: "
+                               "does a firewall between the machines close them?)";
+    throw CommError(fmt::format(
+        "rank {} of {} could not join the others on {} after {:.1f} s: {}{}", options.rank,
+        options.size, options.address, seconds_since(start), reason_of(error), advice));
   }
 }
 

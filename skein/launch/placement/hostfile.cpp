@@ -175,7 +175,9 @@ std::vector<Host> parse_hostfile(std::string_view text, const std::string& origi
 std::vector<Host> read_hostfile(const std::filesystem::path& path) {
   std::error_code ignored;
   if (!std::filesystem::is_regular_file(path, ignored)) {
-    throw UserError(fmt::format("--hostfile {}: there is no such file", path.string()));
+    throw UserError(fmt::format("--hostfile {}: {}", path.string(),
+                                std::filesystem::exists(path, ignored) ? "it is no regular file"
+                                                                       : "there is no such file"));
   }
   return parse_hostfile(read_file(path, kMostBytes), path.string());
 }

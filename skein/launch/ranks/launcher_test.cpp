@@ -110,6 +110,13 @@ TEST_F(LauncherTest, AFailedRankEndsTheOthersWithItsCode) {
   EXPECT_EQ(said.find("rank 0"), std::string::npos) << said;
 }
 
+// Of a shell, or of the system's loader when a library is missing.
+TEST_F(LauncherTest, ACodeThatIsNotOursIsAnInternalError) {
+  for (const char* code : {"126", "127", "9"}) {
+    EXPECT_EQ(run(1, std::string("exit ") + code), 1) << code;
+  }
+}
+
 TEST_F(LauncherTest, AUsersMistakeWasToldByTheRank) {
   const auto [code, said] = run_and_listen(plan(2), "[ $RANK = 1 ] && exit 2; exec sleep 60");
   EXPECT_EQ(code, 2);
