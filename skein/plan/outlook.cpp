@@ -34,8 +34,7 @@ DiskOutlook count_disk(const config::RunConfig& config, const Outlook& outlook) 
   return disk;
 }
 
-std::vector<std::string> files_to_write(const config::RunConfig& config,
-                                        const std::optional<RunPlan>& steps) {
+std::vector<std::string> files_to_write(const config::RunConfig& config, const Outlook& outlook) {
   const auto folder = config::output_folder(config.checkpoint);
   if (folder.empty()) return {};
   std::vector<std::string> names = {".skein-run",         "config.yaml",       "trainer_log.jsonl",
@@ -44,10 +43,13 @@ std::vector<std::string> files_to_write(const config::RunConfig& config,
   for (const auto& reporter : config.log.report_to) {
     names.push_back(reporter == "wandb" ? "wandb/offline-run-…" : "runs/events.out.tfevents…");
   }
-  if (steps && steps->save_every > 0) {
+  if (outlook.steps && outlook.steps->save_every > 0) {
     names.insert(names.end(), {"checkpoint-STEP/", "latest"});
   }
-  names.insert(names.end(), {"model.safetensors", "config.json"});
+  const auto max_bytes = static_cast<uint64_t>(config.checkpoint.max_shard_size);
+  const bool is_split = outlook.disk && outlook.disk->model_bytes > max_bytes;
+  names.insert(names.end(),
+               {is_split ? "model-K-of-N.safetensors" : "model.safetensors", "config.json"});
   for (auto& name : names) name = (folder / name).string();
   return names;
 }
@@ -147,7 +149,7 @@ Outlook look_ahead(const config::Resolved& resolved, const Machine& machine) {
     outlook.model = measure_model(config, machine, outlook);
     outlook.disk = count_disk(config, outlook);
   }
-  outlook.files = files_to_write(config, outlook.steps);
+  outlook.files = files_to_write(config, outlook);
   warn_of_full_disk(outlook);
   return outlook;
 }

@@ -121,6 +121,7 @@ checkpoint::StoreOptions store_options(const config::RunConfig& config, const fs
           .token = start_token(output, world),
           .save_total_limit = config.checkpoint.save_total_limit.value_or(0),
           .timeout = std::chrono::seconds(config.checkpoint.save_timeout),
+          .max_shard_bytes = static_cast<uint64_t>(config.checkpoint.max_shard_size),
           .conditions = conditions,
           .fence = world.fence,
           .engine = checkpoint::make_copy_engine(world.device, world.local_size)};

@@ -128,6 +128,33 @@ def test_best_is_remembered(tiny_gpt2, data, train, run_skein, tmp_path):
     assert_same_weights(tmp_path / "out", tmp_path / f"whole/checkpoint-{best}")
 
 
+@pytest.mark.parametrize("ranks,strategy", [(1, "ddp"), (2, "zero3")])
+def test_max_shard_size(ranks, strategy, tiny_llama, data, train, tmp_path):
+    """Saves are split by transformers' rule, tensors in our order, and it loads them."""
+    keys, _ = data
+    keys = keys | {"model_name_or_path": tiny_llama, "max_steps": 2, "save_steps": 1,
+                   "distributed_strategy": strategy}
+    train("whole", ranks, **keys)
+    train("split", ranks, max_shard_size="30kB", **keys)
+    assert not (tmp_path / "split/model.safetensors").exists()
+    for folder in ("split", "split/checkpoint-1", "split/checkpoint-2"):
+        model = load(tmp_path / folder)
+        index = json.loads((tmp_path / folder / "model.safetensors.index.json").read_text())
+        model.save_pretrained(tmp_path / "theirs", max_shard_size="30kB")
+        expected = json.loads((tmp_path / "theirs/model.safetensors.index.json").read_text())
+        assert set(index["weight_map"]) == set(expected["weight_map"])
+        assert index["metadata"]["total_size"] == expected["metadata"]["total_size"]
+        for name in set(index["weight_map"].values()):
+            tensors = load_file(tmp_path / folder / name)
+            assert len(tensors) == 1 or sum(t.nbytes for t in tensors.values()) <= 30_000
+        whole = load(tmp_path / folder.replace("split", "whole")).state_dict()
+        assert all(torch.equal(whole[name], tensor) for name, tensor in model.state_dict().items())
+    # Continued from files of another size.
+    train("split", ranks, max_shard_size="1GB", **keys | {"max_steps": 3})
+    train("whole", ranks, **keys | {"max_steps": 3})
+    assert_same_weights(tmp_path / "split", tmp_path / "whole")
+
+
 def test_last_model_unless_asked(tiny_gpt2, data, train, tmp_path):
     keys, blocks = data
     records = train("out", model_name_or_path=tiny_gpt2, save_only_model=True, **OVERFITTING, **keys)
