@@ -113,18 +113,20 @@ std::optional<Continuation> find_continuation(const config::RunConfig& config,
   if (config.model.model_name_or_path.empty()) return std::nullopt;
   const int64_t total = outlook.steps ? outlook.steps->total_steps : -1;
   if (checkpoint) {
-    const int64_t step = read_trainer_state(*checkpoint).step;
+    const auto state = read_trainer_state(*checkpoint);
+    const bool ended =
+        (total >= 0 && state.step >= total) || reason_to_end(config.eval, state.history);
     const auto output = config::output_folder(config.checkpoint);
-    return Continuation{
-        .checkpoint = *checkpoint,
-        .step = step,
-        .nothing_left = total >= 0 && step >= total && has_final_model(output, step)};
+    return Continuation{.checkpoint = *checkpoint,
+                        .step = state.step,
+                        .nothing_left = ended && has_final_model(output, state.step)};
   }
   auto identity = identity_before_data(config, outlook.batches);
   identity.total_steps = total;
   const auto model = read_hf_config(config.model.model_name_or_path);
-  if (!is_finished(config.checkpoint, model, identity)) return std::nullopt;
-  return Continuation{.step = total, .nothing_left = true};
+  if (!is_finished(config, model, identity)) return std::nullopt;
+  const auto output = config::output_folder(config.checkpoint);
+  return Continuation{.step = read_trainer_state(output).step, .nothing_left = true};
 }
 
 }  // namespace

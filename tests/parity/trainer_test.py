@@ -128,6 +128,34 @@ def test_best_is_remembered(tiny_gpt2, data, train, run_skein, tmp_path):
     assert_same_weights(tmp_path / "out", tmp_path / f"whole/checkpoint-{best}")
 
 
+def test_early_stopping_as_transformers(tiny_gpt2, data, train, tmp_path):
+    """The callback itself, fed with our losses, stops at the evaluation at which we stop."""
+    keys, _ = data
+    changes = {"max_steps": 30, "eval_steps": 1, "save_steps": 1}
+    for patience, threshold in ((1, 0.0), (3, 0.0), (3, 0.05)):
+        output = f"out_{patience}_{threshold}"
+        found = evaluations(train(output, model_name_or_path=tiny_gpt2, early_stopping_patience=patience,
+                                  early_stopping_threshold=threshold, **OVERFITTING | changes, **keys))
+        arguments = transformers.TrainingArguments(
+            output_dir=tmp_path / "unused", eval_strategy="steps", eval_steps=1, use_cpu=True,
+            metric_for_best_model="eval_loss", greater_is_better=False)
+        state, control = transformers.TrainerState(), transformers.TrainerControl()
+        callback = transformers.EarlyStoppingCallback(patience, threshold)
+        stopped = None
+        for step, loss in found.items():
+            if step == 0:
+                continue
+            callback.on_evaluate(arguments, state, control, {"eval_loss": loss})
+            if state.best_metric is None or loss < state.best_metric:
+                state.best_metric = loss
+            if control.should_training_stop:
+                stopped = step
+                break
+        assert stopped == max(found) < 30
+        saved = transformers.TrainerState.load_from_json(tmp_path / output / "trainer_state.json")
+        assert saved.global_step == stopped
+
+
 @pytest.mark.parametrize("ranks,strategy", [(1, "ddp"), (2, "zero3")])
 def test_max_shard_size(ranks, strategy, tiny_llama, data, train, tmp_path):
     """Saves are split by transformers' rule, tensors in our order, and it loads them."""
