@@ -7,10 +7,11 @@
 
 namespace skein::algorithms {
 
-std::unique_ptr<Algorithm> build(config::TrainingStage stage, const model::Model& model) {
+std::unique_ptr<Algorithm> build(config::TrainingStage stage, const model::Model& model,
+                                 const LossOptions& options) {
   switch (stage) {
     case config::TrainingStage::kPretrain:
-      return std::make_unique<Pretrain>(model);
+      return std::make_unique<Pretrain>(model, options);
   }
   throw InternalError("a stage without an algorithm");
 }

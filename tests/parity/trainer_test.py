@@ -207,6 +207,18 @@ def test_save_only_model(tiny_gpt2, data, train, run_skein, tmp_path):
     assert "save_only_model" in refused.stderr
 
 
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_label_smoothing_in_evaluations(ranks, tiny_model, data, train):
+    """The Trainer smooths these losses too; `skein eval` does not know of it."""
+    keys, blocks = data
+    records = train("out", ranks, model_name_or_path=tiny_model, learning_rate=0, max_steps=1,
+                    eval_strategy="steps", eval_steps=1, label_smoothing_factor=0.2, **keys)
+    with torch.no_grad():
+        expected = mean_loss(load(tiny_model), blocks, smoothing=0.2).item()
+    assert evaluations(records)[1] == pytest.approx(expected, rel=1e-5)
+    assert abs(expected - loss_of(tiny_model, blocks)) > 1e-4
+
+
 def test_held_out_blocks(tiny_gpt2, data, train, run_skein, tmp_path):
     """With no evaluation file: some of the training blocks, each used for one of the two."""
     tokens = write_tokens(tmp_path / "train.bin", 10 * BLOCK, seed=5).split(BLOCK)
