@@ -22,7 +22,8 @@ enum class DropoutSite : uint8_t {
   kEmbedding = 0,
   kAttention = 1,
   kAttentionOutput = 2,
-  kMlpOutput = 3
+  kMlpOutput = 3,
+  kEmbeddingNoise = 16  // ops/embedding_noise.h: no dropout, but the same kind of stream
 };
 
 struct Dropout {
