@@ -8,8 +8,8 @@
 #include "skein/data/prepare.h"
 #include "skein/data/preview.h"
 #include "skein/data/sample_plan.h"
-#include "skein/plan/hf_config.h"
 #include "skein/plan/rules.h"
+#include "skein/plan/run_model.h"
 #include "skein/text/text_codec.h"
 
 namespace skein::plan {
@@ -17,7 +17,7 @@ namespace {
 
 std::optional<int64_t> vocabulary_of(const config::RunConfig& config) {
   if (config.model.model_name_or_path.empty()) return std::nullopt;
-  return read_hf_config(config.model.model_name_or_path).dimensions().vocabulary;
+  return read_run_model(config).dimensions().vocabulary;
 }
 
 // An estimate is no reason to refuse: where it leaves no whole batch, the steps are unknown.

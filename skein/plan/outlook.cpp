@@ -12,8 +12,8 @@
 #include "skein/optim/states.h"
 #include "skein/plan/continuation.h"
 #include "skein/plan/disk_space.h"
-#include "skein/plan/hf_config.h"
 #include "skein/plan/refusals.h"
+#include "skein/plan/run_model.h"
 
 namespace skein::plan {
 namespace {
@@ -69,7 +69,7 @@ void resolve_autos(const config::RunConfig& config, const Place& place, Outlook&
 
 ModelOutlook measure_model(const config::RunConfig& config, const Machine& machine,
                            Outlook& outlook) {
-  const auto architecture = read_hf_config(config.model.model_name_or_path);
+  const auto architecture = read_run_model(config);
   const auto gradients =
       gradient_dtype(outlook.dtype, has_wide_gradients(config.optimizer, outlook.batches));
   ModelOutlook model{.shapes = architecture.shapes()};
@@ -123,7 +123,7 @@ std::optional<Continuation> find_continuation(const config::RunConfig& config,
   }
   auto identity = identity_before_data(config, outlook.batches);
   identity.total_steps = total;
-  const auto model = read_hf_config(config.model.model_name_or_path);
+  const auto model = read_run_model(config);
   if (!is_finished(config, model, identity)) return std::nullopt;
   const auto output = config::output_folder(config.checkpoint);
   return Continuation{.step = read_trainer_state(output).step, .nothing_left = true};

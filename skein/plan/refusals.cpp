@@ -20,6 +20,7 @@
 #include "skein/plan/continuation.h"
 #include "skein/plan/hf_config.h"
 #include "skein/plan/run_files.h"
+#include "skein/plan/run_model.h"
 #include "skein/plan/run_plan.h"
 #include "skein/text/text_codec.h"
 
@@ -112,7 +113,7 @@ std::optional<fs::path> check_run(const config::Resolved& resolved, int ranks, c
     check_sources(config, std::nullopt);
     return checkpoint_to_continue(config.checkpoint);
   }
-  const auto model = read_hf_config(config.model.model_name_or_path);
+  const auto model = read_run_model(config);
   const auto dimensions = model.dimensions();
   check_block_size(dimensions, config.data.block_size);
   check_sources(config, dimensions.vocabulary);
@@ -128,7 +129,7 @@ std::optional<fs::path> check_run(const config::Resolved& resolved, int ranks, c
 void check_prepared(const config::Resolved& resolved, int ranks) {
   const auto& config = resolved.config;
   const auto batches = config::plan_batches(resolved, ranks);
-  const auto model = read_hf_config(config.model.model_name_or_path);
+  const auto model = read_run_model(config);
   const auto samples = data::open_blocks({.data = config.data,
                                           .model = config.model,
                                           .evaluates = evaluates(config),
@@ -169,12 +170,14 @@ std::vector<std::string> run_warnings(const config::RunConfig& config, const Pla
         "dtype=float32 is faster there");
   }
   if (!config.model.model_name_or_path.empty()) {
-    const auto model = read_hf_config(config.model.model_name_or_path);
+    const auto model = read_run_model(config);
     if (auto advice = model.architecture->training_advice(); !advice.empty()) {
       warnings.push_back(std::move(advice));
     }
     const auto dimensions = model.dimensions();
-    if (!dimensions.positions_are_learned && config.data.block_size > dimensions.positions) {
+    if (auto note = rope_scaling_note(config); !note.empty()) warnings.push_back(std::move(note));
+    if (!dimensions.positions_are_learned && config.data.block_size > dimensions.positions &&
+        config.model.rope_scaling != "dynamic") {
       warnings.push_back(fmt::format(
           "block_size is {}, but the model's max_position_embeddings is {}: it learns positions "
           "that other programs will not give it",

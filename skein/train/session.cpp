@@ -15,6 +15,7 @@
 #include "skein/ops/device.h"
 #include "skein/plan/flops.h"
 #include "skein/plan/refusals.h"
+#include "skein/plan/run_model.h"
 #include "skein/report/hardware.h"
 #include "skein/train/announce.h"
 #include "skein/train/place.h"
@@ -143,7 +144,7 @@ Session::Session(const config::Resolved& given, const config::BatchPlan& plan_of
       batches(plan_of_batches),
       world(ranks),
       output(checked_folder(given, world)),
-      architecture(plan::read_hf_config(config.model.model_name_or_path)),
+      architecture(plan::read_run_model(config)),
       dtype(agreed_dtype(config.model, world)),
       loader(loader_options(config, batches, architecture.dimensions()), world.group.rank(),
              world.group.size()),

@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from checkpoint_test import load
-from conftest import gpt2_config, save_random_model, write_tokens
+from conftest import gpt2_config, llama_config, save_random_model, write_tokens
 from train_test import mean_loss
 
 BLOCK = 16
@@ -217,6 +217,41 @@ def test_label_smoothing_in_evaluations(ranks, tiny_model, data, train):
         expected = mean_loss(load(tiny_model), blocks, smoothing=0.2).item()
     assert evaluations(records)[1] == pytest.approx(expected, rel=1e-5)
     assert abs(expected - loss_of(tiny_model, blocks)) > 1e-4
+
+
+def write_older_config(folder):
+    """As transformers 4 wrote it."""
+    path = folder / "config.json"
+    config = json.loads(path.read_text())
+    rope = config.pop("rope_parameters")
+    config["rope_theta"], config["rope_scaling"] = rope["rope_theta"], None
+    path.write_text(json.dumps(config, indent=2))
+
+
+@pytest.mark.parametrize("generation", [4, 5])
+@pytest.mark.parametrize("kind", ["linear", "dynamic", "yarn", "llama3"])
+def test_rope_scaling(kind, generation, train, run_skein, tmp_path):
+    """Trained, saved and loaded with the same positions, which are those of LLaMA-Factory's rule."""
+    source = save_random_model(llama_config(max_position_embeddings=24, initializer_range=0.1), tmp_path / "source")
+    if generation == 4:
+        write_older_config(source)
+    blocks = write_tokens(tmp_path / "train.bin", 2 * 40, seed=7).split(40)
+    keys = dict(model_name_or_path=source, train_file=tmp_path / "train.bin", block_size=40, global_batch_size=2,
+                learning_rate=0, rope_scaling=kind, save_steps=1)
+    records = train("out", max_steps=1, **keys)
+    saved = json.loads((tmp_path / "out/config.json").read_text())
+    assert ("rope_parameters" in saved) == (generation == 5)
+    config = load(tmp_path / "out").config
+    assert config.rope_parameters["rope_type"] == kind
+    assert config.rope_parameters["factor"] == 2  # ceil(40 / 24)
+    assert config.max_position_embeddings == (24 if kind == "dynamic" else 48)
+    assert records[0]["loss"] == pytest.approx(loss_of(tmp_path / "out", blocks), rel=1e-5)
+    assert abs(loss_of(tmp_path / "out", blocks) - loss_of(source, blocks)) > 1e-5
+    # It goes on with the same positions alone.
+    train("out", max_steps=2, **keys)
+    refused = run_skein(["train", tmp_path / "out.yaml", "max_steps=3", "rope_scaling=none"], tmp_path, code=None)
+    assert refused.returncode != 0
+    assert ("rope_parameters" if generation == 5 else "rope_scaling") in refused.stderr
 
 
 def test_held_out_blocks(tiny_gpt2, data, train, run_skein, tmp_path):
