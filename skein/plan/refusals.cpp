@@ -121,7 +121,8 @@ std::optional<fs::path> check_run(const config::Resolved& resolved, int ranks, c
   if (checkpoint) {
     check_continuation(*checkpoint, model, identity_before_data(config, batches));
   } else if (!config.model.train_from_scratch) {
-    check_weights(config.model.model_name_or_path, model);
+    // What lies there has the rows from before resize_vocab.
+    check_weights(config.model.model_name_or_path, read_hf_config(config.model.model_name_or_path));
   }
   return checkpoint;
 }

@@ -8,6 +8,8 @@
 #include <nlohmann/json.hpp>
 
 #include "skein/core/error.h"
+#include "skein/text/new_tokens.h"
+#include "skein/text/text_codec.h"
 
 namespace skein::plan {
 namespace {
@@ -95,14 +97,51 @@ bool scale_rope(const config::RunConfig& config, const HfConfig& model, ordered_
   return true;
 }
 
+// Spare rows, beyond the tokenizer's ids, are used before any is added.
+bool grow_vocabulary(const config::ModelConfig& asked, const HfConfig& model, ordered_json& json) {
+  const auto& tokens = asked.new_special_tokens;
+  if (tokens.empty() && !asked.resize_vocab) return false;
+  const auto codec = text::open_codec(asked);
+  if (codec->is_bytes()) {
+    if (tokens.empty()) return false;
+    throw UserError(
+        "new_special_tokens: tokens are bytes here, to which none can be added; give "
+        "tokenizer_name_or_path=FOLDER with a tokenizer.json");
+  }
+  const auto rows = model.dimensions().vocabulary, needed = codec->vocab_size();
+  if (needed <= rows) return false;
+  if (!asked.resize_vocab) {
+    if (tokens.empty()) return false;
+    throw UserError(fmt::format(
+        "new_special_tokens: with them the tokenizer has {} ids, but the model has rows for {}; "
+        "resize_vocab=true gives it the rows that it lacks",
+        needed, rows));
+  }
+  json["vocab_size"] = needed;
+  return true;
+}
+
 }  // namespace
 
 HfConfig read_run_model(const config::RunConfig& config) {
   const fs::path folder = config.model.model_name_or_path;
   auto model = read_hf_config(folder);
   auto json = ordered_json::parse(model.source);  // keys stay in their order
-  if (!scale_rope(config, model, json)) return model;
+  const bool scaled = scale_rope(config, model, json);
+  const bool grown = grow_vocabulary(config.model, model, json);
+  if (!scaled && !grown) return model;
   return parse_hf_config(json.dump(2), (folder / "config.json").string());
+}
+
+void add_new_tokens(const config::ModelConfig& model, std::map<std::string, std::string>& files) {
+  const auto found = files.find("tokenizer.json");
+  if (model.new_special_tokens.empty() || found == files.end()) return;
+  const auto tokens =
+      text::new_special_tokens(found->second, model.new_special_tokens, found->first);
+  found->second = text::with_tokens(found->second, tokens);
+  if (const auto config = files.find("tokenizer_config.json"); config != files.end()) {
+    config->second = text::config_with_tokens(config->second, tokens);
+  }
 }
 
 std::string rope_scaling_note(const config::RunConfig& config) {

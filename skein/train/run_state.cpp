@@ -9,9 +9,11 @@
 #include <string_view>
 #include <utility>
 
+#include "skein/checkpoint/new_rows.h"
 #include "skein/checkpoint/reader.h"
 #include "skein/core/error.h"
 #include "skein/optim/states.h"
+#include "skein/plan/run_model.h"
 #include "skein/tensor/dtype.h"
 
 namespace skein::train {
@@ -75,12 +77,14 @@ std::map<std::string, std::string> files_beside_weights(const config::ModelConfi
   const fs::path given = model.tokenizer_name_or_path;
   if (!given.empty() && !fs::is_directory(given) && given.filename() != "tokenizer.json") {
     carry(given, "tokenizer.json");  // what lies beside it may be another tokenizer's
+    plan::add_new_tokens(model, files);
     return files;
   }
   const auto tokenizer = given.empty()             ? folder
                          : fs::is_directory(given) ? given
                                                    : given.parent_path();
   for (const char* name : kTokenizerFiles) carry(tokenizer / name, name);
+  plan::add_new_tokens(model, files);
   return files;
 }
 
@@ -101,14 +105,19 @@ void RunState::load_weights(const fs::path& folder) {
   const checkpoint::Reader reader(folder);
   const checkpoint::LoadOptions options{.tensors = model_entries(),
                                         .tied_head = architecture_.dimensions().tied_head};
-  auto slices = sharded_.slices_to_save();
-  reader.load(slices, options);
+  const auto load = [&](std::vector<tensor::TensorSlice> slices) {
+    const checkpoint::NewRows rows{.there = plan::read_hf_config(folder).dimensions().vocabulary,
+                                   .wanted = architecture_.dimensions().vocabulary};
+    if (rows.there == rows.wanted) return reader.load(slices, options);
+    checkpoint::load_with_new_rows(reader, slices, options, rows);
+  };
+  load(sharded_.slices_to_save());
   sharded_.gather_loaded();
   optimizer_.refresh_masters();
   // What 16-bit weights have rounded (an fp32 file), the masters take as it is.
   auto masters = masters_of(sharded_.slices_to_save(optimizer_.states()));
   if (masters.empty() || !converts(reader.files(), options.tensors)) return;
-  reader.load(masters, options);
+  load(std::move(masters));
   sharded_.gather_loaded(optimizer_.states());
 }
 

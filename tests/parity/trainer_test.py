@@ -317,6 +317,80 @@ def test_tokenizer_from_elsewhere_is_carried_along(tokenizer_folder, name, train
     assert ours.eos_token == "<|endoftext|>"
 
 
+NEW_TOKENS = ["<|start|>", "<|\u7ed3\u675f|>", "the", "\\quoted\""]
+
+
+def model_of_300(folder, tokenizer_folder, vocab_size, tied):
+    """Trained on the spot; the tokenizer knows 300 tokens, the model may have rows to spare."""
+    config = llama_config(vocab_size=vocab_size, tie_word_embeddings=tied, bos_token_id=0, eos_token_id=0)
+    save_random_model(config, folder)
+    transformers.AutoTokenizer.from_pretrained(tokenizer_folder).save_pretrained(folder)
+    return folder
+
+
+def assert_same_tokenizer(found, expected):
+    ours, theirs = (transformers.AutoTokenizer.from_pretrained(f) for f in (found, expected))
+    text = TEXT[:200] + "".join(NEW_TOKENS) + " \u7ed3\u675f <|start|>the end"
+    assert ours.convert_tokens_to_ids(NEW_TOKENS) == theirs.convert_tokens_to_ids(NEW_TOKENS)
+    assert ours(text).input_ids == theirs(text).input_ids
+    assert (len(ours), ours.eos_token_id) == (len(theirs), theirs.eos_token_id)
+    assert ours.decode(ours(text).input_ids, skip_special_tokens=True) == theirs.decode(
+        theirs(text).input_ids, skip_special_tokens=True)
+    return theirs
+
+
+@pytest.mark.parametrize("ranks,strategy,tied,dtype", [(1, "ddp", True, "float32"), (2, "ddp", False, "bfloat16"),
+                                                       (2, "zero2", True, "bfloat16"), (3, "zero3", False, "float32")])
+def test_new_special_tokens(ranks, strategy, tied, dtype, tokenizer_folder, train, run_skein, tmp_path):
+    """Tokenizer, rows and config.json as transformers would have made them; also continued."""
+    source = model_of_300(tmp_path / "source", tokenizer_folder, 300, tied)
+    (tmp_path / "text.txt").write_text(TEXT + "<|start|>the fox<|\u7ed3\u675f|>" * 20)
+    keys = dict(model_name_or_path=source, train_file=tmp_path / "text.txt", block_size=32, learning_rate=0,
+                dtype=dtype, distributed_strategy=strategy, new_special_tokens=NEW_TOKENS, resize_vocab=True,
+                save_steps=1, weight_decay=0, global_batch_size=6)
+    first = train("out", ranks, max_steps=1, **keys)
+    theirs = transformers.AutoTokenizer.from_pretrained(source)
+    theirs.add_tokens(NEW_TOKENS, special_tokens=True)
+    theirs.save_pretrained(tmp_path / "theirs")
+    assert_same_tokenizer(tmp_path / "out", tmp_path / "theirs")
+    old, new = load_file(source / "model.safetensors"), load_file(tmp_path / "out/model.safetensors")
+    assert set(old) == set(new)
+    rows = len(theirs)
+    assert rows >= 303
+    grown = {name for name in old if old[name].shape != new[name].shape}
+    assert grown == {"model.embed_tokens.weight"} | (set() if tied else {"lm_head.weight"})
+    for name in grown:
+        assert new[name].shape == (rows, 32)
+        assert torch.equal(new[name][:300], old[name].to(new[name].dtype))
+        mean = old[name].mean(0)
+        tolerance = dict(atol=1e-7, rtol=1e-6) if dtype == "float32" else dict(atol=1e-4, rtol=8e-3)
+        assert torch.allclose(new[name][300:].float(), mean.expand(rows - 300, -1), **tolerance)
+    model = load(tmp_path / "out")
+    assert model.config.vocab_size == model.get_input_embeddings().num_embeddings == rows
+    # Continued, and what was left out is missed.
+    train("out", ranks, max_steps=2, **keys)
+    assert_same_weights(tmp_path / "out", tmp_path / "out/checkpoint-1")
+    refused = run_skein(["train", tmp_path / "out.yaml", "max_steps=3", "new_special_tokens=none"], tmp_path, code=None)
+    assert refused.returncode != 0 and "vocab_size" in refused.stderr
+    # What was saved has them: nothing grows any more.
+    again = train("again", ranks, max_steps=1, **keys | {"model_name_or_path": tmp_path / "out"})
+    assert again[0]["loss"] == pytest.approx(first[0]["loss"], rel=1e-6)
+    assert_same_weights(tmp_path / "again", tmp_path / "out")
+
+
+def test_spare_rows_are_used_first(tokenizer_folder, train, run_skein, tmp_path):
+    source = model_of_300(tmp_path / "source", tokenizer_folder, 320, tied=True)
+    (tmp_path / "text.txt").write_text(TEXT)
+    keys = dict(model_name_or_path=source, train_file=tmp_path / "text.txt", block_size=32, learning_rate=0, max_steps=1)
+    for resize in (False, True):
+        train(f"out_{resize}", new_special_tokens=NEW_TOKENS, resize_vocab=resize, **keys)
+        assert_same_weights(tmp_path / f"out_{resize}", source)
+    many = [f"<{i}>" for i in range(21)]
+    (tmp_path / "many.yaml").write_text(json.dumps(keys | {"new_special_tokens": many, "output_dir": "many"}, default=str))
+    refused = run_skein(["train", tmp_path / "many.yaml"], tmp_path, code=2)
+    assert "resize_vocab=true" in refused.stderr and "rows for 320" in refused.stderr
+
+
 def test_eval_command_on_text(tokenizer_folder, run_skein, tmp_path):
     """A text is its tokens and one end of document."""
     (tmp_path / "text.txt").write_text(TEXT)
