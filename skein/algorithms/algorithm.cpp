@@ -7,11 +7,12 @@
 
 namespace skein::algorithms {
 
-std::unique_ptr<Algorithm> build(config::TrainingStage stage, const model::Model& model) {
+std::unique_ptr<Algorithm> build(config::TrainingStage stage, const model::Model& model,
+                                 const LossOptions& options) {
   switch (stage) {
     case config::TrainingStage::kPretrain:
     case config::TrainingStage::kSft:  // the same loss: rows say what their targets are
-      return std::make_unique<Pretrain>(model);
+      return std::make_unique<Pretrain>(model, options);
   }
   throw InternalError("a stage without an algorithm");
 }

@@ -25,7 +25,14 @@ class Algorithm {
                               tensor::Units& units) const = 0;
 };
 
+struct LossOptions {
+  // Share of every target that is spread over the vocabulary, as transformers' LabelSmoother does
+  // it: in evaluations too.
+  double label_smoothing = 0;
+};
+
 // `model` must outlive the algorithm.
-std::unique_ptr<Algorithm> build(config::TrainingStage stage, const model::Model& model);
+std::unique_ptr<Algorithm> build(config::TrainingStage stage, const model::Model& model,
+                                 const LossOptions& options = {});
 
 }  // namespace skein::algorithms

@@ -10,12 +10,14 @@ namespace skein::algorithms {
 
 class Pretrain final : public Algorithm {
  public:
-  explicit Pretrain(const model::Model& model) : model_(model) {}
+  explicit Pretrain(const model::Model& model, const LossOptions& options = {})
+      : model_(model), options_(options) {}
   at::Tensor loss_sum(const tensor::Batch& batch, const tensor::StepKey& key, double weight,
                       tensor::Units& units) const override;
 
  private:
   const model::Model& model_;
+  LossOptions options_;
 };
 
 }  // namespace skein::algorithms

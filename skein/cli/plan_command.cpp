@@ -77,7 +77,7 @@ void print_continuation(const plan::Outlook& outlook) {
   const auto& found = *outlook.continues;
   const auto total = outlook.steps ? shown_count(outlook.steps->total_steps) : "unknown";
   if (found.nothing_left) {
-    fmt::print("start     nothing left to do: all {} steps are done\n", total);
+    fmt::print("start     nothing left to do: all {} steps are done\n", shown_count(found.step));
   } else {
     fmt::print("start     continues {} at step {} of {}\n", found.checkpoint.string(),
                shown_count(found.step), total);

@@ -321,6 +321,10 @@ void check_combinations(const Resolved& resolved) {
                        evaluates ? "save_strategy" : "eval_strategy"));
   }
   if (eval.load_best_model_at_end) check_best_model(resolved);
+  if (eval.early_stopping_patience && !evaluates) {
+    refuse(resolved.origin_of("early_stopping_patience"),
+           "'early_stopping_patience' needs evaluations; set eval_strategy: steps or epoch");
+  }
   if (resolved.config.optimizer.nan_policy == NanPolicy::kRollback &&
       resolved.config.checkpoint.save_only_model) {
     refuse(resolved.origin_of("save_only_model"),

@@ -95,6 +95,8 @@ TEST_F(LoadTest, RefusalsSayWhereAndWhy) {
       {"use_peft: true\nfinetuning_type: full\n", "contradicts 'use_peft'"},
       {"save_strategy: best\n", "'save_strategy: best' is known, but this version"},
       {"load_best_model_at_end: true\n", "set eval_strategy: steps or epoch"},
+      {"early_stopping_patience: 3\n",
+       "'early_stopping_patience' needs evaluations; set eval_strategy: steps or epoch"},
       {"load_best_model_at_end: true\neval_strategy: steps\nsave_strategy: 'no'\n",
        "needs checkpoints; set save_strategy: steps or epoch"},
       {"load_best_model_at_end: true\neval_strategy: steps\neval_steps: 3\nsave_steps: 5\n",

@@ -51,7 +51,10 @@ tensor::HostBatch make_rows(const SampleSource& source, std::span<const int64_t>
                 std::span(batch.targets).subspan(row * width, length));
     batch.documents[row] = first_document + samples[row];
     batch.num_targets += source.num_targets(samples[row]);
+    batch.row_lengths.push_back(source.length(samples[row]));
   }
+  const auto is_full = [&](int64_t length) { return length == longest; };
+  if (std::ranges::all_of(batch.row_lengths, is_full)) batch.row_lengths.clear();
   return batch;
 }
 

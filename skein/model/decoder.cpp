@@ -11,9 +11,11 @@
 #include <vector>
 
 #include "skein/core/error.h"
+#include "skein/model/embedding_noise.h"
 #include "skein/model/rotary.h"
 #include "skein/ops/attention.h"
 #include "skein/ops/embedding.h"
+#include "skein/ops/embedding_noise.h"
 #include "skein/ops/rms_norm.h"
 #include "skein/ops/swiglu.h"
 #include "skein/plan/decoder.h"
@@ -111,12 +113,13 @@ class Decoder final : public Model {
     RotaryTables rotary;
     Draws draws;
     std::function<Attend(const Block&)> attend;  // each block's attention
+    ops::EmbeddingNoise noise{};
   };
   RotaryTables rotary_tables(const std::function<ops::RopeTable(const plan::Rope&)>& make) const;
   ops::AttentionOptions attention_options(const Block& block) const;
 
   at::Tensor run(const at::Tensor& tokens, const Pass& pass, Units& units) const;
-  at::Tensor embed(const at::Tensor& tokens) const;
+  at::Tensor embed(const at::Tensor& tokens, const ops::EmbeddingNoise& noise) const;
   at::Tensor run_block(const Block& block, const at::Tensor& x, const ops::RopeTable& rope,
                        const Draws& draws, const Attend& attend) const;
   at::Tensor attention(const Block& block, const at::Tensor& x, const ops::RopeTable& rope,
@@ -128,6 +131,7 @@ class Decoder final : public Model {
                               const at::Tensor& weight) const;
 
   plan::Decoder config_;
+  double embedding_noise_ = 0;
   int embedding_unit_ = 0, head_unit_ = 0;
   at::Tensor embedding_;       // (V, C), rows padded where it is the head
   std::vector<Block> blocks_;  // never resized after registration
@@ -136,7 +140,9 @@ class Decoder final : public Model {
 };
 
 Decoder::Decoder(const plan::Decoder& config, const BuildOptions& options)
-    : config_(config), blocks_(static_cast<size_t>(config.layers)) {
+    : config_(config),
+      embedding_noise_(options.embedding_noise),
+      blocks_(static_cast<size_t>(config.layers)) {
   const auto channels = config_.channels, vocabulary = config_.vocabulary;
   const double deviation = config_.initializer_range;
   const bool tied = config_.tied_head;
@@ -187,7 +193,7 @@ at::Tensor Decoder::hidden_states(const Batch& batch, const StepKey& key, Units&
   };
   const auto rotary = rotary_tables(
       [&](const plan::Rope& rope) { return rotary_table(rope, batch, embedding_.options()); });
-  return run(batch.tokens, {rotary, draws, attend}, units);
+  return run(batch.tokens, {rotary, draws, attend, noise_of(embedding_noise_, batch, key)}, units);
 }
 
 at::Tensor Decoder::decode_at(const at::Tensor& positions, const at::Tensor& tokens, KvCache& cache,
@@ -220,8 +226,8 @@ ops::AttentionOptions Decoder::attention_options(const Block& block) const {
 }
 
 at::Tensor Decoder::run(const at::Tensor& tokens, const Pass& pass, Units& units) const {
-  auto x = run_unit(units, embedding_unit_, {}, [this, tokens](const Tensors&) {
-    return embed(tokens);  // (B, T, C)
+  auto x = run_unit(units, embedding_unit_, {}, [this, tokens, noise = pass.noise](const Tensors&) {
+    return embed(tokens, noise);  // (B, T, C)
   });
   for (const auto& block : blocks_) {
     const auto rope = config_.window(block.index) > 0 ? pass.rotary.windowed : pass.rotary.full;
@@ -234,11 +240,14 @@ at::Tensor Decoder::run(const at::Tensor& tokens, const Pass& pass, Units& units
   return run_unit(units, head_unit_, {x}, [this](const Tensors& in) { return norm(in[0], norm_); });
 }
 
-at::Tensor Decoder::embed(const at::Tensor& tokens) const {  // (B, T)
+at::Tensor Decoder::embed(const at::Tensor& tokens,  // (B, T)
+                          const ops::EmbeddingNoise& noise) const {
   auto x = ops::embedding(embedding_, tokens);
-  if (config_.embedding_scale == 1) return x;
-  // A tensor: the factor is rounded to the embedding's dtype, as Gemma was trained.
-  return x * at::full({}, config_.embedding_scale, x.options().requires_grad(false));
+  if (config_.embedding_scale != 1) {
+    // A tensor: the factor is rounded to the embedding's dtype, as Gemma was trained.
+    x = x * at::full({}, config_.embedding_scale, x.options().requires_grad(false));
+  }
+  return ops::embedding_noise(x, noise);
 }
 
 at::Tensor Decoder::run_block(const Block& block, const at::Tensor& x, const ops::RopeTable& rope,

@@ -10,8 +10,10 @@
 #include <vector>
 
 #include "skein/core/error.h"
+#include "skein/model/embedding_noise.h"
 #include "skein/ops/attention.h"
 #include "skein/ops/embedding.h"
+#include "skein/ops/embedding_noise.h"
 #include "skein/ops/layer_norm.h"
 #include "skein/plan/gpt2.h"
 
@@ -61,6 +63,7 @@ class Gpt2 final : public Model {
   at::Tensor mlp(const Block& block, const at::Tensor& x) const;
 
   plan::Gpt2Config config_;
+  double embedding_noise_ = 0;
   int embedding_unit_ = 0, head_unit_ = 0;
   at::Tensor tokens_;          // (V, C), rows padded where it is the head
   at::Tensor positions_;       // (n_positions, C)
@@ -70,7 +73,9 @@ class Gpt2 final : public Model {
 };
 
 Gpt2::Gpt2(const plan::Gpt2Config& config, const BuildOptions& options)
-    : config_(config), blocks_(static_cast<size_t>(config.n_layer)) {
+    : config_(config),
+      embedding_noise_(options.embedding_noise),
+      blocks_(static_cast<size_t>(config.n_layer)) {
   const auto channels = config_.n_embd;
   const auto deviation = config_.initializer_range;
   const bool tied = config_.tie_word_embeddings;
@@ -159,7 +164,9 @@ at::Tensor Gpt2::run_blocks(at::Tensor x, const Draws& draws,
 }
 
 at::Tensor Gpt2::embed(const Batch& batch, const Draws& draws) const {
-  const auto x = ops::embedding(tokens_, batch.tokens) + position_rows(positions_, batch);
+  const auto rows = ops::embedding_noise(ops::embedding(tokens_, batch.tokens),
+                                         noise_of(embedding_noise_, batch, draws.key));
+  const auto x = rows + position_rows(positions_, batch);
   return ops::dropout(x, draws.at(config_.embd_pdrop, -1, DropoutSite::kEmbedding));
 }
 

@@ -53,8 +53,9 @@ struct BuildOptions {
   // Adapters on every block's targets, everything else frozen; with frozen_blocks, on those alone.
   std::optional<LoraOptions> lora{};
   std::vector<int>
-      frozen_blocks{};    // these train nothing but their adapters; the rest trains fully
-  plan::Tuning tuning{};  // what trains
+      frozen_blocks{};         // these train nothing but their adapters; the rest trains fully
+  plan::Tuning tuning{};       // what trains
+  double embedding_noise = 0;  // NEFTune's alpha
 };
 
 struct LinearShape {

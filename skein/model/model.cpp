@@ -70,24 +70,26 @@ at::Tensor Model::decode(const at::Tensor& tokens, KvCache& cache, tensor::Units
 }
 
 at::Tensor Model::head_loss_sum(const at::Tensor& hidden, const at::Tensor& targets,
-                                const at::Tensor& weights, tensor::Units& units) const {
-  const auto block = [this, targets, weights](const tensor::Tensors& in) {
-    return ops::linear_cross_entropy_sum(in[0].flatten(0, 1), head_weight(), targets.flatten(),
-                                         weights.defined() ? weights.flatten() : weights,
-                                         {.vocabulary = vocab_size(), .cap = logit_cap()});
+                                const at::Tensor& weights, tensor::Units& units,
+                                double smoothing) const {
+  const auto block = [this, targets, weights, smoothing](const tensor::Tensors& in) {
+    return ops::linear_cross_entropy_sum(
+        in[0].flatten(0, 1), head_weight(), targets.flatten(),
+        weights.defined() ? weights.flatten() : weights,
+        {.vocabulary = vocab_size(), .cap = logit_cap(), .smoothing = smoothing});
   };
   return run_unit(units, head_unit(), {hidden}, block);
 }
 
 at::Tensor Model::head_loss_sum(const at::Tensor& hidden, const tensor::Batch& batch, double weight,
-                                tensor::Units& units) const {
+                                tensor::Units& units, double smoothing) const {
   auto rows = hidden, targets = batch.targets;
   if (batch.run) {
     rows = hidden.index_select(1, batch.run->places);
     targets = targets.index_select(1, batch.run->places);
   }
   const auto weights = at::full(targets.sizes(), weight, targets.options().dtype(at::kDouble));
-  return head_loss_sum(rows, targets, weights, units);
+  return head_loss_sum(rows, targets, weights, units, smoothing);
 }
 
 at::Tensor Model::head_log_probs(const at::Tensor& hidden, const at::Tensor& targets,

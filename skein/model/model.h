@@ -49,13 +49,14 @@ class Model {
   virtual double logit_cap() const { return 0; }
 
   // The sum below over a batch's targets, each times `weight`. Tokens of a run of documents that
-  // have no target never reach the head.
+  // have no target never reach the head. `smoothing` is that of ops::HeadOptions.
   at::Tensor head_loss_sum(const at::Tensor& hidden, const tensor::Batch& batch, double weight,
-                           tensor::Units& units) const;
+                           tensor::Units& units, double smoothing = 0) const;
   // Sum of -log p(target), times `weights` (B, T) where defined -> float64 scalar. Never holds all
   // logits. Targets are those of Batch: the token that a position predicts, or kIgnore.
   at::Tensor head_loss_sum(const at::Tensor& hidden, const at::Tensor& targets,
-                           const at::Tensor& weights, tensor::Units& units) const;
+                           const at::Tensor& weights, tensor::Units& units,
+                           double smoothing = 0) const;
   // log p(target) (B, T), 0 where ignored; fp32, or fp64 for float64 models.
   at::Tensor head_log_probs(const at::Tensor& hidden, const at::Tensor& targets,
                             tensor::Units& units) const;

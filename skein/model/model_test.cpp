@@ -7,6 +7,7 @@
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/log_softmax.h>
+#include <ATen/ops/tensor.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -274,6 +275,7 @@ struct PackedCase {
     }
     host.length = static_cast<int64_t>(host.tokens.size());
     packed = to_device(host, at::kCPU);
+    padded.row_lengths = at::tensor(lengths, at::kLong);
   }
 };
 
@@ -305,6 +307,32 @@ TEST(Packing, EqualsThePaddedReference) {
     for (size_t i = 0; i < leaves.size(); ++i) {
       EXPECT_TRUE(at::allclose(gradients[i], wanted_gradients[i], 1e-9, 1e-11)) << family << i;
     }
+  }
+}
+
+// NEFTune's noise: of the document's own length, after Gemma's scale, in training alone.
+TEST(Packing, NoiseIsTheDocumentsOwn) {
+  const PackedCase c;
+  for (const auto& family : tiny_families()) {
+    const auto model = tiny_model(tiny_config(family), {.embedding_noise = 5});
+    const auto quiet = tiny_model(tiny_config(family));
+    tensor::PlainUnits units;
+    const auto hidden = model->forward(c.packed, kTinyStep, units);
+    const auto expected = model->forward(c.padded, kTinyStep, units);
+    EXPECT_FALSE(at::allclose(hidden, quiet->forward(c.packed, kTinyStep, units))) << family;
+    int64_t begin = 0;
+    for (int64_t row = 0; row < 4; ++row) {
+      const auto length = c.lengths[static_cast<size_t>(row)];
+      EXPECT_TRUE(at::allclose(hidden[0].narrow(0, begin, length),
+                               expected[row].narrow(0, 0, length), 1e-11, 1e-12))
+          << family << row;
+      begin += length;
+    }
+    auto evaluation = kTinyStep;
+    evaluation.training = false;
+    EXPECT_TRUE(at::equal(model->forward(c.packed, evaluation, units),
+                          quiet->forward(c.packed, evaluation, units)))
+        << family;
   }
 }
 

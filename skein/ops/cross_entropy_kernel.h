@@ -10,7 +10,8 @@ namespace skein::ops {
 
 // For each row of logits (rows, row_stride), of which the first `vocabulary` columns count:
 // log_prob of its target, and in the logits' place its gradient, zero in the columns beyond. Rows
-// whose target is negative give 0 and a zero gradient.
+// whose target is negative give 0 and a zero gradient. With smoothing, log_prob is (1 - smoothing)
+// of the target's and `smoothing` of the mean over the columns that count.
 struct CrossEntropyCall {
   void* logits = nullptr;
   const int64_t* targets = nullptr;
@@ -18,6 +19,7 @@ struct CrossEntropyCall {
   int64_t rows = 0;
   int64_t vocabulary = 0;
   int64_t row_stride = 0;
+  float smoothing = 0;
   bool gradient = false;  // else the logits are left as they are
   DType type = DType::kF32;
 };

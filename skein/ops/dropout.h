@@ -23,7 +23,8 @@ enum class DropoutSite : uint8_t {
   kAttention = 1,
   kAttentionOutput = 2,
   kMlpOutput = 3,
-  kAdapter = 4  // the module's name is mixed in
+  kAdapter = 4,         // the module's name is mixed in
+  kEmbeddingNoise = 16  // ops/embedding_noise.h: no dropout, but the same kind of stream
 };
 
 struct Dropout {

@@ -6,6 +6,7 @@
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/log_softmax.h>
 #include <ATen/ops/maximum.h>
 #include <ATen/ops/mm.h>
@@ -51,23 +52,36 @@ struct Head {
 struct Chunk {
   int64_t begin = 0;    // first row
   at::Tensor hidden;    // (n, C)
-  at::Tensor log_prob;  // (n) of the targets, 0 where ignored
+  at::Tensor log_prob;  // (n) of the (smoothed) targets, 0 where ignored
   at::Tensor d_logits;  // (n, P) gradient of log_prob, where asked for; 0 in padding
 };
 
 enum class Want { kValues, kGradients };
 
+// What a target is: 1 - share of its own token, and the share over all.
+struct Smoothing {
+  int64_t vocabulary = 0;
+  double share = 0;
+  double everywhere() const { return share / static_cast<double>(vocabulary); }
+};
+
 // The plain formula; the gradient takes the memory of the log-probabilities.
 void finish_plain(Chunk& chunk, const at::Tensor& padded_logits, const at::Tensor& targets,
-                  int64_t vocabulary, Want want) {
+                  const Smoothing& smoothing, Want want) {
+  const auto vocabulary = smoothing.vocabulary;
   const auto logits = padded_logits.narrow(1, 0, vocabulary);
   const auto valid = targets.ne(tensor::kIgnore);
   const auto index = (targets * valid).unsqueeze(1);
   auto log_probs = at::log_softmax(logits, 1, row_dtype(logits));
-  chunk.log_prob = log_probs.gather(1, index).squeeze(1).mul_(valid);
+  chunk.log_prob = log_probs.gather(1, index).squeeze(1);
+  if (smoothing.share > 0) {
+    chunk.log_prob.mul_(1 - smoothing.share).add_(log_probs.mean(1), smoothing.share);
+  }
+  chunk.log_prob.mul_(valid);
   if (want == Want::kValues) return;
   auto gradient = log_probs.exp_().neg_();
-  gradient.scatter_add_(1, index, at::ones(index.sizes(), gradient.options()));
+  if (smoothing.share > 0) gradient.add_(smoothing.everywhere());
+  gradient.scatter_add_(1, index, at::full(index.sizes(), 1 - smoothing.share, gradient.options()));
   gradient.mul_(valid.unsqueeze(1));
   chunk.d_logits = at::constant_pad_nd(gradient.to(logits.scalar_type()),
                                        {0, padded_logits.size(1) - vocabulary});
@@ -75,14 +89,15 @@ void finish_plain(Chunk& chunk, const at::Tensor& padded_logits, const at::Tenso
 
 // One kernel; the gradient takes the logits' place.
 void finish_fused(Chunk& chunk, const at::Tensor& logits, const at::Tensor& targets,
-                  int64_t vocabulary, Want want) {
+                  const Smoothing& smoothing, Want want) {
   chunk.log_prob = at::empty({logits.size(0)}, logits.options().dtype(at::kFloat));
   cross_entropy_on_cuda({.logits = logits.mutable_data_ptr(),
                          .targets = targets.const_data_ptr<int64_t>(),
                          .log_prob = chunk.log_prob.mutable_data_ptr<float>(),
                          .rows = logits.size(0),
-                         .vocabulary = vocabulary,
+                         .vocabulary = smoothing.vocabulary,
                          .row_stride = logits.size(1),
+                         .smoothing = static_cast<float>(smoothing.share),
                          .gradient = want == Want::kGradients,
                          .type = element_type(logits)});
   if (want == Want::kGradients) chunk.d_logits = logits;
@@ -116,7 +131,7 @@ void for_each_chunk(const Head& head, Want want, Visit visit) {
     const auto slope = cap_logits(logits, head.options.cap, want);
     const auto targets = head.targets.narrow(0, begin, rows);
     const auto finish = fused ? finish_fused : finish_plain;
-    finish(chunk, logits, targets, head.vocabulary(), want);
+    finish(chunk, logits, targets, {head.vocabulary(), head.options.smoothing}, want);
     if (slope.defined()) chunk.d_logits.mul_(slope);
     visit(chunk);
   }
@@ -272,6 +287,7 @@ void check_shapes(const at::Tensor& hidden, const at::Tensor& weight, const at::
   SKEIN_CHECK(options.vocabulary >= 0 && options.vocabulary <= weight.size(0),
               "the vocabulary has at most the weight's rows");
   SKEIN_CHECK(targets.dim() == 1 && targets.size(0) == hidden.size(0), "targets must be (N)");
+  SKEIN_CHECK(options.smoothing >= 0 && options.smoothing < 1, "smoothing must be in [0, 1)");
 }
 
 }  // namespace
@@ -293,6 +309,7 @@ at::Tensor linear_cross_entropy_sum(const at::Tensor& hidden, const at::Tensor& 
 at::Tensor linear_log_probs(const at::Tensor& hidden, const at::Tensor& weight,
                             const at::Tensor& targets, const HeadOptions& options) {
   check_shapes(hidden, weight, targets, options);
+  SKEIN_CHECK(options.smoothing == 0, "probabilities are not smoothed");
   return LogProbs::apply(hidden, weight, targets, options);
 }
 

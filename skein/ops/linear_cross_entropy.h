@@ -28,10 +28,13 @@ struct HeadOptions {
   int64_t vocabulary = 0;
   // Logits become cap · tanh(logit / cap), in their dtype; 0: no cap. Holds one more chunk.
   double cap = 0;
+  // ε: of a row's target this share is spread evenly over the vocabulary, below 1. The loss becomes
+  // (1 - ε) · -log p(target) + ε · the mean over the vocabulary of -log p.
+  double smoothing = 0;
 };
 
 // hidden (N, C), weight (V, C), targets (N) int64, weights (N) or undefined (all one; a constant to
-// autograd) -> float64 scalar: sum of weights[n] · -log p(targets[n] | hidden[n]).
+// autograd) -> float64 scalar: sum of weights[n] · -log p(targets[n] | hidden[n]), smoothed.
 //
 // When gradients are wanted they are made in forward, chunk by chunk, while the logits are there:
 // one product less than computing the logits again, for d_weight (V, C) held until backward (under
@@ -40,7 +43,8 @@ at::Tensor linear_cross_entropy_sum(const at::Tensor& hidden, const at::Tensor& 
                                     const at::Tensor& targets, const at::Tensor& weights,
                                     const HeadOptions& options = {});
 
-// log p(targets[n] | hidden[n]) -> (N), fp32 (fp64 for float64 inputs), 0 in ignored rows.
+// log p(targets[n] | hidden[n]) -> (N), fp32 (fp64 for float64 inputs), 0 in ignored rows. Never
+// smoothed: a probability is what it is.
 // Backward makes the logits again, since each row has its own incoming gradient.
 at::Tensor linear_log_probs(const at::Tensor& hidden, const at::Tensor& weight,
                             const at::Tensor& targets, const HeadOptions& options = {});

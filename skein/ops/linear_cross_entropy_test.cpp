@@ -253,5 +253,50 @@ TEST(LinearCrossEntropy, CapsLogits) {
   }
 }
 
+// transformers' LabelSmoother, written out; for every chunk size, with padded rows and caps.
+TEST(LinearCrossEntropy, SmoothsLabels) {
+  const HeadCase c(at::kDouble);
+  const auto padded =
+      at::cat({c.weight.detach(), at::ones({3, kChannels}, at::kDouble)}).set_requires_grad(true);
+  for (const double cap : {0.0, 0.7}) {
+    for (const double share : {0.1, 0.9}) {
+      auto logits = c.hidden.matmul(c.weight.t());
+      if (cap > 0) logits = (logits / cap).tanh() * cap;
+      const auto valid = c.targets.ne(tensor::kIgnore);
+      const auto mean = at::log_softmax(logits, 1).mean(1) * valid;
+      const auto expected =
+          -((c.plain_log_probs(cap) * (1 - share) + mean * share) * c.weights).sum();
+      const auto wanted = c.gradients(expected * 3);
+      for (const int64_t rows : {1, 4, 100}) {
+        const HeadOptions options{.logits_bytes = bytes_of_rows(rows),
+                                  .vocabulary = kVocabulary,
+                                  .cap = cap,
+                                  .smoothing = share};
+        const auto loss = linear_cross_entropy_sum(c.hidden, padded, c.targets, c.weights, options);
+        EXPECT_TRUE(at::allclose(loss, expected, 1e-12)) << cap << " " << share << " " << rows;
+        const auto found = torch::autograd::grad({loss * 3}, {c.hidden, padded});
+        EXPECT_TRUE(at::allclose(found[0], wanted[0], 1e-10, 1e-12)) << cap << share << rows;
+        EXPECT_TRUE(at::allclose(found[1].narrow(0, 0, kVocabulary), wanted[1], 1e-10, 1e-12));
+        EXPECT_EQ(found[1].narrow(0, kVocabulary, 3).count_nonzero().item<int64_t>(), 0);
+      }
+    }
+  }
+}
+
+TEST(LinearCrossEntropy, SmoothedSixteenBitGradientsStayNearTheWideOnes) {
+  const LengthCase c;
+  const HeadOptions options{.smoothing = 0.3};
+  const auto loss = [&](const at::Tensor& hidden, const at::Tensor& weight) {
+    return linear_cross_entropy_sum(hidden, weight, c.targets, {}, options);
+  };
+  const auto narrow = torch::autograd::grad({loss(c.hidden, c.weight)}, {c.hidden, c.weight});
+  const auto wide =
+      torch::autograd::grad({loss(c.wide_hidden, c.wide_weight)}, {c.wide_hidden, c.wide_weight});
+  for (size_t i = 0; i < 2; ++i) {
+    const auto distance = (narrow[i].to(at::kFloat) - wide[i]).norm() / wide[i].norm();
+    EXPECT_LT(distance.item<double>(), 1e-2) << i;
+  }
+}
+
 }  // namespace
 }  // namespace skein::ops

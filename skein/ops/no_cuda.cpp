@@ -8,6 +8,7 @@
 #include "skein/ops/cross_entropy_kernel.h"
 #include "skein/ops/device.h"
 #include "skein/ops/dropout_kernel.h"
+#include "skein/ops/embedding_noise_kernel.h"
 #include "skein/ops/layer_norm_kernel.h"
 #include "skein/ops/normal_kernel.h"
 #include "skein/ops/rms_norm_kernel.h"
@@ -29,6 +30,7 @@ void column_sum_on_cuda(const ColumnSumCall&) { refuse(); }
 void part_sum_on_cuda(const PartSumCall&) { refuse(); }
 void cross_entropy_on_cuda(const CrossEntropyCall&) { refuse(); }
 void dropout_on_cuda(const DropoutCall&) { refuse(); }
+void embedding_noise_on_cuda(const EmbeddingNoiseCall&) { refuse(); }
 void layer_norm_on_cuda(const LayerNormForward&) { refuse(); }
 void layer_norm_backward_on_cuda(const LayerNormBackward&) { refuse(); }
 void normal_on_cuda(const NormalCall&) { refuse(); }

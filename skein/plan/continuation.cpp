@@ -335,11 +335,15 @@ bool has_final_model(const fs::path& output, int64_t steps) try {
   return false;
 }
 
-bool is_finished(const config::CheckpointConfig& options, const HfConfig& model,
+bool is_finished(const config::RunConfig& config, const HfConfig& model,
                  const DataIdentity& identity) {
+  const auto& options = config.checkpoint;
   const auto output = config::output_folder(options);
   const bool may_continue = options.resume_from_checkpoint == "auto" && !options.fresh;
-  if (!may_continue || !has_final_model(output, identity.total_steps)) return false;
+  if (!may_continue) return false;
+  const auto state = find_trainer_state(output);
+  const bool early = state && reason_to_end(config.eval, state->history);
+  if (!has_final_model(output, early ? state->step : identity.total_steps)) return false;
   try {
     check_model(output, model, identity.tuning);
     check_order(output, identity);

@@ -54,8 +54,8 @@ std::optional<fs::path> checkpoint_to_continue(const config::CheckpointConfig& o
 bool has_final_model(const fs::path& output, int64_t steps);
 
 // Did this very run end here without a checkpoint to continue (save_strategy: no)? Its final model
-// and state tell.
-bool is_finished(const config::CheckpointConfig& options, const HfConfig& model,
+// and state tell. After its last step, or early.
+bool is_finished(const config::RunConfig& config, const HfConfig& model,
                  const DataIdentity& identity);
 
 // Throws UserError naming what changed the model or the order of the data since, and what to type;

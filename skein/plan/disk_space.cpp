@@ -15,7 +15,7 @@
 #include "skein/core/error.h"
 #include "skein/optim/states.h"
 #include "skein/plan/finetune.h"
-#include "skein/plan/hf_config.h"
+#include "skein/plan/run_model.h"
 #include "skein/plan/trainer_state.h"
 
 namespace skein::plan {
@@ -105,8 +105,7 @@ void check_disk(const config::RunConfig& config, const Place& place) {
   const auto output = config::output_folder(checkpoint);
   const auto free = free_space(output);
   if (!free || (!checkpoint.fresh && is_complete(output))) return;
-  const auto model = read_hf_config(config.model.model_name_or_path);
-  const auto shapes = tuned_model(config, model).shapes;
+  const auto shapes = tuned_model(config, read_run_model(config)).shapes;
   const auto dtype = working_dtype(config.model.dtype, place);
   const bool saves = checkpoint.save_strategy != config::SaveStrategy::kNo;
   auto needed = checkpoint_bytes(shapes, config, dtype);

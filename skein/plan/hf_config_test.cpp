@@ -4,12 +4,14 @@
 
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "skein/core/error.h"
 #include "skein/core/testing.h"
 #include "skein/plan/decoder.h"
 #include "skein/plan/gpt2.h"
+#include "skein/plan/run_model.h"
 
 namespace skein::plan {
 namespace {
@@ -138,6 +140,98 @@ TEST(HfConfig, SavingKeepsUnknownKeysAndOrder) {
 TEST(HfConfig, SavingAddsTheDtypeWhereNoneWas) {
   const auto config = parse_hf_config(R"({"model_type":"llama"})", "c");
   EXPECT_EQ(parse_hf_config(hf_config_json(config, "float32"), "c").dtype, "float32");
+}
+
+// What a run's keys change.
+using nlohmann::ordered_json;
+
+const std::string kSmallSizes =
+    R"("hidden_size": 8, "intermediate_size": 12, "num_hidden_layers": 1,
+    "num_attention_heads": 2, "vocab_size": 17, "max_position_embeddings": 64)";
+
+class RunModelTest : public TemporaryFolder {
+ protected:
+  void write_config(const std::string& text) const { write("config.json", text); }
+  config::RunConfig asked(const std::string& type, double factor = 0, int64_t block_size = 100) {
+    config::RunConfig config;
+    config.model.model_name_or_path = folder_;
+    config.model.rope_scaling = type;
+    config.model.rope_scaling_factor = factor;
+    config.data.block_size = block_size;
+    return config;
+  }
+  static const Rope& rope_of(const HfConfig& model) {
+    return dynamic_cast<const Decoder&>(*model.architecture).rope;
+  }
+  static std::string why_not(const config::RunConfig& config) {
+    return refusal<UserError>([&] { read_run_model(config); });
+  }
+};
+
+TEST_F(RunModelTest, TheFolderIsTakenAsItIs) {
+  write_config(R"({"model_type": "llama",   "mine": [1], )" + kSmallSizes + "}");
+  const auto text = read_file(folder_ / "config.json");
+  EXPECT_EQ(read_run_model(asked("")).source, text);
+  EXPECT_EQ(read_run_model(asked("none")).source, text);
+  EXPECT_EQ(read_run_model(asked("yarn", 0, 64)).source, text) << "it fits";
+  EXPECT_NE(rope_scaling_note(asked("yarn", 0, 64)).find("nothing is stretched"),
+            std::string::npos);
+  EXPECT_EQ(rope_scaling_note(asked("yarn")), "");
+}
+
+TEST_F(RunModelTest, EveryTypeInTheOlderWords) {
+  write_config(R"({"model_type": "llama", "rope_theta": 500.0, "mine": 1, )" + kSmallSizes + "}");
+  for (const auto* type : {"linear", "dynamic", "yarn", "llama3"}) {
+    const auto model = read_run_model(asked(type));
+    const auto json = ordered_json::parse(model.source);
+    EXPECT_EQ(json.at("rope_scaling").at("rope_type"), type);
+    EXPECT_EQ(json.at("rope_scaling").at("factor"), 2.0) << "ceil(100 / 64)";
+    EXPECT_FALSE(json.contains("rope_parameters"));
+    EXPECT_EQ(json.at("rope_theta"), 500.0);
+    EXPECT_EQ(json.at("mine"), 1);
+    const bool is_dynamic = std::string(type) == "dynamic";
+    EXPECT_EQ(json.at("max_position_embeddings"), is_dynamic ? 64 : 128) << type;
+    EXPECT_EQ(rope_of(model).factor, 2) << type;
+    EXPECT_EQ(rope_of(model).theta, 500) << type;
+    if (std::string(type) != "linear") EXPECT_EQ(rope_of(model).original_positions, 64) << type;
+  }
+}
+
+TEST_F(RunModelTest, TheNewerWordsStay) {
+  write_config(R"({"model_type": "llama", "rope_parameters": {"rope_type": "llama3", "factor": 8,
+      "rope_theta": 500.0, "low_freq_factor": 2, "high_freq_factor": 3}, )" +
+               kSmallSizes + "}");
+  const auto model = read_run_model(asked("yarn", 3));
+  const auto json = ordered_json::parse(model.source);
+  EXPECT_FALSE(json.contains("rope_scaling"));
+  EXPECT_EQ(json.at("rope_parameters"),
+            ordered_json::parse(R"({"rope_theta": 500.0, "rope_type": "yarn", "factor": 3.0,
+                                    "original_max_position_embeddings": 64})"));
+  EXPECT_EQ(json.at("max_position_embeddings"), 192);
+  EXPECT_EQ(rope_of(model).type, RopeType::kYarn);
+}
+
+TEST_F(RunModelTest, OfGemmaOnlyFullAttention) {
+  write_config(R"({"model_type": "gemma3_text", "head_dim": 4, "num_key_value_heads": 1,
+      "rope_parameters": {"full_attention": {"rope_type": "default", "rope_theta": 900.0},
+                          "sliding_attention": {"rope_type": "default", "rope_theta": 30.0}}, )" +
+               kSmallSizes + "}");
+  const auto model = read_run_model(asked("linear"));
+  const auto& decoder = dynamic_cast<const Decoder&>(*model.architecture);
+  EXPECT_EQ(decoder.rope.type, RopeType::kLinear);
+  EXPECT_EQ(decoder.rope.theta, 900);
+  EXPECT_EQ(decoder.window_rope.type, RopeType::kDefault);
+  EXPECT_EQ(decoder.window_rope.theta, 30);
+}
+
+TEST_F(RunModelTest, WhatDoesNotFitIsRefused) {
+  write_config(R"({"model_type": "llama", )" + kSmallSizes + "}");
+  EXPECT_NE(why_not(asked("linear", 0.5)).find("expected 0"), std::string::npos);
+  EXPECT_NE(why_not(asked("", 2)).find("needs rope_scaling"), std::string::npos);
+  write_config(R"({"model_type": "gpt2", "n_embd": 8, "n_head": 2, "n_layer": 1})");
+  EXPECT_NE(why_not(asked("linear")).find("learned positions"), std::string::npos);
+  write_config(R"({"model_type": "phi3", "pad_token_id": 0, )" + kSmallSizes + "}");
+  EXPECT_NE(why_not(asked("linear")).find("longrope alone"), std::string::npos);
 }
 
 }  // namespace

@@ -13,8 +13,8 @@
 #include "skein/plan/continuation.h"
 #include "skein/plan/disk_space.h"
 #include "skein/plan/finetune.h"
-#include "skein/plan/hf_config.h"
 #include "skein/plan/refusals.h"
+#include "skein/plan/run_model.h"
 
 namespace skein::plan {
 namespace {
@@ -35,8 +35,7 @@ DiskOutlook count_disk(const config::RunConfig& config, const Outlook& outlook) 
   return disk;
 }
 
-std::vector<std::string> files_to_write(const config::RunConfig& config,
-                                        const std::optional<RunPlan>& steps) {
+std::vector<std::string> files_to_write(const config::RunConfig& config, const Outlook& outlook) {
   const auto folder = config::output_folder(config.checkpoint);
   if (folder.empty()) return {};
   std::vector<std::string> names = {".skein-run",         "config.yaml",       "trainer_log.jsonl",
@@ -45,14 +44,15 @@ std::vector<std::string> files_to_write(const config::RunConfig& config,
   for (const auto& reporter : config.log.report_to) {
     names.push_back(reporter == "wandb" ? "wandb/offline-run-…" : "runs/events.out.tfevents…");
   }
-  if (steps && steps->save_every > 0) {
+  if (outlook.steps && outlook.steps->save_every > 0) {
     names.insert(names.end(), {"checkpoint-STEP/", "latest"});
   }
-  if (config.finetune.finetuning_type == config::FinetuningType::kLora) {
-    names.insert(names.end(), {"adapter_model.safetensors", "adapter_config.json"});
-  } else {
-    names.insert(names.end(), {"model.safetensors", "config.json"});
-  }
+  const bool lora = config.finetune.finetuning_type == config::FinetuningType::kLora;
+  const std::string stem = lora ? "adapter_model" : "model";
+  const auto max_bytes = static_cast<uint64_t>(config.checkpoint.max_shard_size);
+  const bool is_split = outlook.disk && outlook.disk->model_bytes > max_bytes;
+  names.insert(names.end(), {stem + (is_split ? "-K-of-N.safetensors" : ".safetensors"),
+                             lora ? "adapter_config.json" : "config.json"});
   for (auto& name : names) name = (folder / name).string();
   return names;
 }
@@ -77,7 +77,7 @@ int64_t tokens_of_row(const config::RunConfig& config, const DataOutlook& data) 
 
 ModelOutlook measure_model(const config::RunConfig& config, const Machine& machine,
                            Outlook& outlook) {
-  const auto architecture = read_hf_config(config.model.model_name_or_path);
+  const auto architecture = read_run_model(config);
   const auto gradients =
       gradient_dtype(outlook.dtype, has_wide_gradients(config.optimizer, outlook.batches));
   ModelOutlook model{.shapes = tuned_model(config, architecture).shapes};
@@ -123,18 +123,20 @@ std::optional<Continuation> find_continuation(const config::RunConfig& config,
   if (config.model.model_name_or_path.empty()) return std::nullopt;
   const int64_t total = outlook.steps ? outlook.steps->total_steps : -1;
   if (checkpoint) {
-    const int64_t step = read_trainer_state(*checkpoint).step;
+    const auto state = read_trainer_state(*checkpoint);
+    const bool ended =
+        (total >= 0 && state.step >= total) || reason_to_end(config.eval, state.history);
     const auto output = config::output_folder(config.checkpoint);
-    return Continuation{
-        .checkpoint = *checkpoint,
-        .step = step,
-        .nothing_left = total >= 0 && step >= total && has_final_model(output, step)};
+    return Continuation{.checkpoint = *checkpoint,
+                        .step = state.step,
+                        .nothing_left = ended && has_final_model(output, state.step)};
   }
-  const auto model = read_hf_config(config.model.model_name_or_path);
+  const auto model = read_run_model(config);
   auto identity = identity_before_data(config, outlook.batches, model);
   identity.total_steps = total;
-  if (!is_finished(config.checkpoint, model, identity)) return std::nullopt;
-  return Continuation{.step = total, .nothing_left = true};
+  if (!is_finished(config, model, identity)) return std::nullopt;
+  const auto output = config::output_folder(config.checkpoint);
+  return Continuation{.step = read_trainer_state(output).step, .nothing_left = true};
 }
 
 }  // namespace
@@ -159,7 +161,7 @@ Outlook look_ahead(const config::Resolved& resolved, const Machine& machine) {
     outlook.model = measure_model(config, machine, outlook);
     outlook.disk = count_disk(config, outlook);
   }
-  outlook.files = files_to_write(config, outlook.steps);
+  outlook.files = files_to_write(config, outlook);
   warn_of_full_disk(outlook);
   return outlook;
 }

@@ -22,6 +22,7 @@
 #include "skein/plan/hf_config.h"
 #include "skein/plan/run_data.h"
 #include "skein/plan/run_files.h"
+#include "skein/plan/run_model.h"
 #include "skein/plan/run_plan.h"
 #include "skein/text/text_codec.h"
 
@@ -123,7 +124,7 @@ std::optional<fs::path> check_run(const config::Resolved& resolved, int ranks, c
     check_sources(config, std::nullopt);
     return checkpoint_to_continue(config.checkpoint);
   }
-  const auto model = read_hf_config(config.model.model_name_or_path);
+  const auto model = read_run_model(config);
   const auto dimensions = model.dimensions();
   check_block_size(dimensions, config.data.block_size);
   check_sources(config, dimensions.vocabulary);
@@ -132,7 +133,10 @@ std::optional<fs::path> check_run(const config::Resolved& resolved, int ranks, c
   auto checkpoint = checkpoint_to_continue(config.checkpoint);
   const bool reads_base = config.finetune.finetuning_type == config::FinetuningType::kLora ||
                           (!checkpoint && !config.model.train_from_scratch);
-  if (reads_base) check_weights(config.model.model_name_or_path, model);
+  if (reads_base) {
+    // What lies there has the rows from before resize_vocab.
+    check_weights(config.model.model_name_or_path, read_hf_config(config.model.model_name_or_path));
+  }
   if (!checkpoint) check_adapter(config, model);
   if (checkpoint) {
     check_continuation(*checkpoint, model, identity_before_data(config, batches, model));
@@ -143,7 +147,7 @@ std::optional<fs::path> check_run(const config::Resolved& resolved, int ranks, c
 void check_prepared(const config::Resolved& resolved, int ranks) {
   const auto& config = resolved.config;
   const auto batches = config::plan_batches(resolved, ranks);
-  const auto model = read_hf_config(config.model.model_name_or_path);
+  const auto model = read_run_model(config);
   const auto samples = open_samples(config, model.dimensions().vocabulary);
   const data::SampleOrder order{.global_batch = batches.global,
                                 .drop_last = config.data.dataloader_drop_last};
@@ -181,12 +185,14 @@ std::vector<std::string> run_warnings(const config::Resolved& resolved, const Pl
         "dtype=float32 is faster there");
   }
   if (!config.model.model_name_or_path.empty()) {
-    const auto model = read_hf_config(config.model.model_name_or_path);
+    const auto model = read_run_model(config);
     if (auto advice = model.architecture->training_advice(); !advice.empty()) {
       warnings.push_back(std::move(advice));
     }
     const auto dimensions = model.dimensions();
-    if (!dimensions.positions_are_learned && config.data.block_size > dimensions.positions) {
+    if (auto note = rope_scaling_note(config); !note.empty()) warnings.push_back(std::move(note));
+    if (!dimensions.positions_are_learned && config.data.block_size > dimensions.positions &&
+        config.model.rope_scaling != "dynamic") {
       warnings.push_back(fmt::format(
           "block_size is {}, but the model's max_position_embeddings is {}: it learns positions "
           "that other programs will not give it",

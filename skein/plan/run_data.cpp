@@ -4,8 +4,8 @@
 
 #include "skein/core/parallel.h"
 #include "skein/data/prepare.h"
-#include "skein/plan/hf_config.h"
 #include "skein/plan/rules.h"
+#include "skein/plan/run_model.h"
 
 namespace skein::plan {
 namespace {
@@ -32,7 +32,7 @@ bool trains_on_rows(const config::RunConfig& config) {
 
 std::optional<int64_t> vocabulary_of(const config::RunConfig& config) {
   if (config.model.model_name_or_path.empty()) return std::nullopt;
-  return read_hf_config(config.model.model_name_or_path).dimensions().vocabulary;
+  return read_run_model(config).dimensions().vocabulary;
 }
 
 data::Sources sources_of(const config::RunConfig& config, data::Split split) {

@@ -4,9 +4,20 @@
 
 #include <fmt/format.h>
 
+#include <limits>
+
 #include "skein/core/error.h"
 
 namespace skein::plan {
+namespace {
+
+// JSON has no NaN and writes null.
+double loss_of(const nlohmann::ordered_json& record) {
+  const auto& loss = record.at("eval_loss");
+  return loss.is_number() ? loss.get<double>() : std::numeric_limits<double>::quiet_NaN();
+}
+
+}  // namespace
 
 using nlohmann::ordered_json;
 
@@ -73,6 +84,30 @@ std::optional<TrainerState> find_trainer_state(const fs::path& folder) try {
   return read_trainer_state(folder);
 } catch (const IoError&) {
   return std::nullopt;
+}
+
+std::optional<std::string> reason_to_end(const config::EvalConfig& config,
+                                         const nlohmann::ordered_json& history) {
+  if (!config.early_stopping_patience) return std::nullopt;
+  double best = std::numeric_limits<double>::infinity();
+  int64_t best_step = 0, without_gain = 0;
+  bool is_first = true;
+  for (const auto& record : history) {
+    if (!record.contains("eval_loss") || record.value("step", int64_t{0}) == 0) continue;
+    const double loss = loss_of(record);
+    const bool helps = is_first || (loss < best && best - loss > config.early_stopping_threshold);
+    without_gain = helps ? 0 : without_gain + 1;
+    is_first = false;
+    if (!(loss < best)) continue;
+    best = loss;
+    best_step = record.at("step").get<int64_t>();
+  }
+  if (without_gain < *config.early_stopping_patience) return std::nullopt;
+  return fmt::format(
+      "{} evaluations in a row were not better by more than {} (early_stopping_patience {}); the "
+      "lowest eval_loss is {:.4f}, at step {}",
+      without_gain, config.early_stopping_threshold, *config.early_stopping_patience, best,
+      best_step);
 }
 
 }  // namespace skein::plan

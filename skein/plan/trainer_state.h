@@ -12,6 +12,7 @@
 #include <optional>
 #include <string>
 
+#include "skein/config/run_config.h"
 #include "skein/core/file.h"
 
 namespace skein::plan {
@@ -58,5 +59,15 @@ std::string trainer_state_text(const TrainerState& state);
 TrainerState read_trainer_state(const fs::path& folder);
 // Nothing instead.
 std::optional<TrainerState> find_trainer_state(const fs::path& folder);
+
+// Has a run stopped getting better? Why one with this log ends before its last step; none: it goes
+// on.
+//
+// As transformers' EarlyStoppingCallback counts: an evaluation that is not more than
+// early_stopping_threshold below the best before it has not helped, and early_stopping_patience of
+// them in a row are enough. The evaluation before the first step is no one's result and is left
+// out. All of it follows from the log: nothing else is saved, and all ranks answer alike.
+std::optional<std::string> reason_to_end(const config::EvalConfig& config,
+                                         const nlohmann::ordered_json& history);
 
 }  // namespace skein::plan

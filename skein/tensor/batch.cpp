@@ -74,14 +74,21 @@ std::shared_ptr<const DocumentRun> moved(const std::shared_ptr<const DocumentRun
 }  // namespace
 
 Batch to_device(const Batch& batch, at::Device device) {
-  return {moved(batch.tokens, device), moved(batch.targets, device), moved(batch.documents, device),
-          batch.num_targets, moved(batch.run, device)};
+  return {moved(batch.tokens, device),
+          moved(batch.targets, device),
+          moved(batch.documents, device),
+          batch.num_targets,
+          moved(batch.run, device),
+          batch.row_lengths.defined() ? moved(batch.row_lengths, device) : at::Tensor()};
 }
 
 Batch to_device(const HostBatch& batch, at::Device device) {
   return {copied(batch.tokens, {batch.rows, batch.length}, device),
           copied(batch.targets, {batch.rows, batch.length}, device),
-          copied(batch.documents, device), batch.num_targets, make_run(batch, device)};
+          copied(batch.documents, device),
+          batch.num_targets,
+          make_run(batch, device),
+          batch.row_lengths.empty() ? at::Tensor() : copied(batch.row_lengths, device)};
 }
 
 }  // namespace skein::tensor

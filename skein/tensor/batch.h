@@ -31,6 +31,7 @@ struct Batch {
   at::Tensor documents;  // (B) or (N) int64: tells documents apart over all epochs; keys dropout
   int64_t num_targets = 0;
   std::shared_ptr<const DocumentRun> run{};  // null: rows are documents
+  at::Tensor row_lengths{};  // (B) int64: tokens before padding; undefined: all rows are full
 };
 
 Batch to_device(const Batch& batch, at::Device device);

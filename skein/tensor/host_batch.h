@@ -22,6 +22,8 @@ struct HostBatch {
   // Where each document of a run ends (exclusive): there is one row then, of documents behind each
   // other that do not see each other. Empty: every row is one document.
   std::vector<int32_t> document_ends{};
+  // Tokens of each row before its padding. Empty: all rows are full.
+  std::vector<int64_t> row_lengths{};
 };
 
 }  // namespace skein::tensor

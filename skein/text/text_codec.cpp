@@ -15,8 +15,10 @@ namespace {
 // See open_tokenizer().
 class TokenizerCodec final : public TextCodec {
  public:
-  explicit TokenizerCodec(const fs::path& path)
-      : path_(path), identity_("tokenizer " + digest_of_files(path)) {}
+  TokenizerCodec(const fs::path& path, const std::vector<std::string>& new_tokens)
+      : path_(path),
+        new_tokens_(new_tokens),
+        identity_("tokenizer " + digest_of_files(path, new_tokens)) {}
 
   void encode(std::string_view text, std::vector<uint32_t>& ids) const override {
     const auto found = tokenizer().encode(text, {.add_special_tokens = false});
@@ -44,12 +46,14 @@ class TokenizerCodec final : public TextCodec {
 
  private:
   const Tokenizer& tokenizer() const {
-    std::call_once(once_,
-                   [&] { tokenizer_ = std::make_unique<const Tokenizer>(Tokenizer::load(path_)); });
+    std::call_once(once_, [&] {
+      tokenizer_ = std::make_unique<const Tokenizer>(Tokenizer::load(path_, new_tokens_));
+    });
     return *tokenizer_;
   }
 
   fs::path path_;
+  std::vector<std::string> new_tokens_;
   std::string identity_;
   mutable std::once_flag once_;
   mutable std::unique_ptr<const Tokenizer> tokenizer_;
@@ -97,12 +101,14 @@ std::string ByteCodec::decode(std::span<const uint32_t> ids) const {
   return text;
 }
 
-std::unique_ptr<TextCodec> open_tokenizer(const fs::path& path) {
-  return std::make_unique<TokenizerCodec>(path);
+std::unique_ptr<TextCodec> open_tokenizer(const fs::path& path,
+                                          const std::vector<std::string>& new_tokens) {
+  return std::make_unique<TokenizerCodec>(path, new_tokens);
 }
 
-std::unique_ptr<TextCodec> open_codec(const fs::path& model_folder) {
-  if (is_there(model_folder / "tokenizer.json")) return open_tokenizer(model_folder);
+std::unique_ptr<TextCodec> open_codec(const fs::path& model_folder,
+                                      const std::vector<std::string>& new_tokens) {
+  if (is_there(model_folder / "tokenizer.json")) return open_tokenizer(model_folder, new_tokens);
   for (const auto* other : {"tokenizer.model", "vocab.json"}) {
     if (!is_there(model_folder / other)) continue;
     throw UserError(fmt::format(
@@ -116,9 +122,9 @@ std::unique_ptr<TextCodec> open_codec(const fs::path& model_folder) {
 std::unique_ptr<TextCodec> open_codec(const config::ModelConfig& model) {
   const auto& asked = model.tokenizer_name_or_path;
   if (asked == "bytes") return std::make_unique<ByteCodec>();
-  if (!asked.empty()) return open_tokenizer(asked);
+  if (!asked.empty()) return open_tokenizer(asked, model.new_special_tokens);
   if (model.model_name_or_path.empty()) return std::make_unique<ByteCodec>();
-  return open_codec(fs::path(model.model_name_or_path));
+  return open_codec(fs::path(model.model_name_or_path), model.new_special_tokens);
 }
 
 std::string bytes_note(const config::ModelConfig& model) {

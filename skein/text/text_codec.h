@@ -68,10 +68,13 @@ class ByteCodec final : public TextCodec {
 
 // The tokenizer.json of a folder, or the file itself. It is digested at once and parsed when first
 // needed: a start that finds its data prepared need not know the vocabulary. Throws UserError when
-// it is not there; the codec's calls do when it is broken.
-std::unique_ptr<TextCodec> open_tokenizer(const fs::path& path);
+// it is not there; the codec's calls do when it is broken. `new_tokens` are those of
+// text/new_tokens.h.
+std::unique_ptr<TextCodec> open_tokenizer(const fs::path& path,
+                                          const std::vector<std::string>& new_tokens = {});
 // Of a model's folder; bytes without a tokenizer. Throws UserError when it has one in another form.
-std::unique_ptr<TextCodec> open_codec(const fs::path& model_folder);
+std::unique_ptr<TextCodec> open_codec(const fs::path& model_folder,
+                                      const std::vector<std::string>& new_tokens = {});
 // tokenizer_name_or_path ("bytes": bytes), else the tokenizer of the model's folder, else bytes.
 std::unique_ptr<TextCodec> open_codec(const config::ModelConfig& model);
 // "FOLDER has no tokenizer.json: tokens are bytes" where they are so without having been asked to

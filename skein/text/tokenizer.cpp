@@ -8,6 +8,7 @@
 
 #include "skein/core/error.h"
 #include "skein/core/hash.h"
+#include "skein/text/new_tokens.h"
 #include "skein/text/parts/bpe_alphabet.h"
 #include "skein/text/parts/unicode.h"
 
@@ -93,9 +94,13 @@ TokenizerNames names_beside(const fs::path& file) {
 
 }  // namespace
 
-Tokenizer Tokenizer::load(const fs::path& path) {
+Tokenizer Tokenizer::load(const fs::path& path, const std::vector<std::string>& new_tokens) {
   const auto file = file_of(path);
-  return parse(read_file(file, kMaxFileBytes), file.string(), names_beside(file));
+  auto text = read_file(file, kMaxFileBytes);
+  if (!new_tokens.empty()) {
+    text = with_tokens(text, new_special_tokens(text, new_tokens, file.string()));
+  }
+  return parse(text, file.string(), names_beside(file));
 }
 
 Tokenizer Tokenizer::parse(std::string_view tokenizer_json, const std::string& name,
@@ -150,13 +155,14 @@ void Tokenizer::set_names(const TokenizerNames& names) {
   }
 }
 
-std::string digest_of_files(const fs::path& path) {
+std::string digest_of_files(const fs::path& path, const std::vector<std::string>& new_tokens) {
   const auto file = file_of(path);
   auto digests = digest(read_file(file, kMaxFileBytes));
   for (const char* name : kFilesBeside) {
     const auto beside = file.parent_path() / name;
     digests += fs::exists(beside) ? digest(read_file(beside, kMaxFileBytes)) : "none";
   }
+  for (const auto& token : new_tokens) digests += digest(token);
   return digest(digests);
 }
 

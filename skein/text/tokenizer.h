@@ -38,8 +38,8 @@ class Tokenizer {
  public:
   // `path` is a tokenizer.json, or a folder that holds one; tokenizer_config.json and
   // special_tokens_map.json beside it name the special tokens. Throws UserError that names the file
-  // when it is missing, broken or unknown to skein.
-  static Tokenizer load(const fs::path& path);
+  // when it is missing, broken or unknown to skein. With `new_tokens` (text/new_tokens.h) besides.
+  static Tokenizer load(const fs::path& path, const std::vector<std::string>& new_tokens = {});
   // `name` begins error messages.
   static Tokenizer parse(std::string_view tokenizer_json, const std::string& name,
                          const TokenizerNames& names = {});
@@ -107,7 +107,7 @@ class Tokenizer {
   Cuts cuts_;
 };
 
-// Of all files that Tokenizer::load(path) reads. Throws UserError when there is no tokenizer.json.
-std::string digest_of_files(const fs::path& path);
+// Of all that Tokenizer::load() reads. Throws UserError when there is no tokenizer.json.
+std::string digest_of_files(const fs::path& path, const std::vector<std::string>& new_tokens = {});
 
 }  // namespace skein::text

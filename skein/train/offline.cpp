@@ -11,8 +11,8 @@
 #include "skein/ops/device.h"
 #include "skein/plan/schedule.h"
 #include "skein/train/due_evaluation.h"
+#include "skein/train/ending.h"
 #include "skein/train/nan_guard.h"
-#include "skein/train/run_folder.h"
 #include "skein/train/session.h"
 #include "skein/train/stop_agreement.h"
 #include "skein/train/update.h"
@@ -43,37 +43,15 @@ void judge(Session& run, NanGuard& guard, int64_t step) try {
   throw;
 }
 
-// Collective.
-bool ended_without_checkpoint(Session& run) {
-  if (run.beginning.checkpoint) return false;
-  const bool ended = plan::is_finished(run.config.checkpoint, run.architecture, run.identity);
-  return run.world.group.sum(int64_t{run.world.leads_output() && !ended}) == 0;
-}
-
-// The final model is the last, or the best when asked for.
-void finish(Session& run, int64_t step) {
-  const auto best = run.state.best_step();
-  if (run.config.eval.load_best_model_at_end && best && *best != step) take_best(run);
-  run.store.save_model(run.state.contents(step, /*with_optimizer=*/false));
-  run.metrics.finish();
-}
-
 }  // namespace
 
 Outcome run_offline(const config::Resolved& resolved, const config::BatchPlan& batches,
                     World& world) {
   Session run(resolved, batches, world);
   const auto& plan = run.plan;
-  if (ended_without_checkpoint(run)) {
-    log_info("nothing left to do: all {} steps are done, model in {}; --fresh trains again",
-             plan.total_steps, run.output.string());
-    return Outcome::kFinished;
-  }
+  if (has_ended(run)) return Outcome::kFinished;
   int64_t step = begin(run);
-  if (step >= plan.total_steps && has_final_model(run.output, step, world)) {
-    log_info("nothing left to do: all {} steps are done, model in {}", step, run.output.string());
-    return Outcome::kFinished;
-  }
+  if (has_ended(run, step)) return Outcome::kFinished;
 
   NanGuard guard(run.config.optimizer.nan_policy, run.sharded);
   auto& phases = run.metrics.phases();
@@ -81,7 +59,8 @@ Outcome run_offline(const config::Resolved& resolved, const config::BatchPlan& b
   const Trainer trainer{*run.algorithm, run.sharded, run.optimizer, phases,
                         [&run] { before_update(run); }};
   bool stopping = !evaluate_first(run, step, stop);
-  while (step < plan.total_steps && !stopping) {
+  auto early = reason_to_end(run);
+  while (step < plan.total_steps && !stopping && !early) {
     phases.enter(Phase::kData);
     const double learning_rate =
         plan::learning_rate(run.config.schedule, run.peak_rate, step, plan.total_steps);
@@ -116,8 +95,11 @@ Outcome run_offline(const config::Resolved& resolved, const config::BatchPlan& b
                          .device_memory = ops::device_memory(world.device.is_cuda())});
     }
     // What stops saves at once, and leaves the evaluation to the continuation.
-    if (evaluates && !stopping) stopping = !evaluate_step(run, step, data.epoch, saves, stop);
-    if (saves || stopping) save(run, step, stopping);
+    if (evaluates && !stopping) {
+      stopping = !evaluate_step(run, step, data.epoch, saves, stop);
+      early = reason_to_end(run);
+    }
+    if (saves || stopping || (early && plan.save_every > 0)) save(run, step, stopping);
   }
 
   stop.finish();

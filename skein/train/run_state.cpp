@@ -14,6 +14,7 @@
 #include "skein/checkpoint/reader.h"
 #include "skein/core/error.h"
 #include "skein/optim/states.h"
+#include "skein/plan/run_model.h"
 #include "skein/tensor/dtype.h"
 #include "skein/train/weights.h"
 
@@ -76,12 +77,14 @@ std::map<std::string, std::string> files_beside_weights(const config::ModelConfi
   const fs::path given = model.tokenizer_name_or_path;
   if (!given.empty() && !fs::is_directory(given) && given.filename() != "tokenizer.json") {
     carry(given, "tokenizer.json");  // what lies beside it may be another tokenizer's
+    plan::add_new_tokens(model, files);
     return files;
   }
   const auto tokenizer = given.empty()             ? folder
                          : fs::is_directory(given) ? given
                                                    : given.parent_path();
   for (const char* name : kTokenizerFiles) carry(tokenizer / name, name);
+  plan::add_new_tokens(model, files);
   return files;
 }
 

@@ -18,6 +18,7 @@
 #include "skein/plan/flops.h"
 #include "skein/plan/refusals.h"
 #include "skein/plan/run_data.h"
+#include "skein/plan/run_model.h"
 #include "skein/report/hardware.h"
 #include "skein/train/announce.h"
 #include "skein/train/group_rates.h"
@@ -83,8 +84,9 @@ Beginning beginning_of(const config::CheckpointConfig& config, const fs::path& o
 std::unique_ptr<model::Model> build_model(const config::RunConfig& config,
                                           const config::BatchPlan& batches,
                                           const plan::HfConfig& architecture, DType dtype) {
-  auto model = model::build(
-      architecture, {.dtype = tensor::scalar_type_of(dtype), .tuning = plan::tuning_of(config)});
+  auto model = model::build(architecture, {.dtype = tensor::scalar_type_of(dtype),
+                                           .tuning = plan::tuning_of(config),
+                                           .embedding_noise = config.finetune.neftune_noise_alpha});
   set_rates(model->table(), config.finetune.loraplus_lr_ratio,
             plan::peak_learning_rate(config, batches));
   return model;
@@ -132,6 +134,7 @@ checkpoint::StoreOptions store_options(const config::RunConfig& config, const fs
           .token = start_token(output, world),
           .save_total_limit = config.checkpoint.save_total_limit.value_or(0),
           .timeout = std::chrono::seconds(config.checkpoint.save_timeout),
+          .max_shard_bytes = static_cast<uint64_t>(config.checkpoint.max_shard_size),
           .conditions = conditions,
           .fence = world.fence,
           .engine = checkpoint::make_copy_engine(world.device, world.local_size)};
@@ -182,7 +185,7 @@ Session::Session(const config::Resolved& given, const config::BatchPlan& plan_of
       batches(plan_of_batches),
       world(ranks),
       output(checked_folder(given, world)),
-      architecture(plan::read_hf_config(config.model.model_name_or_path)),
+      architecture(plan::read_run_model(config)),
       dtype(agreed_dtype(config.model, world)),
       loader(plan::open_samples(config, architecture.dimensions().vocabulary),
              loader_options(config, batches), world.group.rank(), world.group.size()),
@@ -192,7 +195,8 @@ Session::Session(const config::Resolved& given, const config::BatchPlan& plan_of
       model(build_model(config, batches, architecture, dtype)),
       sharded(model->table(), shard_options(config, batches, world.device), world.group),
       optimizer(sharded.owned_ranges(), config.optimizer, sharded.memory()),
-      algorithm(algorithms::build(config.stage, *model)),
+      algorithm(algorithms::build(config.stage, *model,
+                                  {.label_smoothing = config.finetune.label_smoothing_factor})),
       metrics(metric_options(config, output, architecture, dtype, world)),
       store(store_options(config, output, world), world.store),
       state({architecture, *model, sharded, optimizer, metrics},

@@ -19,7 +19,9 @@ checkpoint::TensorEntry entry(const std::string& name, const tensor::Parameter& 
 
 BaseWeights::BaseWeights(const fs::path& folder, const plan::HfConfig& architecture,
                          const tensor::ParameterTable& table)
-    : reader_(folder) {
+    : reader_(folder),
+      rows_{.there = plan::read_hf_config(folder).dimensions().vocabulary,
+            .wanted = architecture.dimensions().vocabulary} {
   const auto shapes = architecture.shapes();
   const auto& head = shapes.tied_head;
   if (head && table.find(head->name) != nullptr &&
@@ -41,7 +43,11 @@ const std::string& BaseWeights::name_of(const std::string& parameter) const {
 void BaseWeights::load(Slices slices) const {
   std::erase_if(slices, [](const auto& slice) { return adapter::is_adapter_tensor(slice.name); });
   for (auto& slice : slices) slice.name = name_of(slice.name);
-  reader_.load(slices, options_);
+  if (rows_.there == rows_.wanted) {
+    reader_.load(slices, options_);
+  } else {
+    checkpoint::load_with_new_rows(reader_, slices, options_, rows_);
+  }
 }
 
 bool BaseWeights::convert() const {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "skein/checkpoint/new_rows.h"
 #include "skein/checkpoint/reader.h"
 #include "skein/plan/hf_config.h"
 #include "skein/tensor/parameter_table.h"
@@ -20,7 +21,8 @@ using Slices = std::vector<tensor::TensorSlice>;
 // its embedding and the model has a head beside it, to train it alone, both begin there.
 class BaseWeights {
  public:
-  // `architecture` is the folder's, `table` outlives this. Throws UserError where there are none.
+  // `architecture` is the folder's, or has more rows of vocabulary than that. Throws UserError
+  // where there are no weights.
   BaseWeights(const fs::path& folder, const plan::HfConfig& architecture,
               const tensor::ParameterTable& table);
 
@@ -34,6 +36,7 @@ class BaseWeights {
 
   checkpoint::Reader reader_;
   checkpoint::LoadOptions options_;
+  checkpoint::NewRows rows_;
   std::string head_, embedding_;  // a head that begins as the embedding; else empty
 };
 

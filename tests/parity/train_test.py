@@ -8,6 +8,7 @@ import torch
 import transformers
 from safetensors.torch import load_file
 from transformers.models.llama.modeling_llama import LlamaRMSNorm
+from transformers.trainer_pt_utils import LabelSmoother
 
 from conftest import gpt2_config, llama_config, save_random_model, write_tokens
 from model_test import relative, wide_norm
@@ -52,8 +53,12 @@ def norms_in_float64(request, monkeypatch):
         monkeypatch.setattr(LlamaRMSNorm, "forward", wide_norm)
 
 
-def mean_loss(model, blocks):
-    """Cross-entropy, one mean over the targets of all blocks."""
+def mean_loss(model, blocks, smoothing=0):
+    """Cross-entropy, one mean over the targets of all blocks; smoothed as the Trainer does it."""
+    if smoothing:
+        labels = torch.nn.utils.rnn.pad_sequence(blocks, batch_first=True, padding_value=-100)
+        output = {"logits": model(input_ids=labels.clamp_min(0)).logits}
+        return LabelSmoother(epsilon=smoothing)(output, labels, shift_labels=True)
     padded = torch.nn.utils.rnn.pad_sequence(blocks, batch_first=True)
     targets = torch.nn.utils.rnn.pad_sequence([b[1:] for b in blocks], batch_first=True,
                                               padding_value=-100)
@@ -84,7 +89,7 @@ def torch_run(folder, dtype, steps, settings):
                                            num_training_steps=settings["max_steps"])
     records = []
     for blocks in steps:
-        loss = mean_loss(model, blocks)
+        loss = mean_loss(model, blocks, settings.get("label_smoothing_factor", 0))
         loss.backward()
         norm = torch.nn.utils.clip_grad_norm_(model.parameters(), settings["max_grad_norm"])
         records.append({"loss": loss.item(), "grad_norm": norm.item(),
@@ -156,7 +161,8 @@ def test_ten_steps(folder, data, dtype, scheduler, ranks, strategy, train, tmp_p
 
 
 @pytest.mark.parametrize("changes", [{"max_grad_norm": 0}, {"weight_decay": 0},
-                                     {"gradient_checkpointing": True}], ids=lambda c: next(iter(c)))
+                                     {"gradient_checkpointing": True},
+                                     {"label_smoothing_factor": 0.15}], ids=lambda c: next(iter(c)))
 def test_settings(folder, data, changes, train, tmp_path):
     path, blocks = data
     settings = SETTINGS | {"lr_scheduler_type": "linear"} | changes

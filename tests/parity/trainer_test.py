@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from checkpoint_test import load
-from conftest import gpt2_config, save_random_model, write_tokens
+from conftest import gpt2_config, llama_config, save_random_model, write_tokens
 from train_test import mean_loss
 
 BLOCK = 16
@@ -128,6 +128,61 @@ def test_best_is_remembered(tiny_gpt2, data, train, run_skein, tmp_path):
     assert_same_weights(tmp_path / "out", tmp_path / f"whole/checkpoint-{best}")
 
 
+def test_early_stopping_as_transformers(tiny_gpt2, data, train, tmp_path):
+    """The callback itself, fed with our losses, stops at the evaluation at which we stop."""
+    keys, _ = data
+    changes = {"max_steps": 30, "eval_steps": 1, "save_steps": 1}
+    for patience, threshold in ((1, 0.0), (3, 0.0), (3, 0.05)):
+        output = f"out_{patience}_{threshold}"
+        found = evaluations(train(output, model_name_or_path=tiny_gpt2, early_stopping_patience=patience,
+                                  early_stopping_threshold=threshold, **OVERFITTING | changes, **keys))
+        arguments = transformers.TrainingArguments(
+            output_dir=tmp_path / "unused", eval_strategy="steps", eval_steps=1, use_cpu=True,
+            metric_for_best_model="eval_loss", greater_is_better=False)
+        state, control = transformers.TrainerState(), transformers.TrainerControl()
+        callback = transformers.EarlyStoppingCallback(patience, threshold)
+        stopped = None
+        for step, loss in found.items():
+            if step == 0:
+                continue
+            callback.on_evaluate(arguments, state, control, {"eval_loss": loss})
+            if state.best_metric is None or loss < state.best_metric:
+                state.best_metric = loss
+            if control.should_training_stop:
+                stopped = step
+                break
+        assert stopped == max(found) < 30
+        saved = transformers.TrainerState.load_from_json(tmp_path / output / "trainer_state.json")
+        assert saved.global_step == stopped
+
+
+@pytest.mark.parametrize("ranks,strategy", [(1, "ddp"), (2, "zero3")])
+def test_max_shard_size(ranks, strategy, tiny_llama, data, train, tmp_path):
+    """Saves are split by transformers' rule, tensors in our order, and it loads them."""
+    keys, _ = data
+    keys = keys | {"model_name_or_path": tiny_llama, "max_steps": 2, "save_steps": 1,
+                   "distributed_strategy": strategy}
+    train("whole", ranks, **keys)
+    train("split", ranks, max_shard_size="30kB", **keys)
+    assert not (tmp_path / "split/model.safetensors").exists()
+    for folder in ("split", "split/checkpoint-1", "split/checkpoint-2"):
+        model = load(tmp_path / folder)
+        index = json.loads((tmp_path / folder / "model.safetensors.index.json").read_text())
+        model.save_pretrained(tmp_path / "theirs", max_shard_size="30kB")
+        expected = json.loads((tmp_path / "theirs/model.safetensors.index.json").read_text())
+        assert set(index["weight_map"]) == set(expected["weight_map"])
+        assert index["metadata"]["total_size"] == expected["metadata"]["total_size"]
+        for name in set(index["weight_map"].values()):
+            tensors = load_file(tmp_path / folder / name)
+            assert len(tensors) == 1 or sum(t.nbytes for t in tensors.values()) <= 30_000
+        whole = load(tmp_path / folder.replace("split", "whole")).state_dict()
+        assert all(torch.equal(whole[name], tensor) for name, tensor in model.state_dict().items())
+    # Continued from files of another size.
+    train("split", ranks, max_shard_size="1GB", **keys | {"max_steps": 3})
+    train("whole", ranks, **keys | {"max_steps": 3})
+    assert_same_weights(tmp_path / "split", tmp_path / "whole")
+
+
 def test_last_model_unless_asked(tiny_gpt2, data, train, tmp_path):
     keys, blocks = data
     records = train("out", model_name_or_path=tiny_gpt2, save_only_model=True, **OVERFITTING, **keys)
@@ -150,6 +205,53 @@ def test_save_only_model(tiny_gpt2, data, train, run_skein, tmp_path):
     refused = run_skein(["train", tmp_path / "out.yaml", "max_steps=4"], tmp_path, code=None)
     assert refused.returncode != 0
     assert "save_only_model" in refused.stderr
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_label_smoothing_in_evaluations(ranks, tiny_model, data, train):
+    """The Trainer smooths these losses too; `skein eval` does not know of it."""
+    keys, blocks = data
+    records = train("out", ranks, model_name_or_path=tiny_model, learning_rate=0, max_steps=1,
+                    eval_strategy="steps", eval_steps=1, label_smoothing_factor=0.2, **keys)
+    with torch.no_grad():
+        expected = mean_loss(load(tiny_model), blocks, smoothing=0.2).item()
+    assert evaluations(records)[1] == pytest.approx(expected, rel=1e-5)
+    assert abs(expected - loss_of(tiny_model, blocks)) > 1e-4
+
+
+def write_older_config(folder):
+    """As transformers 4 wrote it."""
+    path = folder / "config.json"
+    config = json.loads(path.read_text())
+    rope = config.pop("rope_parameters")
+    config["rope_theta"], config["rope_scaling"] = rope["rope_theta"], None
+    path.write_text(json.dumps(config, indent=2))
+
+
+@pytest.mark.parametrize("generation", [4, 5])
+@pytest.mark.parametrize("kind", ["linear", "dynamic", "yarn", "llama3"])
+def test_rope_scaling(kind, generation, train, run_skein, tmp_path):
+    """Trained, saved and loaded with the same positions, which are those of LLaMA-Factory's rule."""
+    source = save_random_model(llama_config(max_position_embeddings=24, initializer_range=0.1), tmp_path / "source")
+    if generation == 4:
+        write_older_config(source)
+    blocks = write_tokens(tmp_path / "train.bin", 2 * 40, seed=7).split(40)
+    keys = dict(model_name_or_path=source, train_file=tmp_path / "train.bin", block_size=40, global_batch_size=2,
+                learning_rate=0, rope_scaling=kind, save_steps=1)
+    records = train("out", max_steps=1, **keys)
+    saved = json.loads((tmp_path / "out/config.json").read_text())
+    assert ("rope_parameters" in saved) == (generation == 5)
+    config = load(tmp_path / "out").config
+    assert config.rope_parameters["rope_type"] == kind
+    assert config.rope_parameters["factor"] == 2  # ceil(40 / 24)
+    assert config.max_position_embeddings == (24 if kind == "dynamic" else 48)
+    assert records[0]["loss"] == pytest.approx(loss_of(tmp_path / "out", blocks), rel=1e-5)
+    assert abs(loss_of(tmp_path / "out", blocks) - loss_of(source, blocks)) > 1e-5
+    # It goes on with the same positions alone.
+    train("out", max_steps=2, **keys)
+    refused = run_skein(["train", tmp_path / "out.yaml", "max_steps=3", "rope_scaling=none"], tmp_path, code=None)
+    assert refused.returncode != 0
+    assert ("rope_parameters" if generation == 5 else "rope_scaling") in refused.stderr
 
 
 def test_held_out_blocks(tiny_gpt2, data, train, run_skein, tmp_path):
@@ -213,6 +315,80 @@ def test_tokenizer_from_elsewhere_is_carried_along(tokenizer_folder, name, train
     theirs = transformers.AutoTokenizer.from_pretrained(tokenizer_folder)
     assert ours(TEXT).input_ids == theirs(TEXT).input_ids
     assert ours.eos_token == "<|endoftext|>"
+
+
+NEW_TOKENS = ["<|start|>", "<|\u7ed3\u675f|>", "the", "\\quoted\""]
+
+
+def model_of_300(folder, tokenizer_folder, vocab_size, tied):
+    """Trained on the spot; the tokenizer knows 300 tokens, the model may have rows to spare."""
+    config = llama_config(vocab_size=vocab_size, tie_word_embeddings=tied, bos_token_id=0, eos_token_id=0)
+    save_random_model(config, folder)
+    transformers.AutoTokenizer.from_pretrained(tokenizer_folder).save_pretrained(folder)
+    return folder
+
+
+def assert_same_tokenizer(found, expected):
+    ours, theirs = (transformers.AutoTokenizer.from_pretrained(f) for f in (found, expected))
+    text = TEXT[:200] + "".join(NEW_TOKENS) + " \u7ed3\u675f <|start|>the end"
+    assert ours.convert_tokens_to_ids(NEW_TOKENS) == theirs.convert_tokens_to_ids(NEW_TOKENS)
+    assert ours(text).input_ids == theirs(text).input_ids
+    assert (len(ours), ours.eos_token_id) == (len(theirs), theirs.eos_token_id)
+    assert ours.decode(ours(text).input_ids, skip_special_tokens=True) == theirs.decode(
+        theirs(text).input_ids, skip_special_tokens=True)
+    return theirs
+
+
+@pytest.mark.parametrize("ranks,strategy,tied,dtype", [(1, "ddp", True, "float32"), (2, "ddp", False, "bfloat16"),
+                                                       (2, "zero2", True, "bfloat16"), (3, "zero3", False, "float32")])
+def test_new_special_tokens(ranks, strategy, tied, dtype, tokenizer_folder, train, run_skein, tmp_path):
+    """Tokenizer, rows and config.json as transformers would have made them; also continued."""
+    source = model_of_300(tmp_path / "source", tokenizer_folder, 300, tied)
+    (tmp_path / "text.txt").write_text(TEXT + "<|start|>the fox<|\u7ed3\u675f|>" * 20)
+    keys = dict(model_name_or_path=source, train_file=tmp_path / "text.txt", block_size=32, learning_rate=0,
+                dtype=dtype, distributed_strategy=strategy, new_special_tokens=NEW_TOKENS, resize_vocab=True,
+                save_steps=1, weight_decay=0, global_batch_size=6)
+    first = train("out", ranks, max_steps=1, **keys)
+    theirs = transformers.AutoTokenizer.from_pretrained(source)
+    theirs.add_tokens(NEW_TOKENS, special_tokens=True)
+    theirs.save_pretrained(tmp_path / "theirs")
+    assert_same_tokenizer(tmp_path / "out", tmp_path / "theirs")
+    old, new = load_file(source / "model.safetensors"), load_file(tmp_path / "out/model.safetensors")
+    assert set(old) == set(new)
+    rows = len(theirs)
+    assert rows >= 303
+    grown = {name for name in old if old[name].shape != new[name].shape}
+    assert grown == {"model.embed_tokens.weight"} | (set() if tied else {"lm_head.weight"})
+    for name in grown:
+        assert new[name].shape == (rows, 32)
+        assert torch.equal(new[name][:300], old[name].to(new[name].dtype))
+        mean = old[name].mean(0)
+        tolerance = dict(atol=1e-7, rtol=1e-6) if dtype == "float32" else dict(atol=1e-4, rtol=8e-3)
+        assert torch.allclose(new[name][300:].float(), mean.expand(rows - 300, -1), **tolerance)
+    model = load(tmp_path / "out")
+    assert model.config.vocab_size == model.get_input_embeddings().num_embeddings == rows
+    # Continued, and what was left out is missed.
+    train("out", ranks, max_steps=2, **keys)
+    assert_same_weights(tmp_path / "out", tmp_path / "out/checkpoint-1")
+    refused = run_skein(["train", tmp_path / "out.yaml", "max_steps=3", "new_special_tokens=none"], tmp_path, code=None)
+    assert refused.returncode != 0 and "vocab_size" in refused.stderr
+    # What was saved has them: nothing grows any more.
+    again = train("again", ranks, max_steps=1, **keys | {"model_name_or_path": tmp_path / "out"})
+    assert again[0]["loss"] == pytest.approx(first[0]["loss"], rel=1e-6)
+    assert_same_weights(tmp_path / "again", tmp_path / "out")
+
+
+def test_spare_rows_are_used_first(tokenizer_folder, train, run_skein, tmp_path):
+    source = model_of_300(tmp_path / "source", tokenizer_folder, 320, tied=True)
+    (tmp_path / "text.txt").write_text(TEXT)
+    keys = dict(model_name_or_path=source, train_file=tmp_path / "text.txt", block_size=32, learning_rate=0, max_steps=1)
+    for resize in (False, True):
+        train(f"out_{resize}", new_special_tokens=NEW_TOKENS, resize_vocab=resize, **keys)
+        assert_same_weights(tmp_path / f"out_{resize}", source)
+    many = [f"<{i}>" for i in range(21)]
+    (tmp_path / "many.yaml").write_text(json.dumps(keys | {"new_special_tokens": many, "output_dir": "many"}, default=str))
+    refused = run_skein(["train", tmp_path / "many.yaml"], tmp_path, code=2)
+    assert "resize_vocab=true" in refused.stderr and "rows for 320" in refused.stderr
 
 
 def test_eval_command_on_text(tokenizer_folder, run_skein, tmp_path):

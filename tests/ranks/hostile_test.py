@@ -98,7 +98,8 @@ class Files(unittest.TestCase):
             with self.subTest(file):
                 model = self.copy_model("m", "model.safetensors")
                 shutil.copy(self.work / file, model / "pytorch_model.bin")
-                self.refuse_training("model_name_or_path=m", says=["pickle files (.bin, .pt)"], code=2)
+                self.refuse_training("model_name_or_path=m", says=["pickle files (.bin, .pt)", "python3 -c",
+                                     "save_pretrained"], code=2)
                 shutil.copy(self.work / file, model / "model.safetensors")
                 self.refuse_training("model_name_or_path=m", says=["m/model.safetensors: a pickle"])
                 self.refuse("generate", "m", "--prompt", "a", says=["m/model.safetensors: a pickle"],

@@ -8,7 +8,7 @@ import signal
 import unittest
 
 from harness import (Workspace, children, finish, gpt2, kill, llama, read_safetensors, relative,
-                     wait_until_gone)
+                     run_skein, wait_until_gone)
 
 FILES = ("model.safetensors", "optimizer.safetensors")
 STAGES = ("ddp", "zero1", "zero2", "zero3")
@@ -171,6 +171,87 @@ class BestModel(Case):
             self.assertIn("taking the last model", said)
             self.assertEqual((work / "out/model.safetensors").read_bytes(),
                              (checkpoint(work, "out", 7) / "model.safetensors").read_bytes())
+
+
+class EarlyStopping(Case):
+    """Letters that are never trained on, again: the run ends as one that is done."""
+    PATIENCE = 2
+    STEPS = 40
+
+    def workspace(self, **keys):
+        work = Workspace(num_blocks=20, global_batch_size=8, max_steps=self.STEPS, save_steps=1,
+                         eval_strategy="steps", eval_steps=1, eval_file="other.txt", learning_rate=3e-3,
+                         early_stopping_patience=self.PATIENCE, **keys)
+        (work / "other.txt").write_text("ZYXW" * 64)
+        return work
+
+    def evaluations(self, work, output):
+        return {r["step"]: r["eval_loss"] for r in work.records(output) if "eval_loss" in r}
+
+    def last_step(self, work, output):
+        """Checked against the losses themselves."""
+        found = self.evaluations(work, output)
+        last, best = max(found), min(found, key=found.get)
+        self.assertLess(last, self.STEPS)
+        self.assertEqual(last, best + self.PATIENCE)
+        return last
+
+    def test_it_ends_as_finished_and_stays_so(self):
+        with self.workspace() as work:
+            said = work.run("output_dir=whole", ranks=2).stderr
+            last = self.last_step(work, "whole")
+            self.assertIn(f"ended early, after step {last} of {self.STEPS}", said)
+            self.assertIn("early_stopping_patience 2", said)
+            self.assertEqual((work / "whole/model.safetensors").read_bytes(),
+                             (checkpoint(work, "whole", last) / "model.safetensors").read_bytes())
+            before = (work / "whole/model.safetensors").stat().st_mtime_ns
+            self.assertIn("nothing left to do", work.run("output_dir=whole", ranks=2).stderr)
+            self.assertEqual((work / "whole/model.safetensors").stat().st_mtime_ns, before)
+            planned = run_skein(["plan", "c.yaml", "output_dir=whole", "--nproc-per-node", "2"], work.folder)
+            self.assertIn("nothing left to do", planned.stdout)
+            # More patience is a reason to go on.
+            work.run("output_dir=whole", "early_stopping_patience=4", ranks=2)
+            self.assertEqual(max(self.evaluations(work, "whole")), last + 2)
+
+    def test_a_new_start_counts_on(self):
+        with self.workspace() as work:
+            work.run("output_dir=whole", ranks=2)
+            last = self.last_step(work, "whole")
+            for step in (last - 2, last - 1, last):
+                with self.subTest(step=step):
+                    copy_until(work, "whole", "cut", step)
+                    self.assertIn("ended early", work.run("output_dir=cut", ranks=2).stderr)
+                    for name in FILES:
+                        self.assertEqual((checkpoint(work, "cut", last) / name).read_bytes(),
+                                         (checkpoint(work, "whole", last) / name).read_bytes(), name)
+                    self.assertEqual((work / "cut/model.safetensors").read_bytes(),
+                                     (work / "whole/model.safetensors").read_bytes())
+                    self.assertEqual(self.evaluations(work, "cut"), self.evaluations(work, "whole"))
+
+    def test_the_best_model_is_taken(self):
+        with self.workspace(load_best_model_at_end=True, distributed_strategy="zero3") as work:
+            work.run("output_dir=out", ranks=2)
+            best = self.last_step(work, "out") - self.PATIENCE
+            self.assertEqual((work / "out/model.safetensors").read_bytes(),
+                             (checkpoint(work, "out", best) / "model.safetensors").read_bytes())
+
+    def test_the_last_step_is_saved_between_saves(self):
+        with self.workspace() as work:
+            work.run("output_dir=out", "save_steps=1000", ranks=1)
+            self.assertTrue(checkpoint(work, "out", self.last_step(work, "out")).exists())
+
+    def test_without_checkpoints(self):
+        with self.workspace() as work:
+            words = ("output_dir=out", "save_strategy=no")
+            work.run(*words, ranks=2)
+            self.last_step(work, "out")
+            self.assertEqual(list((work / "out").glob("checkpoint-*")), [])
+            self.assertIn("nothing left to do", work.run(*words, ranks=2).stderr)
+
+    def test_a_large_threshold(self):
+        with self.workspace() as work:
+            work.run("output_dir=out", "early_stopping_threshold=100", ranks=1)
+            self.assertEqual(max(self.evaluations(work, "out")), 1 + self.PATIENCE)
 
 
 class OtherRanks(Case):

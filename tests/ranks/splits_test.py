@@ -23,10 +23,10 @@ TOLERANCES = {"float32": 1e-5, "float64": 1e-10}
 
 
 class Splits(unittest.TestCase):
-    def check(self, model, dtype):
+    def check(self, model, dtype, **keys):
         # 41 blocks: an epoch is three steps of 12 and one of 5, the last block of it short.
         with Workspace(model, num_blocks=41, max_steps=STEPS, dtype=dtype,
-                       lr_scheduler_type="cosine", warmup_steps=3, weight_decay=0.1) as work:
+                       lr_scheduler_type="cosine", warmup_steps=3, weight_decay=0.1, **keys) as work:
             expected = self.train(work, SPLITS[0])
             self.assertEqual([record["step"] for record in expected], list(range(1, STEPS + 1)))
             seen = [record["num_input_tokens_seen"] for record in expected]
@@ -64,6 +64,10 @@ class Splits(unittest.TestCase):
 
     def test_gpt2_float64(self):
         self.check(gpt2(), "float64")
+
+    # So does noise on embeddings, and its size is that of the document, not of the row.
+    def test_noise_and_smoothing(self):
+        self.check(llama(), "float64", neftune_noise_alpha=0.5, label_smoothing_factor=0.05)
 
 
 if __name__ == "__main__":

@@ -41,6 +41,15 @@ __device__ Softmax merge_block(Softmax own, Softmax* shared) {
   return all;
 }
 
+__device__ float sum_block(float own, float* shared) {
+  for (int offset = 16; offset > 0; offset /= 2) own += __shfl_xor_sync(~0U, own, offset);
+  if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = own;
+  __syncthreads();
+  float all = shared[0];
+  for (int warp = 1; warp < kThreads / 32; ++warp) all += shared[warp];
+  return all;
+}
+
 // Calls visit(column, value) for this thread's columns: vectors where rows are aligned to them.
 template <typename T, typename Visit>
 __device__ void for_columns(T* row, int64_t count, bool vectors, Visit visit) {
@@ -73,10 +82,12 @@ __device__ void read_columns(const T* row, int64_t count, bool vectors, Visit vi
   if (i < count) visit(row[i]);
 }
 
-// One block per row; the second pass finds the row in the L2 cache.
-template <typename T>
+// One block per row; the second pass finds the row in the L2 cache. Without smoothing nothing is
+// spent on it.
+template <typename T, bool kSmooth>
 __global__ void cross_entropy(CrossEntropyCall call) {
   __shared__ Softmax shared[kThreads / 32];
+  __shared__ float sums[kThreads / 32];
   const int64_t count = call.vocabulary, target = call.targets[blockIdx.x];
   T* row = static_cast<T*>(call.logits) + static_cast<int64_t>(blockIdx.x) * call.row_stride;
   const bool vectors = call.row_stride % Vector<T>::kSize == 0;
@@ -89,15 +100,25 @@ __global__ void cross_entropy(CrossEntropyCall call) {
   }
   const float target_logit = widen(row[target]);
   Softmax own;
-  read_columns(row, count, vectors, [&](T value) { own.add(widen(value)); });
+  float own_sum = 0;
+  read_columns(row, count, vectors, [&](T value) {
+    own.add(widen(value));
+    if (kSmooth) own_sum += widen(value);
+  });
   const Softmax all = merge_block(own, shared);  // its barrier also ends the reads of row[target]
   const float log_sum = all.max + logf(all.sum);
-  if (threadIdx.x == 0) call.log_prob[blockIdx.x] = target_logit - log_sum;
+  float value = target_logit, at_target = 1, everywhere = 0;
+  if (kSmooth) {
+    everywhere = call.smoothing / static_cast<float>(count);
+    at_target = 1 - call.smoothing + everywhere;
+    value = (1 - call.smoothing) * target_logit + everywhere * sum_block(own_sum, sums);
+  }
+  if (threadIdx.x == 0) call.log_prob[blockIdx.x] = value - log_sum;
   if (!call.gradient) return;
   for_columns(row, call.row_stride, vectors, [&](int64_t column, T value) {
     if (column >= count) return narrow<T>(0);
     const float probability = __expf(widen(value) - log_sum);
-    return narrow<T>((column == target ? 1.0F : 0.0F) - probability);
+    return narrow<T>((column == target ? at_target : everywhere) - probability);
   });
 }
 
@@ -105,8 +126,9 @@ __global__ void cross_entropy(CrossEntropyCall call) {
 
 void cross_entropy_on_cuda(const CrossEntropyCall& call) {
   with_type(call.type, [&](auto type) {
-    cross_entropy<decltype(type)>
-        <<<static_cast<unsigned>(call.rows), kThreads, 0, current_stream()>>>(call);
+    using T = decltype(type);
+    const auto kernel = call.smoothing > 0 ? cross_entropy<T, true> : cross_entropy<T, false>;
+    kernel<<<static_cast<unsigned>(call.rows), kThreads, 0, current_stream()>>>(call);
   });
   check_launch();
 }

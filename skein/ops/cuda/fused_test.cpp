@@ -214,7 +214,13 @@ TEST(CudaKernels, CrossEntropy) {
     const auto each = [=](const Inputs& in) {
       return linear_log_probs(in[0], in[1], in[2], options);
     };
+    auto smooth = options;
+    smooth.smoothing = 0.2;
+    const auto smoothed = [=](const Inputs& in) {
+      return linear_cross_entropy_sum(in[0], in[1], in[2], {}, smooth);
+    };
     compare("linear_cross_entropy_sum", sum, shapes);
+    compare("linear_cross_entropy_sum, smoothed", smoothed, shapes);
     compare("linear_log_probs", each, shapes);
   }
 }

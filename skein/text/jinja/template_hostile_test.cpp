@@ -99,6 +99,41 @@ TEST(HostileTemplate, SizeIsLimited) {
   EXPECT_EQ(why_refused("\xff"), "t: invalid UTF-8");
 }
 
+// X8. What has made other readers of templates run code: here no value has a way to Python.
+TEST(HostileTemplate, PublishedPayloadsReachNothing) {
+  for (const char* payload : {
+           "{{ ''.__class__.__mro__[1].__subclasses__() }}",
+           "{% for x in ().__class__.__base__.__subclasses__() %}{% if 'warning' in x.__name__ %}"
+           "{{ x()._module.__builtins__['__import__']('os').popen('id').read() }}"
+           "{% endif %}{% endfor %}",
+           "{{ self.__init__.__globals__.__builtins__ }}",
+           "{{ self._TemplateReference__context.cycler.__init__.__globals__.os.popen('id') }}",
+           "{{ cycler.__init__.__globals__.os.popen('id').read() }}",
+           "{{ lipsum.__globals__['os'].popen('id').read() }}",
+           "{{ joiner.__init__.__globals__.os.popen('id').read() }}",
+           "{{ namespace.__init__.__globals__.os.popen('id').read() }}",
+           "{{ request.application.__globals__.__builtins__.__import__('os') }}",
+           "{{ raise_exception.__globals__.os }}",
+           "{{ config.items() }}",
+           "{{ '' | attr('__class__') | attr('__mro__') }}",
+           "{{ ['id'] | map('system') | list }}",
+           "{{ '{0.__class__.__init__.__globals__}'.format('') }}",
+           "{{ '%(x)s'.__mod__({}) }}",
+           "{% include '/etc/passwd' %}",
+           "{% import 'os' as os %}{{ os.system('id') }}",
+           "{% extends '/etc/passwd' %}",
+           "{% do [].append(1) %}",
+           "{{ open('/etc/passwd').read() }}",
+           "{{ __import__('os').system('id') }}",
+           "{{ eval('1') }}",
+           "{{9|9|{",
+           "{{9|9|{}}",
+       }) {
+    EXPECT_NE(why_refused(payload), "") << payload;
+  }
+  expect_refused(std::string(10 << 20, 'x'), "more than the 1048576");
+}
+
 TEST(HostileTemplate, NumbersStayInRange) {
   for (const char* expression :
        {"9223372036854775807 + 1", "-9223372036854775807 - 2", "9223372036854775807 * 2",

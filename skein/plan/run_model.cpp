@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/plan/run_model.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "skein/core/error.h"
+#include "skein/text/new_tokens.h"
+#include "skein/text/text_codec.h"
+
+namespace skein::plan {
+namespace {
+
+using nlohmann::ordered_json;
+
+bool scales_rope(const config::ModelConfig& model) {
+  return !model.rope_scaling.empty() && model.rope_scaling != "none";
+}
+
+// By how much positions are stretched: as asked, or as the longest row needs. 1: not at all.
+double rope_factor(const config::RunConfig& config, int64_t positions) {
+  const double asked = config.model.rope_scaling_factor;
+  if (asked > 0 && asked < 1) {
+    throw UserError(fmt::format(
+        "rope_scaling_factor is {}, expected 0 (as block_size needs) or at least 1", asked));
+  }
+  if (asked > 0) return asked;
+  return std::ceil(static_cast<double>(config.data.block_size) / static_cast<double>(positions));
+}
+
+void check_rope(const config::ModelConfig& asked, const HfConfig& model) {
+  if (model.dimensions().positions_are_learned) {
+    throw UserError(fmt::format(
+        "rope_scaling={}: a {} model has learned positions, which cannot be stretched; drop it",
+        asked.rope_scaling, model.family));
+  }
+  if (model.family == "phi3") {
+    throw UserError(
+        fmt::format("rope_scaling={}: a phi3 model knows longrope alone, from its config.json; "
+                    "drop it",
+                    asked.rope_scaling));
+  }
+}
+
+// What one object of config.json becomes: its base and its share of channels stay.
+ordered_json scaled_object(const ordered_json& old, const ordered_json& scaling) {
+  auto object = ordered_json::object();
+  for (const char* key : {"rope_theta", "partial_rotary_factor"}) {
+    if (old.is_object() && old.contains(key)) object[key] = old.at(key);
+  }
+  object.update(scaling);
+  return object;
+}
+
+// In the words of the file's own generation of transformers: rope_parameters (5) where it has it,
+// with an object for each kind of layers perhaps, of which only full attention sees far; else
+// rope_scaling (4).
+void write_scaling(ordered_json& json, const ordered_json& scaling) {
+  const auto has = [&](const char* key) { return json.contains(key) && json.at(key).is_object(); };
+  if (has("rope_parameters")) {
+    auto& object = json["rope_parameters"];
+    auto& place = object.contains("full_attention") ? object["full_attention"] : object;
+    place = scaled_object(place, scaling);
+  }
+  if (!has("rope_parameters") || has("rope_scaling")) {
+    const auto old = json.value("rope_scaling", ordered_json());
+    json["rope_scaling"] = scaled_object(old, scaling);
+  }
+}
+
+// As LLaMA-Factory does it. `dynamic` stretches what is beyond max_position_embeddings, the more
+// the longer a document is: that number stays.
+bool scale_rope(const config::RunConfig& config, const HfConfig& model, ordered_json& json) {
+  const auto& type = config.model.rope_scaling;
+  if (!scales_rope(config.model)) {
+    if (config.model.rope_scaling_factor == 0) return false;
+    throw UserError(
+        "rope_scaling_factor needs rope_scaling: linear, dynamic, yarn or llama3 beside it");
+  }
+  check_rope(config.model, model);
+  const auto positions = model.dimensions().positions;
+  const double factor = rope_factor(config, positions);
+  if (factor == 1) return false;
+  ordered_json scaling = {{"rope_type", type}, {"factor", factor}};
+  if (type == "yarn" || type == "llama3") scaling["original_max_position_embeddings"] = positions;
+  if (type == "llama3") {
+    scaling["low_freq_factor"] = 1.0;
+    scaling["high_freq_factor"] = 4.0;
+  }
+  write_scaling(json, scaling);
+  if (type != "dynamic") {
+    json["max_position_embeddings"] = std::llround(static_cast<double>(positions) * factor);
+  }
+  return true;
+}
+
+// Spare rows, beyond the tokenizer's ids, are used before any is added.
+bool grow_vocabulary(const config::ModelConfig& asked, const HfConfig& model, ordered_json& json) {
+  const auto& tokens = asked.new_special_tokens;
+  if (tokens.empty() && !asked.resize_vocab) return false;
+  const auto codec = text::open_codec(asked);
+  if (codec->is_bytes()) {
+    if (tokens.empty()) return false;
+    throw UserError(
+        "new_special_tokens: tokens are bytes here, to which none can be added; give "
+        "tokenizer_name_or_path=FOLDER with a tokenizer.json");
+  }
+  const auto rows = model.dimensions().vocabulary, needed = codec->vocab_size();
+  if (needed <= rows) return false;
+  if (!asked.resize_vocab) {
+    if (tokens.empty()) return false;
+    throw UserError(fmt::format(
+        "new_special_tokens: with them the tokenizer has {} ids, but the model has rows for {}; "
+        "resize_vocab=true gives it the rows that it lacks",
+        needed, rows));
+  }
+  json["vocab_size"] = needed;
+  return true;
+}
+
+}  // namespace
+
+HfConfig read_run_model(const config::RunConfig& config) {
+  const fs::path folder = config.model.model_name_or_path;
+  auto model = read_hf_config(folder);
+  auto json = ordered_json::parse(model.source);  // keys stay in their order
+  const bool scaled = scale_rope(config, model, json);
+  const bool grown = grow_vocabulary(config.model, model, json);
+  if (!scaled && !grown) return model;
+  return parse_hf_config(json.dump(2), (folder / "config.json").string());
+}
+
+void add_new_tokens(const config::ModelConfig& model, std::map<std::string, std::string>& files) {
+  const auto found = files.find("tokenizer.json");
+  if (model.new_special_tokens.empty() || found == files.end()) return;
+  const auto tokens =
+      text::new_special_tokens(found->second, model.new_special_tokens, found->first);
+  found->second = text::with_tokens(found->second, tokens);
+  if (const auto config = files.find("tokenizer_config.json"); config != files.end()) {
+    config->second = text::config_with_tokens(config->second, tokens);
+  }
+}
+
+std::string rope_scaling_note(const config::RunConfig& config) {
+  if (!scales_rope(config.model)) return "";
+  const auto positions = read_hf_config(config.model.model_name_or_path).dimensions().positions;
+  if (rope_factor(config, positions) != 1) return "";
+  return fmt::format(
+      "rope_scaling={}: nothing is stretched, since block_size {} fits into the model's {} "
+      "positions; rope_scaling_factor asks for more",
+      config.model.rope_scaling, config.data.block_size, positions);
+}
+
+}  // namespace skein::plan

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/train/ending.h"
+
+#include "skein/core/log.h"
+#include "skein/train/run_folder.h"
+
+namespace skein::train {
+
+bool has_ended(Session& run) {
+  if (run.beginning.checkpoint) return false;
+  const bool ended = plan::is_finished(run.config, run.architecture, run.identity);
+  if (run.world.group.sum(int64_t{run.world.leads_output() && !ended}) > 0) return false;
+  log_info(
+      "nothing left to do: all {} steps are done, or it ended early; model in {}; --fresh trains "
+      "again",
+      run.plan.total_steps, run.output.string());
+  return true;
+}
+
+bool has_ended(Session& run, int64_t step) {
+  const auto early = reason_to_end(run);
+  if (step < run.plan.total_steps && !early) return false;
+  if (!has_final_model(run.output, step, run.world)) return false;
+  log_info("nothing left to do: all {} steps are done{}, model in {}", step,
+           early ? fmt::format(" ({})", *early) : "", run.output.string());
+  return true;
+}
+
+std::optional<std::string> reason_to_end(const Session& run) {
+  return plan::reason_to_end(run.config.eval, run.metrics.history());
+}
+
+void finish(Session& run, int64_t step) {
+  if (const auto early = reason_to_end(run); early && step < run.plan.total_steps) {
+    log_info("ended early, after step {} of {}: {}", step, run.plan.total_steps, *early);
+  }
+  const auto best = run.state.best_step();
+  if (run.config.eval.load_best_model_at_end && best && *best != step) take_best(run);
+  run.store.save_model(run.state.contents(step, /*with_optimizer=*/false));
+  run.metrics.finish();
+}
+
+}  // namespace skein::train
