@@ -18,7 +18,7 @@
 #include "skein/ops/embedding_noise.h"
 #include "skein/ops/rms_norm.h"
 #include "skein/ops/swiglu.h"
-#include "skein/plan/decoder.h"
+#include "skein/plan/families/decoder.h"
 
 namespace skein::model {
 namespace {

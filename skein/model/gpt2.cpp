@@ -15,7 +15,7 @@
 #include "skein/ops/embedding.h"
 #include "skein/ops/embedding_noise.h"
 #include "skein/ops/layer_norm.h"
-#include "skein/plan/gpt2.h"
+#include "skein/plan/families/gpt2.h"
 
 namespace skein::model {
 namespace {

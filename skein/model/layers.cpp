@@ -11,7 +11,7 @@
 
 #include "skein/ops/embedding.h"
 #include "skein/ops/linear.h"
-#include "skein/plan/shapes.h"
+#include "skein/plan/families/shapes.h"
 
 namespace skein::model {
 namespace {

@@ -7,7 +7,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "skein/ops/rope.h"
-#include "skein/plan/rope.h"
+#include "skein/plan/families/rope.h"
 #include "skein/tensor/batch.h"
 
 namespace skein::model {

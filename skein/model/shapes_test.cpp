@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
-#include "skein/plan/shapes.h"
+#include "skein/plan/families/shapes.h"
 
 #include <gtest/gtest.h>
 
 #include "skein/model/families.h"
 #include "skein/model/tiny_models.h"
 #include "skein/ops/linear_cross_entropy.h"
-#include "skein/plan/families.h"
+#include "skein/plan/families/families.h"
 #include "skein/plan/memory_estimate.h"
 #include "skein/tensor/shard_layout.h"
 

@@ -9,8 +9,8 @@
 
 #include "skein/config/run_config.h"
 #include "skein/core/file.h"
+#include "skein/plan/families/shapes.h"
 #include "skein/plan/rules.h"
-#include "skein/plan/shapes.h"
 
 namespace skein::plan {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
 // What each family's keys and defaults come to.
-#include "skein/plan/families.h"
+#include "skein/plan/families/families.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 
 #include "skein/core/error.h"
 #include "skein/core/testing.h"
-#include "skein/plan/decoder.h"
+#include "skein/plan/families/decoder.h"
 #include "skein/plan/hf_config.h"
 
 namespace skein::plan {

@@ -17,7 +17,7 @@
 
 #include <cstdint>
 
-#include "skein/plan/architecture.h"
+#include "skein/plan/families/architecture.h"
 
 namespace skein::plan {
 

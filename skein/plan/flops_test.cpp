@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "skein/plan/gpt2.h"
+#include "skein/plan/families/gpt2.h"
 
 namespace skein::plan {
 namespace {

@@ -10,8 +10,8 @@
 #include "skein/core/error.h"
 #include "skein/core/file.h"
 #include "skein/core/json.h"
-#include "skein/plan/config_reader.h"
-#include "skein/plan/families.h"
+#include "skein/plan/families/config_reader.h"
+#include "skein/plan/families/families.h"
 
 namespace skein::plan {
 namespace {

@@ -13,7 +13,7 @@
 #include <string>
 #include <string_view>
 
-#include "skein/plan/architecture.h"
+#include "skein/plan/families/architecture.h"
 
 namespace skein::plan {
 

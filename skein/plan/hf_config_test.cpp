@@ -9,8 +9,8 @@
 
 #include "skein/core/error.h"
 #include "skein/core/testing.h"
-#include "skein/plan/decoder.h"
-#include "skein/plan/gpt2.h"
+#include "skein/plan/families/decoder.h"
+#include "skein/plan/families/gpt2.h"
 #include "skein/plan/run_model.h"
 
 namespace skein::plan {

@@ -14,7 +14,7 @@
 #include <cstdint>
 #include <string>
 
-#include "skein/plan/architecture.h"
+#include "skein/plan/families/architecture.h"
 
 namespace skein::plan {
 

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "skein/adapter/adapter_config.h"
-#include "skein/plan/architecture.h"
+#include "skein/plan/families/architecture.h"
 
 namespace skein::plan {
 

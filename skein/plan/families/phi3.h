@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "skein/plan/decoder.h"
+#include "skein/plan/families/decoder.h"
 
 namespace skein::plan {
 

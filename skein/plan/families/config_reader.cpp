@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
-#include "skein/plan/config_reader.h"
+#include "skein/plan/families/config_reader.h"
 
 #include <fmt/format.h>
 

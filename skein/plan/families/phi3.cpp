@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
-#include "skein/plan/phi3.h"
+#include "skein/plan/families/phi3.h"
 
 #include <algorithm>
 

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "skein/plan/config_reader.h"
+#include "skein/plan/families/config_reader.h"
 
 namespace skein::plan {
 

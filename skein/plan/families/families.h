@@ -10,8 +10,8 @@
 #include <string>
 #include <string_view>
 
-#include "skein/plan/architecture.h"
-#include "skein/plan/config_reader.h"
+#include "skein/plan/families/architecture.h"
+#include "skein/plan/families/config_reader.h"
 
 namespace skein::plan {
 

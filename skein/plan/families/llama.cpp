@@ -1,25 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
-#include "skein/plan/mistral.h"
-
-#include <algorithm>
+#include "skein/plan/families/llama.h"
 
 namespace skein::plan {
 
-std::unique_ptr<Architecture> read_mistral(const ConfigReader& reader) {
+std::unique_ptr<Architecture> read_llama(const ConfigReader& reader) {
   auto decoder = std::make_unique<Decoder>();
   decoder->vocabulary = 32000;
   decoder->channels = 4096;
-  decoder->inner = 14336;
+  decoder->inner = 11008;
   decoder->layers = 32;
   decoder->heads = 32;
-  decoder->key_heads = 8;
-  decoder->positions = 131072;
+  decoder->positions = 2048;
   read_decoder(reader, *decoder);
-  std::optional<int64_t> window = 4096;
-  reader.read_or_none("sliding_window", window);
-  std::ranges::fill(decoder->windows, window.value_or(0));
-  decoder->rope = decoder->window_rope =
+  reader.read("attention_bias", decoder->query_key_value_bias);
+  decoder->attention_out_bias = decoder->query_key_value_bias;
+  reader.read("mlp_bias", decoder->mlp_bias);
+  decoder->rope =
       read_rope(reader, {.head_dim = decoder->head_dim, .positions = decoder->positions});
   return decoder;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
-#include "skein/plan/gpt2.h"
+#include "skein/plan/families/gpt2.h"
 
 #include <fmt/format.h>
 

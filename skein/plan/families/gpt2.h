@@ -8,8 +8,8 @@
 #include <memory>
 #include <string>
 
-#include "skein/plan/architecture.h"
-#include "skein/plan/config_reader.h"
+#include "skein/plan/families/architecture.h"
+#include "skein/plan/families/config_reader.h"
 
 namespace skein::plan {
 

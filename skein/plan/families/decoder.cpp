@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
-#include "skein/plan/decoder.h"
+#include "skein/plan/families/decoder.h"
 
 #include <fmt/format.h>
 

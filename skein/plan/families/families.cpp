@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
-#include "skein/plan/families.h"
+#include "skein/plan/families/families.h"
 
-#include "skein/plan/gemma.h"
-#include "skein/plan/gpt2.h"
-#include "skein/plan/llama.h"
-#include "skein/plan/mistral.h"
-#include "skein/plan/phi3.h"
-#include "skein/plan/qwen.h"
+#include "skein/plan/families/gemma.h"
+#include "skein/plan/families/gpt2.h"
+#include "skein/plan/families/llama.h"
+#include "skein/plan/families/mistral.h"
+#include "skein/plan/families/phi3.h"
+#include "skein/plan/families/qwen.h"
 
 namespace skein::plan {
 namespace {

@@ -15,9 +15,9 @@
 #include <string>
 #include <vector>
 
-#include "skein/plan/architecture.h"
-#include "skein/plan/config_reader.h"
-#include "skein/plan/rope.h"
+#include "skein/plan/families/architecture.h"
+#include "skein/plan/families/config_reader.h"
+#include "skein/plan/families/rope.h"
 
 namespace skein::plan {
 

@@ -11,7 +11,7 @@
 #include <memory>
 #include <string>
 
-#include "skein/plan/shapes.h"
+#include "skein/plan/families/shapes.h"
 
 namespace skein::plan {
 

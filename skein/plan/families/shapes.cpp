@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
-#include "skein/plan/shapes.h"
+#include "skein/plan/families/shapes.h"
 
 #include <fmt/format.h>
 

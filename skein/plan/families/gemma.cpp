@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
-#include "skein/plan/gemma.h"
+#include "skein/plan/families/gemma.h"
 
 #include <cmath>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
-#include "skein/plan/rope.h"
+#include "skein/plan/families/rope.h"
 
 #include <fmt/format.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
-#include "skein/plan/qwen.h"
+#include "skein/plan/families/qwen.h"
 
 namespace skein::plan {
 namespace {
