@@ -193,7 +193,8 @@ TEST_F(RunModelTest, EveryTypeInTheOlderWords) {
     EXPECT_EQ(json.at("max_position_embeddings"), is_dynamic ? 64 : 128) << type;
     EXPECT_EQ(rope_of(model).factor, 2) << type;
     EXPECT_EQ(rope_of(model).theta, 500) << type;
-    if (std::string(type) != "linear") EXPECT_EQ(rope_of(model).original_positions, 64) << type;
+    const auto original = rope_of(model).original_positions;
+    EXPECT_EQ(original, std::string(type) == "linear" ? 128 : 64) << type;
   }
 }
 
