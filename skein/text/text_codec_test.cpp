@@ -7,6 +7,7 @@
 #include "skein/core/error.h"
 #include "skein/core/testing.h"
 #include "skein/text/bpe_trainer.h"
+#include "skein/text/parts/byte_level.h"
 #include "skein/text/tokenizer.h"
 #include "skein/text/tokenizer_json.h"
 
