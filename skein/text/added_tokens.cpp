@@ -73,6 +73,8 @@ void AddedTokenFinder::insert(uint32_t token) {
   if (root == kNone) {
     root = static_cast<uint32_t>(nodes_.size());
     nodes_.push_back({.byte = content[0]});
+    root_ = content[0];
+    ++num_roots_;
   }
   uint32_t node = root;
   for (const char byte : std::string_view(content).substr(1)) {
@@ -104,14 +106,21 @@ uint32_t AddedTokenFinder::match(std::string_view text) const {
   return longest;
 }
 
+size_t AddedTokenFinder::next_root(std::string_view text, size_t from) const {
+  if (num_roots_ == 0) return text.size();
+  if (num_roots_ == 1) return std::min(text.find(root_, from), text.size());
+  while (from < text.size() && roots_[static_cast<uint8_t>(text[from])] == kNone) ++from;
+  return from;
+}
+
 void AddedTokenFinder::for_each_part(std::string_view text, const Take& take) const {
   Coverage coverage(text);
   size_t done = 0;
   // The search goes on behind a match's own end, not behind the white space that it swallowed.
-  for (size_t at = 0; at < text.size() && !nodes_.empty();) {
+  for (size_t at = next_root(text, 0); at < text.size();) {
     const uint32_t found = match(text.substr(at));
     if (found == kNone) {
-      ++at;
+      at = next_root(text, at + 1);
       continue;
     }
     if (const auto span = coverage.of(tokens_[found], at, done)) {
@@ -119,7 +128,7 @@ void AddedTokenFinder::for_each_part(std::string_view text, const Take& take) co
       take(span->begin, span->end, &tokens_[found]);
       done = span->end;
     }
-    at += tokens_[found].content.size();
+    at = next_root(text, at + tokens_[found].content.size());
   }
   if (done < text.size()) take(done, text.size(), nullptr);
 }

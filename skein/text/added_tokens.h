@@ -45,6 +45,8 @@ class AddedTokenFinder {
   static constexpr uint32_t kNone = UINT32_MAX;
 
   void insert(uint32_t token);
+  // The first place from `from` on where a content may begin; the end: none.
+  size_t next_root(std::string_view text, size_t from) const;
   uint32_t child_of(uint32_t node, char byte) const;
   // The longest content that `text` begins with: an index into tokens_, or kNone.
   uint32_t match(std::string_view text) const;
@@ -52,6 +54,8 @@ class AddedTokenFinder {
   std::vector<AddedToken> tokens_;
   std::vector<Node> nodes_;
   uint32_t roots_[256];  // the nodes of first bytes
+  size_t num_roots_ = 0;
+  char root_ = 0;  // of several any one
 };
 
 }  // namespace skein::text

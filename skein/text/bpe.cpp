@@ -3,6 +3,7 @@
 #include "skein/text/bpe.h"
 
 #include <algorithm>
+#include <span>
 #include <unordered_set>
 
 #include "skein/text/parts/byte_fallback.h"
@@ -12,8 +13,7 @@ namespace skein::text {
 namespace {
 
 Character character_at(std::string_view text, size_t at) {
-  const auto byte = static_cast<uint8_t>(text[at]);
-  return byte < 0x80 ? Character{byte, 1} : first_character(text.substr(at));
+  return first_character(text.substr(at));
 }
 
 uint32_t find(const StringMap<uint32_t>& vocabulary, std::string_view word, uint32_t otherwise) {
@@ -25,138 +25,269 @@ uint32_t find(const StringMap<uint32_t>& vocabulary, std::string_view word, uint
 
 Bpe::Bpe(const StringMap<uint32_t>& vocabulary, const std::vector<Merge>& merges,
          BpeOptions options)
-    : merges_(merges), options_(options) {
+    : merges_(merges),
+      options_(options),
+      word_owner_(WordCache::new_owner()),
+      part_owner_(options.ignore_merges ? WordCache::new_owner() : word_owner_) {
   for (int byte = 0; byte < 256; ++byte) {
     const char character = static_cast<char>(byte);
     byte_ids_[byte] = find(vocabulary, {&character, 1}, kMissing);
     fallback_ids_[byte] = find(vocabulary, byte_token(static_cast<uint8_t>(byte)), kMissing);
   }
-  if (options_.unit == BpeUnit::kCharacter) {
-    for (const auto& [word, id] : vocabulary) {
-      if (word.empty()) continue;
-      const auto character = first_character(word);
-      if (character.size == word.size()) character_ids_.set(character.code, id);
-    }
-    set_cuts(vocabulary, merges);
-  }
+  set_characters(vocabulary, merges);
   whole_.reserve(vocabulary.size());
   for (const auto& [word, id] : vocabulary) {
-    if (options_.ignore_merges || merges_to_itself(word, id)) whole_.emplace(word, id);
+    const bool merges_itself = merges_to_itself(word, id);
+    if (options_.ignore_merges || merges_itself) whole_.emplace(word, Whole{id, merges_itself});
+  }
+  set_lengths(vocabulary);
+  set_cuts(vocabulary, merges);
+}
+
+void Bpe::set_characters(const StringMap<uint32_t>& vocabulary, const std::vector<Merge>& merges) {
+  // The lowest rank of a merge that takes a token, by id.
+  std::unordered_map<uint32_t, uint32_t> first_uses;
+  for (uint32_t rank = 0; rank < merges.size(); ++rank) {
+    first_uses.try_emplace(merges[rank].left, rank);
+    first_uses.try_emplace(merges[rank].right, rank);
+  }
+  for (const auto& [word, id] : vocabulary) {
+    if (word.empty()) continue;
+    const auto step = utf8_step(word);
+    if (!step.is_valid || step.size != word.size()) continue;
+    const auto first_use = first_uses.find(id);
+    if (options_.unit == BpeUnit::kCharacter ||
+        (merges_to_itself(word, id) &&
+         may_begin_whole(word, first_use == first_uses.end() ? UINT32_MAX : first_use->second))) {
+      character_ids_.set(first_character(word).code, id);
+    }
   }
 }
 
-// A merge that joins two parts at a place has a left token that ends with the character before it
-// and a right one that begins with the character behind it. Where no merge is so, none ever will.
+// Whether a character of several bytes may be put together before all other merging begins: the
+// merges that take it must come behind those that make it, as they do where a trainer wrote them.
+bool Bpe::may_begin_whole(std::string_view character, uint32_t first_use) const {
+  std::vector<uint32_t> tokens;
+  for (const char byte : character) tokens.push_back(byte_ids_[static_cast<uint8_t>(byte)]);
+  const auto highest = merges_.highest_rank(tokens);
+  return !highest || *highest < first_use;
+}
+
+void Bpe::set_lengths(const StringMap<uint32_t>& vocabulary) {
+  constexpr uint32_t kNone = UINT32_MAX;
+  for (const auto& [word, id] : vocabulary) {
+    if (id >= lengths_.size()) lengths_.resize(id + 1, kNone);
+    if (lengths_[id] != kNone) return lengths_.clear();
+    lengths_[id] = static_cast<uint32_t>(word.size());
+  }
+  for (const uint32_t id : fallback_ids_) {
+    if (options_.byte_fallback && id != kMissing) lengths_[id] = 1;
+  }
+  if (!options_.unknown) return;
+  if (*options_.unknown >= lengths_.size()) lengths_.resize(*options_.unknown + 1, kNone);
+  lengths_[*options_.unknown] = 0;
+}
+
+bool Bpe::has_all_units() const {
+  if (options_.unit == BpeUnit::kByte)
+    return std::ranges::find(byte_ids_, kMissing) == byte_ids_.end();
+  return options_.byte_fallback &&
+         std::ranges::find(fallback_ids_, kMissing) == fallback_ids_.end();
+}
+
 void Bpe::set_cuts(const StringMap<uint32_t>& vocabulary, const std::vector<Merge>& merges) {
-  std::unordered_map<uint32_t, std::string_view> words;
+  // Two words of one id would be more than their characters say; and characters that become one
+  // unknown token, or none, must stay together.
+  if (lengths_.empty()) return;
+  cuts_need_ids_ = !has_all_units();
+  if (options_.unit == BpeUnit::kByte && cuts_need_ids_) return;
+  if (cuts_need_ids_ && !options_.unknown) return;  // what is dropped brings others together
+  BpeCuts::Words words;
   for (const auto& [word, id] : vocabulary) words.emplace(id, word);
-  // A whole pre-token, or two words of one id, would be more than their characters say.
-  has_cuts_ = !options_.ignore_merges && words.size() == vocabulary.size();
-  all_fall_back_ =
-      options_.byte_fallback && std::ranges::find(fallback_ids_, kMissing) == fallback_ids_.end();
-  std::unordered_set<uint32_t> others(fallback_ids_.begin(), fallback_ids_.end());
-  if (options_.unknown) others.insert(*options_.unknown);
-  for (const auto& merge : merges) {
-    if (others.contains(merge.left) || others.contains(merge.right)) has_cuts_ = false;
-    joined_.add(character_ids_.of(last_character(words.at(merge.left)).code),
-                character_ids_.of(first_character(words.at(merge.right)).code));
+  // Tokens that do not stand for their own text.
+  std::unordered_set<uint32_t> others;
+  if (options_.unit == BpeUnit::kCharacter) {
+    others.insert(fallback_ids_.begin(), fallback_ids_.end());
+    if (options_.unknown) others.insert(*options_.unknown);
   }
+  for (const auto& merge : merges) {
+    for (const uint32_t id : {merge.left, merge.right}) {
+      if (others.contains(id) || !words.contains(id)) return;
+    }
+  }
+  cuts_ = BpeCuts(words, merges, options_.unit);
+  has_cuts_ = true;
 }
 
-// Missing characters that become one unknown token, or none, must stay together.
-bool Bpe::can_cut(uint32_t left, uint32_t right) const {
-  if (left == kMissing || right == kMissing) return all_fall_back_;
-  return !joined_.may_have(left, right);
+bool Bpe::can_cut(const BpeCuts::Place& place) const {
+  return cuts_.is_cut(place) && (!cuts_need_ids_ || (character_ids_.of(place.left) != kMissing &&
+                                                     character_ids_.of(place.right) != kMissing));
 }
 
 bool Bpe::merges_to_itself(std::string_view word, uint32_t id) const {
   std::vector<uint32_t> tokens;
-  begin(word, tokens, nullptr);
-  merges_.merge(tokens);
+  Out out{tokens, nullptr};
+  merge(word, Beginning::kUnits, out);
   return tokens.size() == 1 && tokens[0] == id;
+}
+
+template <typename Table, typename Make>
+void Bpe::remember_in(Table& table, const typename Table::Key& key, Out& out, Make make) const {
+  if (const auto found = table.find(key); found.first != nullptr) {
+    for (size_t i = 0; i < found.count; ++i) out.add(found.first[i], lengths_[found.first[i]]);
+    return;
+  }
+  const size_t before = out.ids.size();
+  make();
+  const auto made = std::span(out.ids).subspan(before);
+  // Where a token stands for other bytes than usual, or a unit was dropped, it is less.
+  size_t bytes = 0;
+  for (const uint32_t id : made) bytes += lengths_[id];
+  if (bytes == key.size) table.put(key, made);
+}
+
+template <typename Make>
+void Bpe::remember(std::string_view word, uint32_t owner, Out& out, Make make) const {
+  auto& cache = WordCache::of_this_thread();
+  if (lengths_.empty() || word.size() > decltype(cache.long_words)::kMaxBytes) return make();
+  if (word.size() <= decltype(cache.words)::kMaxBytes) {
+    remember_in(cache.words, {word, owner}, out, make);
+  } else {
+    remember_in(cache.long_words, {word, owner}, out, make);
+  }
 }
 
 void Bpe::encode(std::string_view word, std::vector<uint32_t>& ids,
                  std::vector<uint32_t>* lengths) const {
-  size_t done = 0;
-  if (has_cuts_) {
-    uint32_t before = kMissing;
-    for (size_t at = 0; at < word.size();) {
-      const auto character = character_at(word, at);
-      const uint32_t id = character_ids_.of(character.code);
-      if (at > done && can_cut(before, id)) {
-        encode_part(word.substr(done, at - done), ids, lengths);
-        done = at;
-      }
-      before = id;
-      at += character.size;
+  Out out{ids, lengths};
+  remember(word, word_owner_, out, [&] {
+    const auto whole = options_.ignore_merges ? find_whole(word) : std::nullopt;
+    if (whole) {
+      out.add(whole->id, word.size());
+    } else {
+      encode_parts(word, out);
     }
-  }
-  if (done < word.size()) encode_part(word.substr(done), ids, lengths);
+  });
 }
 
-void Bpe::encode_part(std::string_view word, std::vector<uint32_t>& ids,
-                      std::vector<uint32_t>* lengths) const {
-  if (const auto found = whole_.find(word); found != whole_.end()) {
-    ids.push_back(found->second);
-    if (lengths != nullptr) lengths->push_back(static_cast<uint32_t>(word.size()));
-    return;
+void Bpe::encode_plainly(std::string_view word, std::vector<uint32_t>& ids,
+                         std::vector<uint32_t>* lengths) const {
+  Out out{ids, lengths};
+  const auto whole = options_.ignore_merges ? find_whole(word) : std::nullopt;
+  if (whole) {
+    out.add(whole->id, word.size());
+  } else {
+    merge(word, Beginning::kUnits, out);
   }
-  std::vector<uint32_t> tokens, token_lengths;
-  auto* own_lengths = lengths == nullptr ? nullptr : &token_lengths;
-  begin(word, tokens, own_lengths);
-  merges_.merge(tokens, own_lengths);
-  ids.insert(ids.end(), tokens.begin(), tokens.end());
-  if (lengths != nullptr)
-    lengths->insert(lengths->end(), token_lengths.begin(), token_lengths.end());
+}
+
+void Bpe::encode_parts(std::string_view word, Out& out) const {
+  if (!has_cuts_ || word.empty()) return encode_part(word, Beginning::kUnits, out);
+  size_t done = 0;
+  auto beginning = Beginning::kCharacters;
+  const auto take = [&](size_t end) {
+    const auto part = word.substr(done, end - done);
+    const auto make = [&] { encode_part(part, beginning, out); };
+    if (part.size() == word.size()) {
+      make();  // whoever called remembers it
+    } else {
+      remember(part, part_owner_, out, make);
+    }
+    done = end;
+    beginning = Beginning::kCharacters;
+  };
+  auto left = character_at(word, 0);
+  BpeCuts::Place place{.left = left.code};
+  size_t at = left.size;
+  auto right = at < word.size() ? character_at(word, at) : Character{};
+  while (at < word.size()) {
+    const size_t next = at + right.size;
+    const auto behind =
+        next < word.size() ? character_at(word, next) : Character{BpeCuts::kNone, 0};
+    place.right = right.code;
+    place.behind = behind.code;
+    if (can_cut(place)) {
+      take(at);
+      place.before = BpeCuts::kNone;
+    } else {
+      if (cuts_.joins_fragments(place)) beginning = Beginning::kUnits;
+      place.before = place.left;
+    }
+    place.left = right.code;
+    at = next;
+    right = behind;
+  }
+  take(word.size());
+}
+
+void Bpe::encode_part(std::string_view part, Beginning beginning, Out& out) const {
+  if (const auto whole = find_whole(part); whole && whole->merges) {
+    out.add(whole->id, part.size());
+  } else {
+    merge(part, beginning, out);
+  }
+}
+
+std::optional<Bpe::Whole> Bpe::find_whole(std::string_view word) const {
+  const auto found = whole_.find(word);
+  return found == whole_.end() ? std::nullopt : std::optional(found->second);
+}
+
+void Bpe::merge(std::string_view part, Beginning beginning, Out& out) const {
+  const size_t first = out.ids.size();
+  const size_t first_length = out.lengths == nullptr ? 0 : out.lengths->size();
+  begin(part, beginning, out);
+  uint32_t* lengths = out.lengths == nullptr ? nullptr : out.lengths->data() + first_length;
+  const size_t count = merges_.merge(std::span(out.ids).subspan(first), lengths);
+  out.ids.resize(first + count);
+  if (lengths != nullptr) out.lengths->resize(first_length + count);
 }
 
 template <typename Take>
-void Bpe::for_each_unit(std::string_view word, Take take) const {
-  if (options_.unit == BpeUnit::kByte) {
-    for (size_t at = 0; at < word.size(); ++at) {
-      take(word.substr(at, 1), byte_ids_[static_cast<uint8_t>(word[at])]);
-    }
-    return;
-  }
+void Bpe::for_each_unit(std::string_view word, Beginning beginning, Take take) const {
+  const bool is_bytes = options_.unit == BpeUnit::kByte;
   for (size_t at = 0; at < word.size();) {
+    if (is_bytes && beginning == Beginning::kUnits) {
+      take(word.substr(at, 1), byte_ids_[static_cast<uint8_t>(word[at])]);
+      ++at;
+      continue;
+    }
     const auto character = character_at(word, at);
-    take(word.substr(at, character.size), character_ids_.of(character.code));
+    const auto unit = word.substr(at, character.size);
+    const uint32_t id = character_ids_.of(character.code);
+    if (is_bytes && id == kMissing) {
+      for (const char byte : unit)
+        take(std::string_view(&byte, 1), byte_ids_[static_cast<uint8_t>(byte)]);
+    } else {
+      take(unit, id);
+    }
     at += character.size;
   }
 }
 
-bool Bpe::fall_back(std::string_view unit, std::vector<uint32_t>& tokens,
-                    std::vector<uint32_t>* lengths) const {
+bool Bpe::fall_back(std::string_view unit, Out& out) const {
   const auto id_of = [this](char byte) { return fallback_ids_[static_cast<uint8_t>(byte)]; };
   if (!options_.byte_fallback ||
       std::ranges::any_of(unit, [&](char byte) { return id_of(byte) == kMissing; })) {
     return false;
   }
-  for (const char byte : unit) tokens.push_back(id_of(byte));
-  if (lengths != nullptr) lengths->insert(lengths->end(), unit.size(), 1);
+  for (const char byte : unit) out.add(id_of(byte), 1);
   return true;
 }
 
-void Bpe::begin(std::string_view word, std::vector<uint32_t>& tokens,
-                std::vector<uint32_t>* lengths) const {
-  tokens.reserve(word.size());
-  const auto add = [&](uint32_t id, size_t length) {
-    tokens.push_back(id);
-    if (lengths != nullptr) lengths->push_back(static_cast<uint32_t>(length));
-  };
+void Bpe::begin(std::string_view word, Beginning beginning, Out& out) const {
   // Bytes of missing units whose unknown token is still to come: it waits for the next unit that is
   // known, so that it stands behind the byte tokens of what fell back in between.
   size_t unknown = 0;
   const auto add_unknown = [&] {
-    if (unknown > 0) add(*options_.unknown, unknown);
+    if (unknown > 0) out.add(*options_.unknown, unknown);
     unknown = 0;
   };
-  for_each_unit(word, [&](std::string_view unit, uint32_t id) {
+  for_each_unit(word, beginning, [&](std::string_view unit, uint32_t id) {
     if (id != kMissing) {
       add_unknown();
-      add(id, unit.size());
-    } else if (!fall_back(unit, tokens, lengths) && options_.unknown) {
+      out.add(id, unit.size());
+    } else if (!fall_back(unit, out) && options_.unknown) {
       if (!options_.fuse_unknown) add_unknown();
       unknown += unit.size();
     }

@@ -15,12 +15,11 @@
 #include <vector>
 
 #include "skein/text/bpe_characters.h"
+#include "skein/text/bpe_cuts.h"
 #include "skein/text/bpe_merges.h"
+#include "skein/text/word_cache.h"
 
 namespace skein::text {
-
-// What the merging of a pre-token begins with.
-enum class BpeUnit { kByte, kCharacter };
 
 struct BpeOptions {
   BpeUnit unit = BpeUnit::kByte;
@@ -43,39 +42,72 @@ class Bpe {
   // `vocabulary` maps bytes (not their spelling) or text to ids, as the unit says.
   Bpe(const StringMap<uint32_t>& vocabulary, const std::vector<Merge>& merges, BpeOptions options);
 
-  // Appends the ids of one pre-token and, unless null, the bytes that each of them stands for.
-  // Units that are dropped belong to none.
+  // Appends the ids of one pre-token (valid UTF-8) and, unless null, the bytes that each of them
+  // stands for. Units that are dropped belong to none.
   void encode(std::string_view word, std::vector<uint32_t>& ids,
               std::vector<uint32_t>* lengths = nullptr) const;
+  // The same without cuts and without what was remembered: what the quick way is tested against.
+  void encode_plainly(std::string_view word, std::vector<uint32_t>& ids,
+                      std::vector<uint32_t>* lengths = nullptr) const;
 
  private:
   static constexpr uint32_t kMissing = CharacterIds::kMissing;
 
+  // A word of the vocabulary.
+  struct Whole {
+    uint32_t id = 0;
+    bool merges = false;  // its own units merge to it
+  };
+
+  void set_characters(const StringMap<uint32_t>& vocabulary, const std::vector<Merge>& merges);
+  bool may_begin_whole(std::string_view character, uint32_t first_use) const;
+  void set_lengths(const StringMap<uint32_t>& vocabulary);
   void set_cuts(const StringMap<uint32_t>& vocabulary, const std::vector<Merge>& merges);
-  bool can_cut(uint32_t left, uint32_t right) const;
-  void encode_part(std::string_view word, std::vector<uint32_t>& ids,
-                   std::vector<uint32_t>* lengths) const;
+  bool has_all_units() const;
+  bool can_cut(const BpeCuts::Place& place) const;
+  // Ids and lengths as encode() appends them.
+  struct Out {
+    std::vector<uint32_t>& ids;
+    std::vector<uint32_t>* lengths;
+
+    void add(uint32_t id, size_t bytes) {
+      ids.push_back(id);
+      if (lengths != nullptr) lengths->push_back(static_cast<uint32_t>(bytes));
+    }
+  };
+  // What merging begins with: whole characters where no token joins fragments of them.
+  enum class Beginning { kUnits, kCharacters };
+  void encode_parts(std::string_view word, Out& out) const;
+  void encode_part(std::string_view part, Beginning beginning, Out& out) const;
+  void merge(std::string_view part, Beginning beginning, Out& out) const;
+  // Calls make(), which appends, unless a table knows what it appends.
+  template <typename Make>
+  void remember(std::string_view word, uint32_t owner, Out& out, Make make) const;
+  template <typename Table, typename Make>
+  void remember_in(Table& table, const typename Table::Key& key, Out& out, Make make) const;
+  std::optional<Whole> find_whole(std::string_view word) const;
   template <typename Take>
-  void for_each_unit(std::string_view word, Take take) const;
-  bool fall_back(std::string_view unit, std::vector<uint32_t>& tokens,
-                 std::vector<uint32_t>* lengths) const;
+  void for_each_unit(std::string_view word, Beginning beginning, Take take) const;
+  bool fall_back(std::string_view unit, Out& out) const;
   // The tokens that merging begins with.
-  void begin(std::string_view word, std::vector<uint32_t>& tokens,
-             std::vector<uint32_t>* lengths) const;
+  void begin(std::string_view word, Beginning beginning, Out& out) const;
   bool merges_to_itself(std::string_view word, uint32_t id) const;
 
   MergeTable merges_;
   BpeOptions options_;
   std::array<uint32_t, 256> byte_ids_;      // of the unit byte
-  CharacterIds character_ids_;              // of the unit character
+  CharacterIds character_ids_;              // of bytes: of characters that merge to one token
   std::array<uint32_t, 256> fallback_ids_;  // of byte_fallback
-  // Between characters that no merge joins, a pre-token may be cut: the parts are the words of a
-  // text that nothing else cuts, and most of them are found whole.
   bool has_cuts_ = false;
-  bool all_fall_back_ = false;  // every missing character becomes bytes, which nothing merges
-  PairFilter joined_;           // pairs of characters that a merge may join
-  // The tokens that their own units merge to: most words of a text are found here at once.
-  StringMap<uint32_t> whole_;
+  bool cuts_need_ids_ = false;  // characters that the vocabulary lacks must stay together
+  BpeCuts cuts_;
+  // The tokens that their own units merge to, or all of them with ignore_merges: most words of a
+  // text are found here at once.
+  StringMap<Whole> whole_;
+  // The bytes of each token; of one that stands for several lengths no more than any of them. Empty
+  // where two words share an id: then nothing is remembered.
+  std::vector<uint32_t> lengths_;
+  uint32_t word_owner_, part_owner_;  // of what is remembered
 };
 
 }  // namespace skein::text

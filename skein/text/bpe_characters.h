@@ -4,10 +4,10 @@
 
 // Tables over characters that a vocabulary is made of.
 
+#include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <vector>
-
-#include "skein/core/random.h"
 
 namespace skein::text {
 
@@ -35,28 +35,34 @@ class CharacterIds {
   std::vector<uint32_t> ids_;
 };
 
-// Is a pair of ids surely none that was added? A table of bits: it forgets no pair, and takes a few
-// others for one.
+// Is a pair surely none that was added? A table of bits: it forgets no pair, and takes a few others
+// for one.
 class PairFilter {
  public:
-  PairFilter() : bits_(kBits / 64, 0) {}
+  // For about so many pairs.
+  explicit PairFilter(size_t pairs)
+      : shift_(64 - std::countr_zero(
+                        std::bit_ceil(std::clamp<size_t>(pairs * kBitsPerPair, kLeast, kMost)))),
+        bits_((size_t{1} << (64 - shift_)) / 64, 0) {}
 
-  void add(uint32_t left, uint32_t right) {
+  void add(uint64_t left, uint64_t right) {
     const size_t bit = bit_of(left, right);
     bits_[bit / 64] |= uint64_t{1} << (bit % 64);
   }
-  bool may_have(uint32_t left, uint32_t right) const {
+  bool may_have(uint64_t left, uint64_t right) const {
     const size_t bit = bit_of(left, right);
     return (bits_[bit / 64] >> (bit % 64) & 1) != 0;
   }
 
  private:
-  static constexpr size_t kBits = size_t{1} << 21;
+  // Small enough to stay in a cache near the core.
+  static constexpr size_t kBitsPerPair = 16, kLeast = size_t{1} << 12, kMost = size_t{1} << 22;
 
-  static size_t bit_of(uint32_t left, uint32_t right) {
-    return random::mix(uint64_t{left} << 32 | right, 0) & (kBits - 1);
+  size_t bit_of(uint64_t left, uint64_t right) const {
+    return (left * 0x9E3779B97F4A7C15 ^ right * 0xC2B2AE3D27D4EB4F) * 0xD6E8FEB86659FD93 >> shift_;
   }
 
+  int shift_;
   std::vector<uint64_t> bits_;
 };
 

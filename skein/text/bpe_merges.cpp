@@ -8,12 +8,10 @@
 #include <queue>
 #include <unordered_map>
 
-#include "skein/core/random.h"
+#include "skein/core/error.h"
 
 namespace skein::text {
 namespace {
-
-constexpr size_t kScanLimit = 64;  // tokens; beyond, the scan's quadratic time shows
 
 using MinHeap = std::priority_queue<uint32_t, std::vector<uint32_t>, std::greater<>>;
 
@@ -49,62 +47,93 @@ class Positions {
 
 }  // namespace
 
+inline size_t MergeTable::place_of(uint64_t pair) const {
+  const size_t mask = entries_.size() - 1;
+  uint64_t hash = pair * 0x9E3779B97F4A7C15;
+  hash = (hash ^ hash >> 32) * 0xD6E8FEB86659FD93;
+  size_t place = hash >> shift_;
+  while (entries_[place].rank != kNoRank && entries_[place].pair != pair)
+    place = (place + 1) & mask;
+  return place;
+}
+
 MergeTable::MergeTable(const std::vector<Merge>& merges)
-    : entries_(std::bit_ceil(std::max<size_t>(16, merges.size() * 2))) {
+    : entries_(std::bit_ceil(std::max<size_t>(16, merges.size() * 2))),
+      shift_(64 - std::countr_zero(entries_.size())) {
   for (size_t rank = 0; rank < merges.size(); ++rank) {
     const uint64_t pair = pair_of(merges[rank].left, merges[rank].right);
     entries_[place_of(pair)] = {pair, static_cast<uint32_t>(rank), merges[rank].result};
   }
 }
 
-size_t MergeTable::place_of(uint64_t pair) const {
-  const size_t mask = entries_.size() - 1;
-  size_t place = random::mix(pair, 0) & mask;
-  while (entries_[place].rank != kNoRank && entries_[place].pair != pair)
-    place = (place + 1) & mask;
-  return place;
-}
-
-MergeTable::Entry MergeTable::find(uint32_t left, uint32_t right) const {
+inline const MergeTable::Entry& MergeTable::find(uint32_t left, uint32_t right) const {
   return entries_[place_of(pair_of(left, right))];
 }
 
-void MergeTable::merge(std::vector<uint32_t>& tokens, std::vector<uint32_t>* lengths) const {
-  if (tokens.size() <= kScanLimit) {
-    merge_by_scan(tokens, lengths);
-  } else {
-    merge_by_queue(tokens, lengths);
-  }
+size_t MergeTable::merge(std::span<uint32_t> tokens, uint32_t* lengths) const {
+  if (tokens.size() < 2) return tokens.size();
+  return tokens.size() <= kScanLimit ? merge_by_scan(tokens, lengths)
+                                     : merge_by_queue(tokens, lengths);
 }
 
-void MergeTable::merge_by_scan(std::vector<uint32_t>& tokens,
-                               std::vector<uint32_t>* lengths) const {
-  if (tokens.size() < 2) return;
-  // merges[i] is the one of tokens i and i + 1.
-  std::vector<Entry> merges(tokens.size() - 1);
-  for (size_t i = 0; i < merges.size(); ++i) merges[i] = find(tokens[i], tokens[i + 1]);
-  while (!merges.empty()) {
-    const auto best = std::min_element(merges.begin(), merges.end(),
-                                       [](auto& a, auto& b) { return a.rank < b.rank; });
-    if (best->rank == kNoRank) return;
-    const auto i = best - merges.begin();
-    tokens[i] = best->result;
-    tokens.erase(tokens.begin() + i + 1);
-    merges.erase(best);
+size_t MergeTable::merge_by_scan(std::span<uint32_t> tokens, uint32_t* lengths) const {
+  size_t count = tokens.size();
+  SKEIN_CHECK(count <= kScanLimit, "the scan is for words");
+  // Of tokens i and i + 1.
+  uint32_t ranks[kScanLimit], results[kScanLimit];
+  const auto look = [&](size_t i) {
+    const auto& entry = find(tokens[i], tokens[i + 1]);
+    ranks[i] = entry.rank;
+    results[i] = entry.result;
+  };
+  const auto remove = [](uint32_t* items, size_t item, size_t end) {
+    std::copy(items + item + 1, items + end, items + item);
+  };
+  for (size_t i = 0; i + 1 < count; ++i) look(i);
+  while (count > 1) {
+    const size_t i = std::min_element(ranks, ranks + count - 1) - ranks;
+    if (ranks[i] == kNoRank) break;
+    tokens[i] = results[i];
+    remove(tokens.data(), i + 1, count);
+    remove(ranks, i, count - 1);
+    remove(results, i, count - 1);
     if (lengths != nullptr) {
-      (*lengths)[i] += (*lengths)[i + 1];
-      lengths->erase(lengths->begin() + i + 1);
+      lengths[i] += lengths[i + 1];
+      remove(lengths, i + 1, count);
     }
-    if (i > 0) merges[i - 1] = find(tokens[i - 1], tokens[i]);
-    if (i < std::ssize(merges)) merges[i] = find(tokens[i], tokens[i + 1]);
+    --count;
+    if (i > 0) look(i - 1);
+    if (i + 1 < count) look(i);
   }
+  return count;
+}
+
+std::optional<uint32_t> MergeTable::highest_rank(std::span<uint32_t> tokens) const {
+  std::optional<uint32_t> highest;
+  while (tokens.size() > 1) {
+    size_t best = 0;
+    Entry entry;
+    for (size_t i = 0; i + 1 < tokens.size(); ++i) {
+      if (const auto& found = find(tokens[i], tokens[i + 1]); found.rank < entry.rank) {
+        entry = found;
+        best = i;
+      }
+    }
+    if (entry.rank == kNoRank) break;
+    highest = std::max(highest.value_or(0), entry.rank);
+    tokens[best] = entry.result;
+    std::copy(tokens.begin() + static_cast<std::ptrdiff_t>(best) + 2, tokens.end(),
+              tokens.begin() + static_cast<std::ptrdiff_t>(best) + 1);
+    tokens = tokens.first(tokens.size() - 1);
+  }
+  return highest;
 }
 
 // The tokens form a linked list over their first positions. Every possible merge waits under its
 // rank; one that has become impossible is noticed when its turn comes.
 class LongMerge {
  public:
-  LongMerge(const MergeTable& table, std::vector<uint32_t>& tokens, std::vector<uint32_t>* lengths)
+  LongMerge(const MergeTable& table, std::span<uint32_t> tokens, uint32_t* lengths)
       : table_(table),
         tokens_(tokens),
         lengths_(lengths),
@@ -117,7 +146,8 @@ class LongMerge {
     for (uint32_t i = 0; i + 1 < size(); ++i) wait(i);
   }
 
-  void run() {
+  // Returns how many tokens are left.
+  size_t run() {
     while (!ranks_.empty()) {
       const uint32_t rank = ranks_.top();
       auto& positions = waiting_.at(rank);
@@ -128,7 +158,7 @@ class LongMerge {
         waiting_.erase(rank);
       }
     }
-    collect();
+    return collect();
   }
 
  private:
@@ -153,36 +183,34 @@ class LongMerge {
     tokens_[position] = entry.result;
     after_[position] = after_[second];
     after_[second] = kNone;
-    if (lengths_ != nullptr) (*lengths_)[position] += (*lengths_)[second];
+    if (lengths_ != nullptr) lengths_[position] += lengths_[second];
     if (before_[position] != kNone) wait(before_[position]);
     if (after_[position] == size()) return;
     before_[after_[position]] = position;
     wait(position);
   }
 
-  void collect() {
+  size_t collect() {
     size_t count = 0;
     for (uint32_t i = 0; i < size(); ++i) {
       if (is_gone(i)) continue;
-      if (lengths_ != nullptr) (*lengths_)[count] = (*lengths_)[i];
+      if (lengths_ != nullptr) lengths_[count] = lengths_[i];
       tokens_[count++] = tokens_[i];
     }
-    tokens_.resize(count);
-    if (lengths_ != nullptr) lengths_->resize(count);
+    return count;
   }
 
   const MergeTable& table_;
-  std::vector<uint32_t>& tokens_;
-  std::vector<uint32_t>* lengths_;
+  std::span<uint32_t> tokens_;
+  uint32_t* lengths_;
   std::vector<uint32_t> before_;
   std::vector<uint32_t> after_;  // kNone: the token was merged into the one before it
   std::unordered_map<uint32_t, Positions> waiting_;
   MinHeap ranks_;  // the keys of waiting_
 };
 
-void MergeTable::merge_by_queue(std::vector<uint32_t>& tokens,
-                                std::vector<uint32_t>* lengths) const {
-  LongMerge(*this, tokens, lengths).run();
+size_t MergeTable::merge_by_queue(std::span<uint32_t> tokens, uint32_t* lengths) const {
+  return LongMerge(*this, tokens, lengths).run();
 }
 
 }  // namespace skein::text

@@ -10,7 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <utility>
+#include <span>
 #include <vector>
 
 namespace skein::text {
@@ -26,15 +26,20 @@ class MergeTable {
   // The index of a merge is its rank; of two merges of one pair the later one holds.
   explicit MergeTable(const std::vector<Merge>& merges);
 
-  // Merges until no neighbours can be merged. O(n log n) at worst, O(n) for most texts. `lengths`,
-  // unless null, has a number for each token; those of merged tokens are added.
-  void merge(std::vector<uint32_t>& tokens, std::vector<uint32_t>* lengths = nullptr) const;
+  // Merges until no neighbours can be merged, and returns how many tokens are left: the first ones
+  // of `tokens`. O(n log n) at worst, O(n) for most texts. `lengths`, unless null, has a number for
+  // each token; those of merged tokens are added.
+  size_t merge(std::span<uint32_t> tokens, uint32_t* lengths = nullptr) const;
 
-  // The two ways to do it, which give the same answer: a scan that is quick for words, and a queue
-  // for what is long.
-  void merge_by_scan(std::vector<uint32_t>& tokens, std::vector<uint32_t>* lengths = nullptr) const;
-  void merge_by_queue(std::vector<uint32_t>& tokens,
-                      std::vector<uint32_t>* lengths = nullptr) const;
+  // The two ways to do it, which give the same answer: a scan that is quick for words of at most
+  // kScanLimit tokens, and a queue for what is long.
+  static constexpr size_t kScanLimit = 64;  // beyond, the scan's quadratic time shows
+  size_t merge_by_scan(std::span<uint32_t> tokens, uint32_t* lengths = nullptr) const;
+  size_t merge_by_queue(std::span<uint32_t> tokens, uint32_t* lengths = nullptr) const;
+
+  // The highest rank among the merges that `tokens` (kScanLimit at most) are merged by; none where
+  // there is no merge.
+  std::optional<uint32_t> highest_rank(std::span<uint32_t> tokens) const;
 
  private:
   friend class LongMerge;
@@ -47,10 +52,11 @@ class MergeTable {
   };
 
   static uint64_t pair_of(uint32_t left, uint32_t right) { return uint64_t{left} << 32 | right; }
-  Entry find(uint32_t left, uint32_t right) const;
+  const Entry& find(uint32_t left, uint32_t right) const;
   size_t place_of(uint64_t pair) const;
 
   std::vector<Entry> entries_;  // open addressing, a power of two
+  int shift_;                   // of a hash, to a place
 };
 
 }  // namespace skein::text

@@ -123,12 +123,14 @@ RowTokens open_row_tokens(const config::ModelConfig& model, const config::RowsCo
   const auto turns = turns_of(rows);
   const auto options = template_options(path, rows);
   const auto chat_template = text::ChatTemplate::find(options);
-  auto tokenizer = std::make_shared<const text::Tokenizer>(text::Tokenizer::load(path));
+  auto tokenizer = std::make_shared<const text::Tokenizer>(
+      text::Tokenizer::load(path, model.new_special_tokens));
   RowTokens result{
       .encoder = {.encode = EncodeRow(tokenizer, options, chat_template, turns),
-                  .identity = fmt::format(
-                      "tokenizer {} template {} trained {}", text::digest_of_files(path),
-                      chat_template ? chat_template->digest() : "none", static_cast<int>(turns)),
+                  .identity = fmt::format("tokenizer {} template {} trained {}",
+                                          text::digest_of_files(path, model.new_special_tokens),
+                                          chat_template ? chat_template->digest() : "none",
+                                          static_cast<int>(turns)),
                   .vocab_size = tokenizer->vocab_size()},
       .audit = {.ends_of_turn = ends_of_turn(*tokenizer, chat_template),
                 .begin = tokenizer->bos_id()},

@@ -12,15 +12,18 @@
 #include <string>
 #include <string_view>
 
+#include "skein/text/parts/known_patterns.h"
 #include "skein/text/parts/piece.h"
 
 namespace skein::text {
 
 class Pattern {
  public:
+  // kBest matches by hand what known_patterns.h lists.
+  enum class Engine { kBest, kPcre2 };
   // In the subset of pattern_syntax.h. Throws UserError when it is not, and when PCRE2 cannot
   // compile it.
-  explicit Pattern(std::string_view expression);
+  explicit Pattern(std::string_view expression, Engine engine = Engine::kBest);
   // Matches `text`, which is not empty, and nothing else.
   static Pattern literal(std::string_view text);
   Pattern(Pattern&&) noexcept;
@@ -29,7 +32,7 @@ class Pattern {
 
   // As given; of a literal the text itself.
   const std::string& expression() const { return expression_; }
-  bool is_literal() const { return code_ == nullptr; }
+  bool is_literal() const { return code_ == nullptr && matcher_ == nullptr; }
 
   // The matches in one text (valid UTF-8), from left to right. A match may be empty, but not at the
   // end of the one before it. Both must outlive the search.
@@ -43,6 +46,7 @@ class Pattern {
 
    private:
     bool find(TokenSpan& found);
+    bool find_by_hand(TokenSpan& found) const;
     [[noreturn]] void give_up(std::string_view reason) const;
     bool is_late();
 
@@ -59,7 +63,8 @@ class Pattern {
   Pattern();
 
   std::string expression_;
-  std::unique_ptr<Code> code_;  // null: a literal
+  Matcher matcher_ = nullptr;   // of a known pattern
+  std::unique_ptr<Code> code_;  // of any other one
 };
 
 }  // namespace skein::text

@@ -118,7 +118,19 @@ Utf8Step utf8_step(std::string_view text) {
 
 size_t valid_utf8_prefix(std::string_view text) {
   size_t i = 0;
-  while ((i += ascii_prefix(text.substr(i))) < text.size()) {
+  while (i < text.size()) {
+    const uint8_t lead = byte_at(text, i);
+    if (lead < 0x80) {
+      i += ascii_prefix(text.substr(i));
+      continue;
+    }
+    // Most characters of three bytes, at once: none of them is overlong or a surrogate.
+    const bool is_plain = lead > 0xE0 && lead < 0xF0 && lead != 0xED && i + 3 <= text.size();
+    if (is_plain && (byte_at(text, i + 1) & byte_at(text, i + 2) & 0xC0) == 0x80 &&
+        ((byte_at(text, i + 1) | byte_at(text, i + 2)) & 0x40) == 0) {
+      i += 3;
+      continue;
+    }
     const auto next = utf8_step(text.substr(i));
     if (!next.is_valid) return i;
     i += next.size;
@@ -147,14 +159,6 @@ std::string repaired_utf8(std::string_view text) {
     text.remove_prefix(utf8_step(text).size);
   }
   return repaired;
-}
-
-Character first_character(std::string_view text) {
-  const size_t size = lead_of(byte_at(text, 0)).size;
-  if (size == 1) return {byte_at(text, 0), 1};
-  char32_t code = byte_at(text, 0) & (0x7F >> size);
-  for (size_t i = 1; i < size; ++i) code = code << 6 | (byte_at(text, i) & 0x3F);
-  return {code, size};
 }
 
 Character last_character(std::string_view text) {
