@@ -16,6 +16,7 @@
 
 #include "skein/ops/attention.h"
 #include "skein/ops/dropout.h"
+#include "skein/plan/tuning.h"
 #include "skein/tensor/batch.h"
 #include "skein/tensor/parameter_table.h"
 #include "skein/tensor/units.h"
@@ -52,7 +53,8 @@ struct BuildOptions {
   // Adapters on every block's targets, everything else frozen; with frozen_blocks, on those alone.
   std::optional<LoraOptions> lora{};
   std::vector<int>
-      frozen_blocks{};  // these train nothing but their adapters; the rest trains fully
+      frozen_blocks{};    // these train nothing but their adapters; the rest trains fully
+  plan::Tuning tuning{};  // what trains
 };
 
 struct LinearShape {

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#pragma once
+
+// What of a model trains: all of it, some of its own parameters, or adapters beside them.
+//
+// A description that plans, the launcher and model::build() share. Free of torch.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "skein/adapter/adapter_config.h"
+
+namespace skein::plan {
+
+// LLaMA-Factory's `finetuning_type: freeze`: some blocks train, or some modules of them.
+struct FreezeOptions {
+  // The last N blocks; negative: the first N.
+  int64_t trainable_layers = 2;
+  // Paths inside a block ("mlp", "self_attn", "self_attn.q_proj"), or "all".
+  std::vector<std::string> trainable_modules{"all"};
+  // Modules outside of blocks, by the last word of their name ("embed_tokens", "norm", "lm_head").
+  std::vector<std::string> extra_modules{};
+  // Of `trainable_layers` groups of blocks, the last one of each: blocks that were inserted.
+  bool use_llama_pro = false;
+};
+
+// Neither: everything trains.
+struct Tuning {
+  // PEFT's adapters on `targets`; of the model's own parameters modules_to_save alone train.
+  std::optional<adapter::AdapterConfig> lora{};
+  // These of the model's own parameters train.
+  std::optional<FreezeOptions> freeze{};
+};
+
+}  // namespace skein::plan
