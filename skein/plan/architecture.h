@@ -8,6 +8,7 @@
 // reads, plans and reports knows no family. The torch half, forward, is in model/.
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "skein/plan/shapes.h"
@@ -40,6 +41,8 @@ class Architecture {
 
   virtual Dimensions dimensions() const = 0;
   virtual Shapes shapes() const = 0;
+  // The same with a head of its own.
+  virtual std::shared_ptr<const Architecture> untied() const = 0;
   // What a user who trains such a model should know beforehand; empty: nothing.
   virtual std::string training_advice() const { return ""; }
 };

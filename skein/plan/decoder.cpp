@@ -154,6 +154,12 @@ Shapes Decoder::shapes() const {
   return list.take();
 }
 
+std::shared_ptr<const Architecture> Decoder::untied() const {
+  auto copy = std::make_shared<Decoder>(*this);
+  copy->tied_head = false;
+  return copy;
+}
+
 std::string Decoder::training_advice() const {
   if (score_cap) {
     return fmt::format(

@@ -94,6 +94,7 @@ struct Decoder final : Architecture {
 
   Dimensions dimensions() const override;
   Shapes shapes() const override;
+  std::shared_ptr<const Architecture> untied() const override;
   std::string training_advice() const override;
 };
 

@@ -5,6 +5,25 @@
 #include <algorithm>
 
 namespace skein::plan {
+namespace {
+
+// Of a row's t-th token attention needs min(t, window) products: T/2 on average without a window.
+double attention_flops(const Dimensions& d, int64_t sequence_length) {
+  const auto width = static_cast<double>(d.query_width);
+  const auto whole = static_cast<double>(sequence_length);
+  const auto full_layers = static_cast<double>(d.layers - d.windowed_layers);
+  const auto window = static_cast<double>(std::min(d.window, sequence_length));
+  const double seen = d.windowed_layers > 0 ? 2 * window - window * window / whole : 0;
+  return 6 * width * (full_layers * whole + static_cast<double>(d.windowed_layers) * seen);
+}
+
+// Does it take part in a matrix product of every token? The tokens' embedding does as the head.
+bool is_product(const ParameterShape& parameter) {
+  return parameter.kind == ModuleKind::kLinear || parameter.kind == ModuleKind::kTransposedLinear ||
+         parameter.padded_rows > 0;
+}
+
+}  // namespace
 
 int64_t matmul_parameters(const Dimensions& d) {
   const int64_t attention = d.channels * (2 * d.query_width + 2 * d.key_width);
@@ -13,15 +32,28 @@ int64_t matmul_parameters(const Dimensions& d) {
 }
 
 double training_flops_per_token(const Dimensions& d, int64_t sequence_length) {
-  const auto weights = static_cast<double>(matmul_parameters(d));
-  const auto width = static_cast<double>(d.query_width);
-  const auto whole = static_cast<double>(sequence_length);
-  const auto full_layers = static_cast<double>(d.layers - d.windowed_layers);
-  // Of a row's t-th token attention needs min(t, window) products: T/2 on average without a window.
-  const auto window = static_cast<double>(std::min(d.window, sequence_length));
-  const double seen = d.windowed_layers > 0 ? 2 * window - window * window / whole : 0;
-  return 6 * weights +
-         6 * width * (full_layers * whole + static_cast<double>(d.windowed_layers) * seen);
+  return 6 * static_cast<double>(matmul_parameters(d)) + attention_flops(d, sequence_length);
+}
+
+double training_flops_per_token(const Dimensions& d, const Shapes& shapes,
+                                int64_t sequence_length) {
+  int first_trainable = static_cast<int>(shapes.units.size());
+  for (const auto& parameter : shapes.parameters) {
+    if (parameter.trainable) first_trainable = std::min(first_trainable, parameter.unit);
+  }
+  double difference = 0;
+  for (const auto& parameter : shapes.parameters) {
+    const auto size = static_cast<double>(parameter.numel());
+    if (parameter.adapter && parameter.shape.size() > 1) difference += 6 * size;
+    if (parameter.adapter || parameter.trainable || !is_product(parameter)) continue;
+    const bool reached = parameter.unit >= first_trainable || parameter.padded_rows > 0;
+    difference -= (reached ? 2 : 4) * size;
+  }
+  const auto before = std::count_if(shapes.units.begin(), shapes.units.begin() + first_trainable,
+                                    [](const UnitShape& unit) { return !unit.root; });
+  const double forward_alone = static_cast<double>(before) / static_cast<double>(d.layers);
+  return training_flops_per_token(d, sequence_length) + difference -
+         attention_flops(d, sequence_length) * forward_alone * 2 / 3;
 }
 
 double model_flops_utilisation(double flops_per_token, double tokens_per_second, double peak_flops,

@@ -11,7 +11,9 @@
 // tied or not; not the input embedding (a lookup), norms or biases. A multiply-add is 2 FLOPs and
 // backward costs twice the forward, hence 6. Causal attention is counted as the half of the T x T
 // products that is needed: scores and weighted values are 2 * T * heads * head_dim each per token
-// and layer, halved by the mask, times three. Recomputed activations are not useful work.
+// and layer, halved by the mask, times three. Recomputed activations are not useful work. Frozen
+// weights have no gradient, hence 4 in place of 6; adapters count like weights; blocks before
+// everything that trains run forward alone.
 
 #include <cstdint>
 
@@ -22,6 +24,9 @@ namespace skein::plan {
 int64_t matmul_parameters(const Dimensions& dimensions);
 // Forward and backward; `sequence_length` is what attention looks back over at most.
 double training_flops_per_token(const Dimensions& dimensions, int64_t sequence_length);
+// The same where not all of the model trains: `shapes` are those of plan::tune().
+double training_flops_per_token(const Dimensions& dimensions, const Shapes& shapes,
+                                int64_t sequence_length);
 
 // Model FLOPs utilisation: the useful share of what `num_devices` could do at `peak_flops` each.
 double model_flops_utilisation(double flops_per_token, double tokens_per_second, double peak_flops,

@@ -54,7 +54,7 @@ Dimensions Gpt2Config::dimensions() const {
 }
 
 Shapes Gpt2Config::shapes() const {
-  ShapeLister list(tie_word_embeddings);
+  ShapeLister list(tie_word_embeddings, ModuleKind::kTransposedLinear);
   list.add_embedding("transformer.wte.weight", vocab_size, n_embd);
   list.add("transformer.wpe.weight", {n_positions, n_embd});
   for (int64_t i = 0; i < n_layer; ++i) {
@@ -71,6 +71,12 @@ Shapes Gpt2Config::shapes() const {
   list.add_layer("transformer.ln_f", {n_embd}, n_embd);
   list.add_head("lm_head.weight", vocab_size, n_embd);
   return list.take();
+}
+
+std::shared_ptr<const Architecture> Gpt2Config::untied() const {
+  auto copy = std::make_shared<Gpt2Config>(*this);
+  copy->tie_word_embeddings = false;
+  return copy;
 }
 
 std::string Gpt2Config::training_advice() const {

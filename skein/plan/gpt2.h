@@ -32,6 +32,7 @@ struct Gpt2Config final : Architecture {
 
   Dimensions dimensions() const override;
   Shapes shapes() const override;
+  std::shared_ptr<const Architecture> untied() const override;
   std::string training_advice() const override;
 };
 

@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 #include <vector>
 
 #include "skein/core/amounts.h"
@@ -20,28 +19,58 @@ int64_t round_up(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-// Padded elements of each unit's buffer: a multiple of alignment x ranks.
-std::vector<int64_t> unit_sizes(const Shapes& shapes, int64_t ranks) {
-  std::vector<int64_t> sizes(shapes.units.size(), 0);
-  for (const auto& parameter : shapes.parameters) {
-    sizes[static_cast<size_t>(parameter.unit)] += round_up(parameter.memory_numel(), kAlignment);
+// Bytes of flat memory, whole, of one unit or of several.
+struct UnitBytes {
+  int64_t weights = 0, gradients = 0, states = 0;
+
+  UnitBytes& operator+=(const UnitBytes& other) {
+    weights += other.weights;
+    gradients += other.gradients;
+    states += other.states;
+    return *this;
   }
-  for (auto& size : sizes) size = round_up(size, kAlignment * ranks);
-  return sizes;
+};
+
+// Those of each unit. It has a buffer for what is frozen, one for what trains, and one for adapters
+// where they are wider than the weights; each is padded to a multiple of alignment x ranks.
+std::vector<UnitBytes> unit_bytes(const Shapes& shapes, const MemoryQuestion& question) {
+  struct Buffers {
+    int64_t frozen = 0, trainable = 0, adapters = 0;  // elements
+  };
+  std::vector<Buffers> units(shapes.units.size());
+  const bool narrow = question.weight_bytes < 4;
+  for (const auto& parameter : shapes.parameters) {
+    auto& unit = units[static_cast<size_t>(parameter.unit)];
+    auto& buffer = parameter.adapter && narrow ? unit.adapters
+                   : parameter.trainable       ? unit.trainable
+                                               : unit.frozen;
+    buffer += round_up(parameter.memory_numel(), kAlignment);
+  }
+  std::vector<UnitBytes> bytes;
+  for (auto& [frozen, trainable, adapters] : units) {
+    for (auto* size : {&frozen, &trainable, &adapters}) {
+      *size = round_up(*size, kAlignment * question.ranks);
+    }
+    bytes.push_back(
+        {.weights = (frozen + trainable) * question.weight_bytes + adapters * 4,
+         .gradients = trainable * question.gradient_bytes + adapters * 4,
+         .states = trainable * question.state_bytes + adapters * question.adapter_state_bytes});
+  }
+  return bytes;
 }
 
 // What comes and goes during a step at stages 2 and 3, followed through it: a block's backward runs
 // while the block before it in backward is being reduced and the next one is being gathered.
 class Transients {
  public:
-  Transients(const Shapes& shapes, const std::vector<int64_t>& sizes,
+  Transients(const Shapes& shapes, const std::vector<UnitBytes>& units,
              const MemoryQuestion& question)
       : question_(question) {
-    for (size_t unit = 0; unit < sizes.size(); ++unit) {
+    for (size_t unit = 0; unit < units.size(); ++unit) {
       if (!shapes.units[unit].root) {
-        blocks_.push_back(sizes[unit]);
+        blocks_.push_back(units[unit]);
       } else {
-        (blocks_.empty() ? first_root_ : last_root_) += sizes[unit];
+        (blocks_.empty() ? first_root_ : last_root_) += units[unit];
       }
     }
   }
@@ -50,7 +79,7 @@ class Transients {
     const int64_t count = question_.micro_batches;
     micro_batch(/*held=*/0, /*is_last=*/count == 1);
     // Roots' gradients stay whole until the last micro-batch sends them.
-    const int64_t held = first_root_ + last_root_;
+    const int64_t held = first_root_.gradients + last_root_.gradients;
     if (count > 2) micro_batch(held, /*is_last=*/false);
     if (count > 1) micro_batch(held, /*is_last=*/true);
     return peak_;
@@ -61,51 +90,55 @@ class Transients {
   // last block's gradient is made; each block's, while the next one's is; the first root unit last.
   void micro_batch(int64_t held, bool is_last) {
     const auto count = static_cast<int64_t>(blocks_.size());
-    for (int64_t i = 0; i < count; ++i) see(block(i) + block(i + 1), held);  // forward
-    const bool tied = last_root_ == 0;
-    int64_t roots = std::max(held, tied ? first_root_ : last_root_);  // once the head is done
-    see(block(count - 1), roots);
+    for (int64_t i = 0; i < count; ++i) see(weights(i) + weights(i + 1), held);  // forward
+    const int64_t first = first_root_.gradients, last = last_root_.gradients;
+    const bool tied = last_root_.weights == 0;
+    int64_t roots = std::max(held, tied ? first : last);  // once the head is done
+    see(weights(count - 1), roots);
     for (int64_t i = count - 1; i >= 0; --i) {
-      see(block(i) + block(i - 1), roots + block(i) + block(i + 1));
-      if (is_last && i == count - 1) roots -= last_root_;
+      see(weights(i) + weights(i - 1), roots + gradients(i) + gradients(i + 1));
+      if (is_last && i == count - 1) roots -= last;
     }
-    see(block(0), std::max(roots, first_root_ + (is_last ? 0 : last_root_)) + block(0));
+    see(weights(0), std::max(roots, first + (is_last ? 0 : last)) + gradients(0));
   }
 
-  int64_t block(int64_t index) const {
+  UnitBytes block(int64_t index) const {
     const bool exists = index >= 0 && index < static_cast<int64_t>(blocks_.size());
-    return exists ? blocks_[static_cast<size_t>(index)] : 0;
+    return exists ? blocks_[static_cast<size_t>(index)] : UnitBytes();
   }
+  int64_t weights(int64_t index) const { return block(index).weights; }
+  int64_t gradients(int64_t index) const { return block(index).gradients; }
   void see(int64_t gathered, int64_t gradients) {
-    const int64_t weights = question_.stage >= 3 ? first_root_ + last_root_ + gathered : 0;
-    peak_ =
-        std::max(peak_, weights * question_.weight_bytes + gradients * question_.gradient_bytes);
+    const int64_t whole = first_root_.weights + last_root_.weights + gathered;
+    peak_ = std::max(peak_, (question_.stage >= 3 ? whole : 0) + gradients);
   }
 
   MemoryQuestion question_;
-  std::vector<int64_t> blocks_;             // padded elements
-  int64_t first_root_ = 0, last_root_ = 0;  // before and behind the blocks
+  std::vector<UnitBytes> blocks_;
+  UnitBytes first_root_, last_root_;  // before and behind the blocks
   int64_t peak_ = 0;
 };
 
 }  // namespace
 
 FlatBytes flat_bytes(const Shapes& shapes, const MemoryQuestion& question) {
-  const auto sizes = unit_sizes(shapes, question.ranks);
-  const int64_t whole = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
-  const int64_t shard = whole / question.ranks;
-  FlatBytes bytes;
-  bytes.weights = (question.stage >= 3 ? shard : whole) * question.weight_bytes;
-  bytes.gradients = (question.stage >= 2 ? shard : whole) * question.gradient_bytes;
-  bytes.states = (question.stage >= 1 ? shard : whole) * question.state_bytes;
-  if (question.stage >= 2) bytes.transient = Transients(shapes, sizes, question).peak();
+  const auto units = unit_bytes(shapes, question);
+  UnitBytes whole;
+  for (const auto& unit : units) whole += unit;
+  const auto shared = [&](int64_t bytes, int from_stage) {
+    return question.stage >= from_stage ? bytes / question.ranks : bytes;
+  };
+  FlatBytes bytes{.weights = shared(whole.weights, 3),
+                  .gradients = shared(whole.gradients, 2),
+                  .states = shared(whole.states, 1)};
+  if (question.stage >= 2) bytes.transient = Transients(shapes, units, question).peak();
   return bytes;
 }
 
 namespace {
 
 // Beside the activations, while the head's forward makes its gradients.
-int64_t head_bytes(const Dimensions& d, const MemoryQuestion& question) {
+int64_t head_bytes(const Dimensions& d, const MemoryQuestion& question, bool trains) {
   const int64_t tokens = question.rows * question.tokens,
                 vocabulary = padded_head_rows(d.vocabulary);
   const int64_t narrow = question.weight_bytes, wide = std::max<int64_t>(4, narrow);
@@ -120,18 +153,67 @@ int64_t head_bytes(const Dimensions& d, const MemoryQuestion& question) {
   // CPUs multiply wide copies of 16-bit weights and gradients.
   if (!question.cuda && narrow < wide) logits += (d_weight + rows * vocabulary) * wide;
   // At the end the wide sum is rounded to the weights' 16 bits.
-  const int64_t rounded = narrow < wide ? d_weight * narrow : 0;
+  const int64_t rounded = trains && narrow < wide ? d_weight * narrow : 0;
   const int64_t d_hidden = tokens * d.channels * narrow + 2 * rows * d.channels * wide;
-  return std::max(logits, rounded) + d_weight * wide + d_hidden;
+  return std::max(logits, rounded) + (trains ? d_weight * wide : 0) + d_hidden;
 }
 
-int64_t largest_block(const Shapes& shapes) {
+bool head_trains(const Shapes& shapes) {
+  return std::ranges::any_of(shapes.parameters, [](const ParameterShape& parameter) {
+    return (parameter.padded_rows > 0 && parameter.trainable) ||
+           parameter.name.starts_with("lm_head.lora_");
+  });
+}
+
+// Gradients of the block that has most of them, as autograd gives them.
+int64_t largest_block(const Shapes& shapes, const MemoryQuestion& question) {
   std::vector<int64_t> sizes(shapes.units.size(), 0);
   for (const auto& parameter : shapes.parameters) {
     const auto unit = static_cast<size_t>(parameter.unit);
-    if (!shapes.units[unit].root) sizes[unit] += parameter.numel();
+    if (shapes.units[unit].root || !parameter.trainable) continue;
+    const auto bytes =
+        parameter.adapter ? std::max<int64_t>(4, question.weight_bytes) : question.weight_bytes;
+    sizes[unit] += parameter.numel() * bytes;
   }
   return sizes.empty() ? 0 : *std::ranges::max_element(sizes);
+}
+
+// What of a block's activations its linear layers keep, because they or adapters of them train.
+struct KeptInputs {
+  bool attention = false, mlp = false, down = false;
+  int64_t ranks = 0;     // of all its adapters
+  bool reached = false;  // by gradients
+};
+
+std::vector<KeptInputs> kept_inputs(const Shapes& shapes) {
+  std::vector<KeptInputs> blocks;
+  std::vector<size_t> place(shapes.units.size(), 0);
+  bool reached = false;
+  for (size_t unit = 0; unit < shapes.units.size(); ++unit) {
+    for (const auto& parameter : shapes.parameters) {
+      reached = reached || (static_cast<size_t>(parameter.unit) == unit && parameter.trainable);
+    }
+    if (shapes.units[unit].root) continue;
+    place[unit] = blocks.size();
+    blocks.push_back({.reached = reached});
+  }
+  for (const auto& parameter : shapes.parameters) {
+    if (shapes.units[static_cast<size_t>(parameter.unit)].root || !parameter.trainable) continue;
+    auto& block = blocks[place[static_cast<size_t>(parameter.unit)]];
+    const auto is = [&](const char* word) {
+      return parameter.name.find(word) != std::string::npos;
+    };
+    if (parameter.name.ends_with(".lora_A.weight")) block.ranks += parameter.shape[0];
+    if (parameter.shape.size() < 2) continue;
+    if (is("mlp.down_proj") || is("mlp.c_proj")) {
+      block.down = true;
+    } else if (is("mlp.")) {
+      block.mlp = true;
+    } else if (!is("attn.c_proj") && !is("o_proj")) {  // attention itself keeps its result
+      block.attention = true;
+    }
+  }
+  return blocks;
 }
 
 // Layers whose attention holds scores. Windows are fused on GPUs in 16 bits, and where a row is no
@@ -156,26 +238,37 @@ Activations activation_bytes(const Shapes& shapes, const Dimensions& d,
                              const MemoryQuestion& question) {
   const int64_t rows_tokens = question.rows * question.tokens;
   const int64_t inner = (d.gated ? 3 : 2) * d.inner;
-  const int64_t per_block = 4 * d.channels + 2 * d.query_width + 2 * d.key_width + inner;
-  const int64_t kept =
-      question.recompute ? d.layers * d.channels + per_block : d.layers * per_block;
+  const int64_t full_block = 4 * d.channels + 2 * d.query_width + 2 * d.key_width + inner;
+  int64_t all_blocks = 0, per_block = 0, reached = 0;
+  for (const auto& block : kept_inputs(shapes)) {
+    if (!block.reached) continue;
+    const int64_t kept = full_block + block.ranks - (block.attention ? 0 : d.channels) -
+                         (block.mlp ? 0 : d.channels) - (block.down ? 0 : d.inner);
+    all_blocks += kept;
+    per_block = std::max(per_block, kept);
+    ++reached;
+  }
+  const int64_t kept = question.recompute ? reached * d.channels + per_block : all_blocks;
   const int64_t ends = 4 * d.channels;  // embedding, final norm, their gradients
   const int64_t unfused = unfused_layers(d, question);
   Activations result;
-  result.head = head_bytes(d, question);
-  const auto sizes = unit_sizes(shapes, question.ranks);
-  const int64_t received = question.ranks > 1 ? *std::ranges::max_element(sizes) : 0;
-  result.unit = largest_block(shapes) * question.weight_bytes + received * question.gradient_bytes;
+  result.head = head_bytes(d, question, head_trains(shapes));
+  int64_t received = 0;
+  for (const auto& unit : unit_bytes(shapes, question)) {
+    if (question.ranks > 1) received = std::max(received, unit.gradients);
+  }
+  result.unit = largest_block(shapes, question) + received;
   result.kept =
       question.weight_bytes * rows_tokens * (kept + ends) +
       (question.recompute ? std::min<int64_t>(1, unfused) : unfused) * score_bytes(d, question);
   result.formula = fmt::format(
       "{} bytes x {} rows x {} tokens x ({} + 4 x {} channels); one block keeps {} = 4 x {} + "
-      "2 x {} queries + 2 x {} keys + {} x {} inner",
+      "2 x {} queries + 2 x {} keys + {} x {} inner{}",
       question.weight_bytes, question.rows, question.tokens,
-      question.recompute ? fmt::format("{} layers x {} + {}", d.layers, d.channels, per_block)
-                         : fmt::format("{} layers x {}", d.layers, per_block),
-      d.channels, per_block, d.channels, d.query_width, d.key_width, d.gated ? 3 : 2, d.inner);
+      question.recompute ? fmt::format("{} layers x {} + {}", reached, d.channels, per_block)
+                         : fmt::format("{} layers x {}", reached, per_block),
+      d.channels, per_block, d.channels, d.query_width, d.key_width, d.gated ? 3 : 2, d.inner,
+      per_block == full_block ? "" : ", less the inputs of frozen layers");
   if (unfused > 0) {
     result.formula +=
         fmt::format(" and, as attention is not fused in {} layers, {} rows x {} heads x {}² scores",

@@ -5,7 +5,8 @@
 // How much memory will a rank need? Without LibTorch: for plans.
 //
 // Flat memory (weights, gradients, optimizer states) follows from the shapes and is exact;
-// activations depend on what kernels keep and are an estimate.
+// activations depend on what kernels keep and are an estimate. Frozen weights have neither
+// gradients nor states, and their layers do not keep their inputs.
 //
 // A step needs most when the head runs: all activations are there, and the head's own tensors.
 
@@ -20,15 +21,16 @@ namespace skein::plan {
 struct MemoryQuestion {
   int stage = 0;  // of sharding
   int64_t ranks = 1;
-  int64_t local_ranks = 1;     // of them, on this machine
-  int64_t weight_bytes = 4;    // per element: 2, 4 or 8
-  int64_t gradient_bytes = 4;  // per element
-  int64_t state_bytes = 8;     // per element: optim::state_bytes()
-  int64_t micro_batches = 1;   // per update
-  int64_t rows = 1;            // of a micro-batch
-  int64_t tokens = 1;          // of a row
-  bool recompute = false;      // gradient_checkpointing
-  bool cuda = false;           // else a CPU
+  int64_t local_ranks = 1;          // of them, on this machine
+  int64_t weight_bytes = 4;         // per element: 2, 4 or 8
+  int64_t gradient_bytes = 4;       // per element
+  int64_t state_bytes = 8;          // per element: optim::state_bytes()
+  int64_t adapter_state_bytes = 8;  // the same of adapters, which are fp32 beside 16-bit weights
+  int64_t micro_batches = 1;        // per update
+  int64_t rows = 1;                 // of a micro-batch
+  int64_t tokens = 1;               // of a row
+  bool recompute = false;           // gradient_checkpointing
+  bool cuda = false;                // else a CPU
 };
 
 struct FlatBytes {

@@ -24,13 +24,20 @@ int64_t Shapes::numel() const {
   return sum;
 }
 
+int64_t Shapes::trainable_numel() const {
+  int64_t sum = 0;
+  for (const auto& parameter : parameters) sum += parameter.trainable ? parameter.numel() : 0;
+  return sum;
+}
+
 int64_t Shapes::unit_numel(int unit) const {
   int64_t sum = 0;
   for (const auto& parameter : parameters) sum += parameter.unit == unit ? parameter.numel() : 0;
   return sum;
 }
 
-ShapeLister::ShapeLister(bool tied_head) : tied_head_(tied_head) {
+ShapeLister::ShapeLister(bool tied_head, ModuleKind linear)
+    : tied_head_(tied_head), linear_(linear) {
   begin_unit(tied_head ? "root" : "embedding", /*root=*/true);
 }
 
@@ -47,8 +54,12 @@ void ShapeLister::end_blocks() {
 }
 
 void ShapeLister::add(const std::string& name, std::vector<int64_t> shape) {
-  const bool decay = shape.size() > 1;
-  shapes_.parameters.push_back({name, std::move(shape), unit_, decay});
+  const bool matrix = shape.size() > 1;
+  shapes_.parameters.push_back({.name = name,
+                                .shape = std::move(shape),
+                                .unit = unit_,
+                                .decay = matrix,
+                                .kind = matrix ? ModuleKind::kEmbedding : ModuleKind::kVector});
 }
 
 void ShapeLister::add_embedding(const std::string& name, int64_t vocabulary, int64_t channels) {
@@ -57,13 +68,22 @@ void ShapeLister::add_embedding(const std::string& name, int64_t vocabulary, int
 }
 
 void ShapeLister::add_head(const std::string& name, int64_t vocabulary, int64_t channels) {
-  if (tied_head_) return;
-  add(name, {vocabulary, channels});
-  shapes_.parameters.back().padded_rows = padded_head_rows(vocabulary);
+  ParameterShape head{.name = name,
+                      .shape = {vocabulary, channels},
+                      .unit = unit_,
+                      .padded_rows = padded_head_rows(vocabulary),
+                      .kind = ModuleKind::kHead};
+  if (tied_head_) {
+    shapes_.tied_head = std::move(head);
+  } else {
+    shapes_.parameters.push_back(std::move(head));
+  }
 }
 
 void ShapeLister::add_layer(const std::string& name, std::vector<int64_t> weight, int64_t bias) {
   add(name + ".weight", std::move(weight));
+  auto& added = shapes_.parameters.back();
+  if (added.kind == ModuleKind::kEmbedding) added.kind = linear_;
   if (bias > 0) add(name + ".bias", {bias});
 }
 

@@ -7,6 +7,7 @@
 // A test holds both lists equal: names, shapes, order and units.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,12 +18,24 @@ namespace skein::plan {
 // their fast path, five to eight times the speed of an odd number's.
 constexpr int64_t padded_head_rows(int64_t vocabulary) { return (vocabulary + 63) / 64 * 64; }
 
+// What the module is that a parameter belongs to.
+enum class ModuleKind {
+  kVector,            // a bias, a norm
+  kLinear,            // (out, in)
+  kTransposedLinear,  // (in, out): GPT-2's
+  kEmbedding,
+  kHead,  // a linear layer, the last
+};
+
 struct ParameterShape {
   std::string name;
   std::vector<int64_t> shape;  // in files
   int unit = 0;
   bool decay = true;        // weight decay applies
   int64_t padded_rows = 0;  // in memory; 0: as in files
+  ModuleKind kind = ModuleKind::kVector;
+  bool trainable = true;
+  bool adapter = false;  // beside a module: in fp32 where the model is in 16 bits
 
   int64_t numel() const;
   int64_t memory_numel() const;
@@ -36,8 +49,11 @@ struct UnitShape {
 struct Shapes {
   std::vector<UnitShape> units;
   std::vector<ParameterShape> parameters;
+  // The head where the embedding's weight is its own: no parameter, yet adapters may be beside it.
+  std::optional<ParameterShape> tied_head{};
 
   int64_t numel() const;
+  int64_t trainable_numel() const;
   int64_t unit_numel(int unit) const;
 };
 
@@ -46,12 +62,13 @@ struct Shapes {
 // otherwise there are two ("embedding", "head").
 class ShapeLister {
  public:
-  explicit ShapeLister(bool tied_head);
+  explicit ShapeLister(bool tied_head, ModuleKind linear = ModuleKind::kLinear);
 
   // What is added from here on belongs to the next block, or to what follows the last one.
   void begin_block();
   void end_blocks();
 
+  // A vector, or an embedding that is not the tokens'.
   void add(const std::string& name, std::vector<int64_t> shape);
   void add_embedding(const std::string& name, int64_t vocabulary, int64_t channels);
   // Nothing where the embedding is the head.
@@ -65,6 +82,7 @@ class ShapeLister {
   void begin_unit(std::string name, bool root);
 
   bool tied_head_;
+  ModuleKind linear_;
   Shapes shapes_;
   int64_t num_blocks_ = 0;
   int unit_ = 0;  // that new parameters belong to

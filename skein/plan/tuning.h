@@ -7,11 +7,14 @@
 // A description that plans, the launcher and model::build() share. Free of torch.
 
 #include <cstdint>
+#include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "skein/adapter/adapter_config.h"
+#include "skein/plan/architecture.h"
 
 namespace skein::plan {
 
@@ -34,5 +37,28 @@ struct Tuning {
   // These of the model's own parameters train.
   std::optional<FreezeOptions> freeze{};
 };
+
+// An adapter of a module: scale · B · A beside its weight.
+struct LoraShape {
+  int64_t rank = 0;
+  double scale = 1;
+  double dropout = 0;  // of its input
+  bool dora = false;
+};
+
+// What a Tuning comes to in one model.
+struct TunedModel {
+  // The model's own, or with a head of its own: where a tied embedding or head is one of
+  // modules_to_save, PEFT trains a copy of it alone.
+  std::shared_ptr<const Architecture> architecture;
+  // The adapters among them, each behind its module's parameters, under PEFT's names without the
+  // prefix "base_model.model.".
+  Shapes shapes;
+  std::map<std::string, LoraShape> adapters;  // by module ("model.layers.0.self_attn.q_proj")
+};
+
+// Throws UserError for targets, modules and layers that the model does not have, with the nearest
+// names, and when nothing would train.
+TunedModel tune(const std::shared_ptr<const Architecture>& architecture, const Tuning& tuning);
 
 }  // namespace skein::plan

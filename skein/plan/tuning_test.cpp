@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/plan/tuning.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <set>
+
+#include "skein/core/error.h"
+#include "skein/core/testing.h"
+#include "skein/plan/flops.h"
+#include "skein/plan/hf_config.h"
+#include "skein/plan/memory_estimate.h"
+
+namespace skein::plan {
+namespace {
+
+using Names = std::set<std::string>;
+
+HfConfig llama(const std::string& more = "") {
+  return parse_hf_config(R"({"model_type": "llama", "vocab_size": 19, "hidden_size": 8,
+      "intermediate_size": 12, "num_hidden_layers": 4, "num_attention_heads": 2)" +
+                             more + "}",
+                         "llama");
+}
+
+HfConfig gpt() {
+  return parse_hf_config(R"({"model_type": "gpt2", "vocab_size": 19, "n_positions": 16, "n_embd": 8,
+      "n_layer": 2, "n_head": 2})",
+                         "gpt2");
+}
+
+Tuning lora(const std::string& keys) {
+  return {.lora =
+              adapter::parse_adapter_config(R"({"peft_type": "LORA", )" + keys + "}", "a.json")};
+}
+
+Names trainable(const HfConfig& config, const Tuning& tuning) {
+  Names names;
+  for (const auto& parameter : tune(config.architecture, tuning).shapes.parameters) {
+    if (parameter.trainable) names.insert(parameter.name);
+  }
+  return names;
+}
+
+std::vector<int64_t> shape(const TunedModel& tuned, const std::string& name) {
+  for (const auto& parameter : tuned.shapes.parameters) {
+    if (parameter.name == name) return parameter.shape;
+  }
+  return {};
+}
+
+// Blocks of which everything trains.
+std::set<int64_t> blocks(const FreezeOptions& options) {
+  std::set<int64_t> found;
+  for (const auto& name : trainable(llama(), {.freeze = options})) {
+    found.insert(std::stoll(name.substr(std::string("model.layers.").size())));
+  }
+  return found;
+}
+
+TEST(Tuning, EverythingTrainsUnlessSaidOtherwise) {
+  const auto tuned = tune(llama().architecture, {});
+  EXPECT_EQ(tuned.shapes.trainable_numel(), llama().shapes().numel());
+  EXPECT_TRUE(tuned.adapters.empty());
+}
+
+TEST(Tuning, AdaptersStandBehindTheirModuleUnderPeftsNames) {
+  const auto tuned = tune(gpt().architecture, lora(R"("r": 3, "lora_alpha": 6, "use_dora": true,
+      "target_modules": ["c_attn", "wte", "lm_head"])"));
+  const std::string module = "transformer.h.1.attn.c_attn";
+  EXPECT_EQ(shape(tuned, module + ".lora_A.weight"), (std::vector<int64_t>{3, 8}));
+  EXPECT_EQ(shape(tuned, module + ".lora_B.weight"), (std::vector<int64_t>{24, 3}));
+  EXPECT_EQ(shape(tuned, module + ".lora_magnitude_vector"), (std::vector<int64_t>{24}));
+  EXPECT_EQ(shape(tuned, "transformer.wte.lora_embedding_A"), (std::vector<int64_t>{3, 19}));
+  EXPECT_EQ(shape(tuned, "transformer.wte.lora_embedding_B"), (std::vector<int64_t>{8, 3}));
+  EXPECT_EQ(shape(tuned, "lm_head.lora_B.weight"), (std::vector<int64_t>{19, 3}));
+  EXPECT_EQ(tuned.adapters.at(module).scale, 2);
+  EXPECT_TRUE(tuned.adapters.at(module).dora);
+  const auto& list = tuned.shapes.parameters;
+  const auto bias = std::ranges::find(list, module + ".bias", &ParameterShape::name);
+  EXPECT_EQ((bias + 1)->name, module + ".lora_A.weight");
+  EXPECT_TRUE((bias + 1)->adapter);
+  EXPECT_EQ((bias + 1)->unit, bias->unit);
+  for (const auto& parameter : list) {
+    EXPECT_EQ(parameter.trainable, parameter.name.find(".lora_") != std::string::npos);
+  }
+}
+
+TEST(Tuning, RanksScalesAndDropoutAreThoseOfTheModule) {
+  const auto tuned = tune(llama().architecture, lora(R"("r": 4, "lora_alpha": 6, "use_rslora": true,
+      "lora_dropout": 0.1, "target_modules": ["q_proj", "embed_tokens"],
+      "rank_pattern": {"layers\\.1\\..*": 9}, "alpha_pattern": {"embed_tokens": 1})"));
+  const auto& first = tuned.adapters.at("model.layers.0.self_attn.q_proj");
+  EXPECT_EQ(first.rank, 4);
+  EXPECT_EQ(first.scale, 3);
+  EXPECT_EQ(first.dropout, 0.1);
+  EXPECT_EQ(tuned.adapters.at("model.layers.1.self_attn.q_proj").rank, 9);
+  EXPECT_EQ(tuned.adapters.at("model.layers.1.self_attn.q_proj").scale, 2);
+  EXPECT_EQ(tuned.adapters.at("model.embed_tokens").scale, 0.5);
+  EXPECT_EQ(tuned.adapters.at("model.embed_tokens").dropout, 0);
+}
+
+TEST(Tuning, AllLinearLeavesOutTheHeadAndEmbeddings) {
+  const auto tuned = tune(llama().architecture, lora(R"("target_modules": "all-linear")"));
+  EXPECT_EQ(tuned.adapters.size(), 4U * 7);
+  EXPECT_FALSE(tuned.adapters.contains("lm_head"));
+}
+
+TEST(Tuning, ModulesToSaveTrainWhole) {
+  const auto names = trainable(llama(), lora(R"("target_modules": ["q_proj"], "modules_to_save":
+      ["lm_head", "norm", "layers.2.mlp.up_proj"])"));
+  for (const char* name :
+       {"lm_head.weight", "model.norm.weight", "model.layers.2.mlp.up_proj.weight"}) {
+    EXPECT_TRUE(names.contains(name)) << name;
+  }
+  EXPECT_FALSE(names.contains("model.layers.1.mlp.up_proj.weight"));
+  EXPECT_FALSE(names.contains("model.embed_tokens.weight"));
+}
+
+// PEFT copies the module that is named, and the other keeps the frozen weight.
+TEST(Tuning, ASavedTiedEmbeddingLeavesTheHeadBehind) {
+  const auto tied = llama(R"(, "tie_word_embeddings": true)");
+  const auto saved = lora(R"("target_modules": ["q_proj"], "modules_to_save": ["embed_tokens"])");
+  const auto tuned = tune(tied.architecture, saved);
+  EXPECT_FALSE(tuned.architecture->dimensions().tied_head);
+  EXPECT_EQ(shape(tuned, "lm_head.weight"), (std::vector<int64_t>{19, 8}));
+  EXPECT_TRUE(trainable(tied, saved).contains("model.embed_tokens.weight"));
+  EXPECT_FALSE(trainable(tied, saved).contains("lm_head.weight"));
+  EXPECT_TRUE(tune(tied.architecture, lora(R"("target_modules": ["q_proj"], "modules_to_save":
+      ["embed_tokens"], "ensure_weight_tying": true)"))
+                  .architecture->dimensions()
+                  .tied_head);
+  // Adapters need no copy.
+  EXPECT_TRUE(tune(tied.architecture, lora(R"("target_modules": ["embed_tokens", "lm_head"])"))
+                  .architecture->dimensions()
+                  .tied_head);
+}
+
+TEST(Tuning, FreezesAsLlamaFactoryDoes) {
+  EXPECT_EQ(blocks({}), (std::set<int64_t>{2, 3}));
+  EXPECT_EQ(blocks({.trainable_layers = 9}), (std::set<int64_t>{0, 1, 2, 3}));
+  EXPECT_EQ(blocks({.trainable_layers = -1}), (std::set<int64_t>{0}));
+  EXPECT_EQ(blocks({.trainable_layers = 2, .use_llama_pro = true}), (std::set<int64_t>{1, 3}));
+  EXPECT_EQ(trainable(llama(), {.freeze = FreezeOptions{.trainable_layers = 1,
+                                                        .trainable_modules = {"mlp.up_proj"},
+                                                        .extra_modules = {"norm"}}}),
+            (Names{"model.layers.3.mlp.up_proj.weight", "model.norm.weight"}));
+  EXPECT_EQ(trainable(llama(), {.freeze = FreezeOptions{.trainable_layers = 1,
+                                                        .trainable_modules = {"mlp"}}})
+                .size(),
+            3U);
+}
+
+TEST(Tuning, RefusesWhatTheModelDoesNotHave) {
+  const auto why = [](const Tuning& tuning, const HfConfig& config = llama()) {
+    return refusal<UserError>([&] { tune(config.architecture, tuning); });
+  };
+  EXPECT_PRED2(contains, why(lora(R"("target_modules": ["q_proj", "v_prj"])")),
+               "no module 'v_prj'; did you mean 'v_proj'");
+  EXPECT_PRED2(contains, why(lora(R"("target_modules": ".*qkv")")), "matches no layer");
+  EXPECT_PRED2(contains, why(lora(R"("target_modules": ["q_proj"], "modules_to_save": ["head"])")),
+               "modules_to_save: the model has no module 'head'");
+  EXPECT_PRED2(contains, why(lora(R"("target_modules": ["lm_head"], "lora_dropout": 0.1)")),
+               "before the output head");
+  const auto frozen = [](const FreezeOptions& options) { return Tuning{.freeze = options}; };
+  EXPECT_PRED2(contains, why(frozen({.trainable_modules = {"self_atn"}})),
+               "no module 'self_atn'; did you mean 'self_attn'");
+  EXPECT_PRED2(contains, why(frozen({.extra_modules = {"wte"}})), "freeze_extra_modules");
+  EXPECT_PRED2(contains, why(frozen({.trainable_layers = 3, .use_llama_pro = true})), "divide");
+  EXPECT_PRED2(contains, why(frozen({.trainable_layers = 0})), "nothing of the model would train");
+}
+
+TEST(Tuning, FrozenWeightsHaveNeitherGradientsNorStates) {
+  const auto tuned = tune(llama().architecture, lora(R"("r": 4, "target_modules": "all-linear")"));
+  const MemoryQuestion question{
+      .weight_bytes = 2, .gradient_bytes = 2, .state_bytes = 12, .rows = 2, .tokens = 32};
+  const auto flat = flat_bytes(tuned.shapes, question);
+  // Every tensor is rounded up to 128 elements.
+  int64_t adapters = 0, frozen = 0;
+  for (const auto& parameter : tuned.shapes.parameters) {
+    (parameter.adapter ? adapters : frozen) += (parameter.memory_numel() + 127) / 128 * 128;
+  }
+  EXPECT_EQ(flat.weights, 2 * frozen + 4 * adapters);
+  EXPECT_EQ(flat.gradients, 4 * adapters);
+  EXPECT_EQ(flat.states, 8 * adapters);
+
+  const auto dimensions = llama().dimensions();
+  const auto kept = [&](const char* keys) {
+    return activation_bytes(tune(llama().architecture, lora(keys)).shapes, dimensions, question)
+        .kept;
+  };
+  const auto all = activation_bytes(llama().shapes(), dimensions, question).kept;
+  // Ranks of seven adapters; of the attention's alone, without the inputs of the MLP's layers.
+  const int64_t tokens = 2 * 2 * 32;
+  EXPECT_EQ(kept(R"("r": 4, "target_modules": "all-linear")"), all + tokens * 4 * 7 * 4);
+  EXPECT_EQ(kept(R"("r": 4, "target_modules": ["q_proj"])"), all + tokens * 4 * (4 - 8 - 12));
+  const auto last = tune(llama().architecture, {.freeze = FreezeOptions{.trainable_layers = 1}});
+  EXPECT_EQ(activation_bytes(last.shapes, dimensions, question).kept,
+            all - (all - tokens * 4 * 8) / 4 * 3);
+}
+
+TEST(Tuning, FrozenWeightsCostTwoThirdsOfTheProducts) {
+  const auto dimensions = llama().dimensions();
+  const double all = training_flops_per_token(dimensions, 16);
+  const auto flops = [&](const Tuning& tuning) {
+    return training_flops_per_token(dimensions, tune(llama().architecture, tuning).shapes, 16);
+  };
+  EXPECT_EQ(flops({}), all);
+  const auto matrices = static_cast<double>(matmul_parameters(dimensions));
+  const double adapters = 4 * 2 * 2 * 8;  // rank 2 of q_proj, (8, 8), in four layers
+  EXPECT_EQ(flops(lora(R"("r": 2, "target_modules": ["q_proj"])")),
+            all - 2 * matrices + 6 * adapters);
+  // The head and three blocks are frozen; through the blocks no gradient goes.
+  const double head = 19 * 8, block = (matrices - head) / 4, attention = all - 6 * matrices;
+  EXPECT_NEAR(flops({.freeze = FreezeOptions{.trainable_layers = 1}}),
+              all - 2 * head - 4 * 3 * block - attention / 2, 1e-6);
+}
+
+}  // namespace
+}  // namespace skein::plan
