@@ -74,7 +74,8 @@ struct KeyedDropout : Function<KeyedDropout> {
   }
 };
 
-at::Tensor apply(const at::Tensor& x, const Dropout& options) {  // (B, H, T, W)
+// Checked, and in the layout that kernels read. x (B, H, T, W)
+Dropout keyed(const at::Tensor& x, const Dropout& options) {
   const bool is_run = options.positions.defined();
   const auto check = [&](const at::Tensor& keys, int64_t dimension) {
     SKEIN_CHECK(keys.sizes() == x.sizes().slice(static_cast<size_t>(dimension), 1) &&
@@ -86,10 +87,14 @@ at::Tensor apply(const at::Tensor& x, const Dropout& options) {  // (B, H, T, W)
     SKEIN_CHECK(x.size(0) == 1, "a run of documents is one row");
     check(options.positions, 2);
   }
-  auto keyed = options;
-  keyed.documents = options.documents.contiguous();
-  if (is_run) keyed.positions = options.positions.contiguous();
-  return KeyedDropout::apply(x, keyed);
+  auto ready = options;
+  ready.documents = options.documents.contiguous();
+  if (is_run) ready.positions = options.positions.contiguous();
+  return ready;
+}
+
+void check_probability(const Dropout& options) {
+  SKEIN_CHECK(options.probability > 0 && options.probability < 1, "dropout must be in [0, 1)");
 }
 
 }  // namespace
@@ -104,16 +109,25 @@ uint64_t dropout_stream(const tensor::StepKey& key, int64_t layer, DropoutSite s
 at::Tensor dropout(const at::Tensor& x, const Dropout& options) {
   if (options.probability == 0) return x;
   SKEIN_CHECK(x.dim() == 3, "dropout takes (B, T, C)");
-  SKEIN_CHECK(options.probability > 0 && options.probability < 1, "dropout must be in [0, 1)");
-  return apply(x.unsqueeze(1), options).squeeze(1);
+  check_probability(options);
+  const auto rows = x.unsqueeze(1);
+  return KeyedDropout::apply(rows, keyed(rows, options)).squeeze(1);
+}
+
+at::Tensor drop(const at::Tensor& x, const Dropout& options) {
+  if (options.probability == 0) return x;
+  SKEIN_CHECK(x.dim() == 3, "dropout takes (B, T, C)");
+  check_probability(options);
+  const auto rows = x.detach().unsqueeze(1);
+  return run(rows, keyed(rows, options)).squeeze(1);
 }
 
 at::Tensor attention_dropout(const at::Tensor& probabilities, const Dropout& options) {
   if (options.probability == 0) return probabilities;
   SKEIN_CHECK(probabilities.dim() == 4 && probabilities.size(3) <= int64_t{1} << kDropoutHeadShift,
               "attention_dropout takes (B, H, T, S), S at most 2^20");
-  SKEIN_CHECK(options.probability > 0 && options.probability < 1, "dropout must be in [0, 1)");
-  return apply(probabilities, options);
+  check_probability(options);
+  return KeyedDropout::apply(probabilities, keyed(probabilities, options));
 }
 
 }  // namespace skein::ops

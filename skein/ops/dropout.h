@@ -22,7 +22,8 @@ enum class DropoutSite : uint8_t {
   kEmbedding = 0,
   kAttention = 1,
   kAttentionOutput = 2,
-  kMlpOutput = 3
+  kMlpOutput = 3,
+  kAdapter = 4  // the module's name is mixed in
 };
 
 struct Dropout {
@@ -37,6 +38,9 @@ uint64_t dropout_stream(const tensor::StepKey& key, int64_t layer, DropoutSite s
 
 // x (B, T, C): position and channel are the indices, or the position is that of a run.
 at::Tensor dropout(const at::Tensor& x, const Dropout& options);
+
+// The same, constant to autograd. It is its own gradient: for backward passes that drop again.
+at::Tensor drop(const at::Tensor& x, const Dropout& options);
 
 // Attention probabilities (B, H, T, S) with S below 2²⁰: the position is the query's, the channel
 // is head · 2²⁰ + key position, so that padding a batch to a longer T moves nothing.

@@ -25,7 +25,17 @@ struct Draw {
   uint64_t key = 0;
 };
 
-void draw_on_cpu(const at::Tensor& values, const Draw& draw) {
+// As normal4: elements 4 · block to 4 · block + 3, even between -1 and 1.
+void uniform4(uint64_t key, int64_t block, double (&out)[kNormalWords]) {
+  const random::Words words = random::philox(key, static_cast<uint64_t>(block));
+  for (size_t i = 0; i < kNormalWords; ++i) {
+    out[i] = (static_cast<double>(words.word[i]) + 0.5) * 0x1p-31 - 1;
+  }
+}
+
+// `draw4` is one of the two.
+template <typename Draw4>
+void draw_on_cpu(const at::Tensor& values, const Draw& draw, Draw4 draw4) {
   constexpr int64_t kBlocksPerTask = 1 << 15;  // a few milliseconds
   float* out = values.mutable_data_ptr<float>();
   const int64_t end = draw.begin + values.numel();
@@ -37,7 +47,7 @@ void draw_on_cpu(const at::Tensor& values, const Draw& draw) {
     double four[kNormalWords];
     for (int64_t block = task_begin; block < std::min(last_block, task_begin + kBlocksPerTask);
          ++block) {
-      normal4(draw.key, block, four);
+      draw4(draw.key, block, four);
       const int64_t first = block * kNormalWords;
       const int64_t from = std::max(draw.begin, first), to = std::min(end, first + kNormalWords);
       for (int64_t i = from; i < to; ++i) {
@@ -66,9 +76,16 @@ void draw_normal(const at::Tensor& data, const Draw& draw) {
   if (cuda) {
     draw_on_cuda(values, draw);
   } else {
-    draw_on_cpu(values, draw);
+    draw_on_cpu(values, draw, normal4);
   }
   if (!values.is_same(data)) data.copy_(values);
+}
+
+// On the host alone: what begins so is small.
+void draw_uniform(const at::Tensor& data, const Draw& draw) {
+  const auto values = at::empty({data.numel()}, at::kFloat);
+  draw_on_cpu(values, draw, uniform4);
+  data.copy_(values);
 }
 
 }  // namespace
@@ -87,6 +104,9 @@ void initialise(const at::Tensor& data, int64_t begin, const Init& init, uint64_
       break;
     case Init::Kind::kNormal:
       draw_normal(data, {begin, init.deviation, key});
+      break;
+    case Init::Kind::kUniform:
+      draw_uniform(data, {begin, init.deviation, key});
       break;
   }
 }

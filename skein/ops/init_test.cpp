@@ -6,6 +6,8 @@
 #include <ATen/ops/empty.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 namespace skein::ops {
 namespace {
 
@@ -52,6 +54,20 @@ TEST(Init, KnownAnswers) {
   const float expected[] = {0x1.208a26p-9F,  -0x1.0728dcp-6F, -0x1.6c4c0ap-5F, 0x1.8a65a4p-8F,
                             -0x1.f36fd6p-8F, 0x1.03fac6p-6F,  -0x1.2049d6p-7F, -0x1.a66598p-6F};
   for (int i = 0; i < 8; ++i) EXPECT_EQ(data[i].item<float>(), expected[i]) << i;
+}
+
+TEST(Init, UniformValuesFillTheirRange) {
+  const auto uniform = [](int64_t begin, int64_t count) {
+    auto data = at::empty({count}, at::kFloat);
+    initialise(data, begin, {Init::Kind::kUniform, 0.5}, init_key(1, "a"));
+    return data;
+  };
+  const auto values = uniform(0, 100'000);
+  EXPECT_LT(values.abs().max().item<double>(), 0.5);
+  EXPECT_GT(values.abs().max().item<double>(), 0.499);
+  EXPECT_NEAR(values.mean().item<double>(), 0, 0.005);
+  EXPECT_NEAR(values.std().item<double>(), 0.5 / std::sqrt(3.0), 0.005);
+  EXPECT_TRUE(uniform(77, 900).equal(values.slice(0, 77, 977)));
 }
 
 TEST(Init, SixteenBitsAreRoundedFromFp32) {

@@ -2,11 +2,16 @@
 // Copyright the skein authors.
 #include "skein/ops/linear.h"
 
+#include <ATen/ops/cat.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/mm.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <algorithm>
+#include <utility>
+
+#include "skein/core/error.h"
 #include "skein/ops/column_sum.h"
 #include "skein/ops/fused.h"
 
@@ -32,48 +37,190 @@ void add_input_gradient(at::Tensor& d_x, const at::Tensor& d_y, const at::Tensor
   }
 }
 
-// The parameters of all layers in one list: each layer's weight, then its bias if it has one.
+// Of 16-bit factors in fp32. CPUs have no such product.
+at::Tensor wide_product(const at::Tensor& a, const at::Tensor& b) {
+  if (a.element_size() != 2) return at::mm(a, b);
+  return a.is_cuda() ? at::mm(a, b, at::kFloat) : at::mm(a.to(at::kFloat), b.to(at::kFloat));
+}
+
+// What is constant to autograd.
+struct Plan : torch::CustomClassHolder {
+  struct Layer {
+    bool bias = false, low_rank = false;
+    double scale = 1;
+    Dropout dropout{};
+
+    bool drops() const { return dropout.probability > 0; }
+  };
+  std::vector<Layer> layers;
+  std::vector<int64_t> shape;  // of x
+
+  // `rows` are those of x, or of its gradient.
+  at::Tensor dropped(const Layer& layer, const at::Tensor& rows) const {
+    return layer.drops() ? drop(rows.view(shape), layer.dropout).view(rows.sizes()) : rows;
+  }
+};
+using PlanPointer = c10::intrusive_ptr<Plan>;
+
+// The tensors of one layer, and where its weight stands in the list of all layers' parameters:
+// weight, bias if it has one, then a and b.
+struct LayerTensors {
+  size_t place = 0;
+  at::Tensor weight, bias, a, b;  // a and b in the input's dtype
+
+  size_t a_place() const { return place + 1 + (bias.defined() ? 1 : 0); }
+};
+
+std::vector<LayerTensors> sort(const Plan& plan, at::TensorList parameters, at::ScalarType dtype) {
+  std::vector<LayerTensors> sorted;
+  size_t next = 0;
+  for (const auto& layer : plan.layers) {
+    LayerTensors tensors{.place = next, .weight = parameters[next]};
+    ++next;
+    if (layer.bias) tensors.bias = parameters[next++];
+    if (layer.low_rank) {
+      tensors.a = parameters[next++].to(dtype);
+      tensors.b = parameters[next++].to(dtype);
+    }
+    sorted.push_back(std::move(tensors));
+  }
+  return sorted;
+}
+
+// x · aᵀ of all layers with a low-rank part: one product for those that take x itself.
+variable_list inner_values(const at::Tensor& x, const Plan& plan,
+                           const std::vector<LayerTensors>& layers) {
+  variable_list inner(layers.size()), shared;
+  for (size_t i = 0; i < layers.size(); ++i) {
+    if (!plan.layers[i].low_rank) continue;
+    if (plan.layers[i].drops()) {
+      inner[i] = at::mm(plan.dropped(plan.layers[i], x), layers[i].a.t());
+    } else {
+      shared.push_back(layers[i].a);
+    }
+  }
+  if (shared.empty()) return inner;
+  const auto values = at::mm(x, at::cat(shared).t());
+  int64_t begin = 0;
+  for (size_t i = 0; i < layers.size(); ++i) {
+    if (!plan.layers[i].low_rank || plan.layers[i].drops()) continue;
+    const auto rank = layers[i].a.size(0);
+    inner[i] = values.narrow(1, std::exchange(begin, begin + rank), rank);
+  }
+  return inner;
+}
+
+// The gradients of what goes through the a's, collected over the layers.
+class InnerGradients {
+ public:
+  InnerGradients(const Plan& plan, at::Tensor x) : plan_(plan), x_(std::move(x)) {}
+
+  // `d_inner` (N, rank) of a layer whose `a` stands at `place`; d_a only where wanted.
+  void add(const Plan::Layer& layer, const LayerTensors& tensors, const at::Tensor& d_inner,
+           at::Tensor* d_x, at::Tensor* d_a) {
+    if (!layer.drops()) {
+      d_inner_.push_back(d_inner);
+      a_.push_back(tensors.a);
+      d_a_.push_back(d_a);
+      return;
+    }
+    if (d_a) *d_a = wide_product(d_inner.t(), plan_.dropped(layer, x_));
+    if (!d_x) return;
+    const auto back = plan_.dropped(layer, at::mm(d_inner, tensors.a));
+    if (d_x->defined()) {
+      d_x->add_(back);
+    } else {
+      *d_x = back;
+    }
+  }
+
+  // Those that share x, in one product each.
+  void finish(at::Tensor* d_x) {
+    if (a_.empty()) return;
+    const auto d_inner = at::cat(d_inner_, 1);
+    if (d_x) add_input_gradient(*d_x, d_inner, at::cat(a_));
+    if (std::ranges::all_of(d_a_, [](auto* d_a) { return d_a == nullptr; })) return;
+    const auto all = wide_product(d_inner.t(), x_);
+    int64_t begin = 0;
+    for (size_t i = 0; i < a_.size(); ++i) {
+      const auto rank = a_[i].size(0);
+      const auto part = all.narrow(0, std::exchange(begin, begin + rank), rank);
+      if (d_a_[i]) *d_a_[i] = part;
+    }
+  }
+
+ private:
+  const Plan& plan_;
+  at::Tensor x_;
+  variable_list d_inner_, a_;
+  std::vector<at::Tensor*> d_a_;
+};
+
 struct FusedLinears : Function<FusedLinears> {
   static variable_list forward(AutogradContext* context, const at::Tensor& x,
-                               at::TensorList parameters, const std::vector<bool>& has_bias) {
-    variable_list outputs, saved{x};
-    size_t next = 0;
-    for (const bool bias : has_bias) {
-      const auto& weight = parameters[next++];
-      outputs.push_back(at::linear(x, weight, bias ? parameters[next++] : at::Tensor()));
-      saved.push_back(weight);
+                               at::TensorList parameters, const PlanPointer& plan) {
+    const auto layers = sort(*plan, parameters, x.scalar_type());
+    const auto inner = inner_values(x, *plan, layers);
+    variable_list outputs;
+    bool keeps_x = false;
+    for (size_t i = 0; i < layers.size(); ++i) {
+      const auto& [place, weight, bias, a, b] = layers[i];
+      auto y = at::linear(x, weight, bias);
+      if (a.defined()) y.addmm_(inner[i], b.t(), 1, plan->layers[i].scale);
+      outputs.push_back(y);
+      keeps_x = keeps_x || weight.requires_grad() ||
+                (a.defined() && parameters[layers[i].a_place()].requires_grad());
     }
+    variable_list saved{keeps_x ? x : at::Tensor()};
+    saved.insert(saved.end(), parameters.begin(), parameters.end());
+    saved.insert(saved.end(), inner.begin(), inner.end());
     context->save_for_backward(saved);
-    c10::List<bool> biases;
-    for (const bool bias : has_bias) biases.push_back(bias);
-    context->saved_data["has_bias"] = biases;
+    context->saved_data["plan"] = c10::IValue::make_capsule(plan);
     context->set_materialize_grads(false);
     return outputs;
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& incoming) {
+    const auto plan =
+        c10::static_intrusive_pointer_cast<Plan>(context->saved_data["plan"].toCapsule());
     const auto saved = context->get_saved_variables();
     const auto& x = saved[0];
-    const auto has_bias = context->saved_data["has_bias"].toBoolList();
-    at::Tensor d_x;
-    variable_list d_parameters;
-    for (size_t layer = 0; layer < incoming.size(); ++layer) {
-      const auto& weight = saved[1 + layer];
-      const auto& d_y = incoming[layer];
-      const size_t place = 1 + d_parameters.size();
-      const bool bias = has_bias[layer];
-      const auto wanted = [&](size_t input) {
-        return d_y.defined() && context->needs_input_grad(input);
-      };
-      if (wanted(0)) add_input_gradient(d_x, d_y, weight);
-      d_parameters.push_back(wanted(place) ? weight_gradient(weight, d_y, x) : at::Tensor());
-      if (bias) d_parameters.push_back(wanted(place + 1) ? column_sum(d_y) : at::Tensor());
+    const size_t num_parameters = saved.size() - 1 - incoming.size();
+    const auto parameters = at::TensorList(saved).slice(1, num_parameters);
+    const auto inner = at::TensorList(saved).slice(1 + num_parameters);
+    const auto used = std::ranges::find_if(incoming, [](auto& d) { return d.defined(); });
+    variable_list gradients(1 + num_parameters + 1);  // x, parameters, plan
+    if (used == incoming.end()) return gradients;
+
+    const auto wanted = [&](size_t place) {
+      return context->needs_input_grad(1 + place) ? &gradients[1 + place] : nullptr;
+    };
+    auto* const d_x = context->needs_input_grad(0) ? &gradients[0] : nullptr;
+    const auto layers = sort(*plan, parameters, used->scalar_type());
+    InnerGradients inner_gradients(*plan, x);
+    for (size_t i = 0; i < layers.size(); ++i) {
+      const auto& d_y = incoming[i];
+      if (!d_y.defined()) continue;
+      const auto& layer = plan->layers[i];
+      const auto& tensors = layers[i];
+      if (d_x) add_input_gradient(*d_x, d_y, tensors.weight);
+      if (auto* d_w = wanted(tensors.place)) *d_w = weight_gradient(tensors.weight, d_y, x);
+      auto* const d_bias = layer.bias ? wanted(tensors.place + 1) : nullptr;
+      if (d_bias) *d_bias = column_sum(d_y);
+      if (!layer.low_rank) continue;
+      auto* const d_b = wanted(tensors.a_place() + 1);
+      if (d_b) *d_b = wide_product(d_y.t(), inner[i]).mul_(layer.scale);
+      const auto d_inner = at::mm(d_y, tensors.b).mul_(layer.scale);
+      inner_gradients.add(layer, tensors, d_inner, d_x, wanted(tensors.a_place()));
     }
-    d_parameters.insert(d_parameters.begin(), d_x);
-    d_parameters.emplace_back();  // has_bias
-    return d_parameters;
+    inner_gradients.finish(d_x);
+    return gradients;
   }
 };
+
+bool has_low_rank(const std::vector<LinearParameters>& layers) {
+  return std::ranges::any_of(layers, [](const auto& layer) { return layer.low_rank.has_value(); });
+}
 
 // Is there anything to gain?
 bool fits(const at::Tensor& x, const std::vector<LinearParameters>& layers) {
@@ -81,23 +228,37 @@ bool fits(const at::Tensor& x, const std::vector<LinearParameters>& layers) {
          (layers.size() > 1 || layers[0].bias.defined());
 }
 
+PlanPointer plan_of(const at::Tensor& x, const std::vector<LinearParameters>& layers,
+                    variable_list& parameters) {
+  auto plan = c10::make_intrusive<Plan>();
+  plan->shape = x.sizes().vec();
+  for (const auto& [weight, bias, low_rank] : layers) {
+    Plan::Layer layer{.bias = bias.defined(), .low_rank = low_rank.has_value()};
+    parameters.push_back(weight);
+    if (bias.defined()) parameters.push_back(bias);
+    if (low_rank) {
+      layer.scale = low_rank->scale;
+      layer.dropout = low_rank->dropout;
+      parameters.push_back(low_rank->a);
+      parameters.push_back(low_rank->b);
+    }
+    plan->layers.push_back(std::move(layer));
+  }
+  return plan;
+}
+
 }  // namespace
 
 std::vector<at::Tensor> linears(const at::Tensor& x, const std::vector<LinearParameters>& layers) {
   std::vector<at::Tensor> outputs;
-  if (!fits(x, layers)) {
-    for (const auto& [weight, bias] : layers) outputs.push_back(at::linear(x, weight, bias));
+  if (!fits(x, layers) && !has_low_rank(layers)) {
+    for (const auto& layer : layers) outputs.push_back(at::linear(x, layer.weight, layer.bias));
     return outputs;
   }
   variable_list parameters;
-  std::vector<bool> has_bias;
-  for (const auto& [weight, bias] : layers) {
-    parameters.push_back(weight);
-    if (bias.defined()) parameters.push_back(bias);
-    has_bias.push_back(bias.defined());
-  }
+  const auto plan = plan_of(x, layers, parameters);
   const auto rows = x.reshape({-1, x.size(-1)});
-  for (const auto& y : FusedLinears::apply(rows, at::TensorList(parameters), has_bias)) {
+  for (const auto& y : FusedLinears::apply(rows, at::TensorList(parameters), plan)) {
     auto shape = x.sizes().vec();
     shape.back() = y.size(-1);
     outputs.push_back(y.view(shape));

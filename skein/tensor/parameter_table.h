@@ -18,9 +18,9 @@
 namespace skein::tensor {
 
 struct Init {
-  enum class Kind { kZeros, kOnes, kNormal };
+  enum class Kind { kZeros, kOnes, kNormal, kUniform };
   Kind kind = Kind::kZeros;
-  double deviation = 0;  // of kNormal
+  double deviation = 0;  // of kNormal; of kUniform, which is even around 0, the bound
 };
 
 struct Parameter {
