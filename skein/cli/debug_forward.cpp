@@ -62,14 +62,18 @@ NamedTensors compute(const model::Model& model, const tensor::Batch& batch) {
   const auto hidden = model.forward(batch, {.training = false}, units);
   const auto loss = model.head_loss_sum(hidden, batch.targets, {}, units);
   std::vector<at::Tensor> leaves;
-  for (const auto& parameter : model.table().parameters) leaves.push_back(*parameter.slot);
+  std::vector<const tensor::Parameter*> trained;
+  for (const auto& parameter : model.table().parameters) {
+    if (!parameter.trainable) continue;
+    leaves.push_back(*parameter.slot);
+    trained.push_back(&parameter);
+  }
   const auto gradients = torch::autograd::grad({loss / batch.num_targets}, leaves);
 
   NamedTensors found{{"logits", model.head_logits(hidden, units).detach()},
                      {"loss_sum", loss.detach().view({1})}};
   for (size_t i = 0; i < leaves.size(); ++i) {
-    const auto& parameter = model.table().parameters[i];
-    found["grad." + parameter.name] = model::without_padding(parameter, gradients[i]);
+    found["grad." + trained[i]->name] = model::without_padding(*trained[i], gradients[i]);
   }
   return found;
 }
@@ -94,15 +98,19 @@ void write_tensors(const fs::path& path, const NamedTensors& tensors) {
 int run_debug_forward(std::span<const std::string> arguments) {
   std::optional<DType> dtype;
   FlagSet flags("skein-worker debug-forward");
+  std::string adapter;
   flags.add("dtype", dtype);
+  flags.add("adapter", adapter);
   const auto files = flags.read(arguments);
   if (files.size() != 3) {
-    throw UserError("usage: debug-forward MODEL TOKENS.safetensors OUT.safetensors [--dtype D]");
+    throw UserError(
+        "usage: debug-forward MODEL TOKENS.safetensors OUT.safetensors [--dtype D] "
+        "[--adapter FOLDER]");
   }
   const fs::path folder = files[0];
   const auto config = plan::read_hf_config(folder);
-  const auto model =
-      load_model(folder, config, tensor::scalar_type_of(dtype.value_or(DType::kF32)), at::kCPU);
+  const auto model = load_model(folder, config, tensor::scalar_type_of(dtype.value_or(DType::kF32)),
+                                at::kCPU, adapter);
   write_tensors(files[2], compute(*model, next_token_batch(read_tokens(files[1]))));
   return static_cast<int>(ExitCode::kDone);
 }
