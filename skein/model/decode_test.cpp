@@ -36,20 +36,30 @@ at::Tensor forward_of(const Model& model, const at::Tensor& tokens) {
   return model.forward(batch, kEvaluation, units);
 }
 
+void expect_pieces_equal_the_row(const Model& model) {
+  tensor::PlainUnits units;
+  const auto tokens = tiny_batch(3, 9).tokens;
+  const auto whole = forward_of(model, tokens);
+  KvCache cache(3, 9);
+  int64_t done = 0;
+  for (const int64_t count : {4, 1, 2, 1, 1}) {
+    const auto found = model.decode(tokens.narrow(1, done, count), cache, units);
+    expect_near(found, whole.narrow(1, done, count));
+    done += count;
+  }
+  EXPECT_EQ(cache.lengths()[2], 9);
+}
+
 TEST(Decode, InPiecesEqualsTheWholeRow) {
-  for (const auto& config : decode_cases()) {
-    const auto model = tiny_model(config);
-    tensor::PlainUnits units;
-    const auto tokens = tiny_batch(3, 9).tokens;
-    const auto whole = forward_of(*model, tokens);
-    KvCache cache(3, 9);
-    int64_t done = 0;
-    for (const int64_t count : {4, 1, 2, 1, 1}) {
-      const auto found = model->decode(tokens.narrow(1, done, count), cache, units);
-      expect_near(found, whole.narrow(1, done, count));
-      done += count;
+  for (const auto& config : decode_cases()) expect_pieces_equal_the_row(*tiny_model(config));
+}
+
+TEST(Decode, TakesAdaptersAsTheyAre) {
+  for (const char* keys : {R"("target_modules": "all-linear", "lora_dropout": 0.5)",
+                           R"("target_modules": ".*", "use_dora": true)"}) {
+    for (const auto& family : tiny_families()) {
+      expect_pieces_equal_the_row(*tiny_model(tiny_config(family), {.tuning = tiny_lora(keys)}));
     }
-    EXPECT_EQ(cache.lengths()[2], 9);
   }
 }
 

@@ -14,7 +14,6 @@
 #include "skein/model/embedding_noise.h"
 #include "skein/model/rotary.h"
 #include "skein/ops/attention.h"
-#include "skein/ops/embedding.h"
 #include "skein/ops/embedding_noise.h"
 #include "skein/ops/rms_norm.h"
 #include "skein/ops/swiglu.h"
@@ -92,7 +91,7 @@ Linear& linear_of(Block& block, Part part) {
 // B rows, T tokens, C channels, H heads (fewer for keys and values), D channels per head
 class Decoder final : public Model {
  public:
-  Decoder(const plan::Decoder& config, const BuildOptions& options);
+  Decoder(const plan::Decoder& config, const Recipe& recipe);
 
   int64_t max_positions() const override { return config_.positions; }
   int64_t vocab_size() const override { return config_.vocabulary; }
@@ -103,9 +102,12 @@ class Decoder final : public Model {
   at::Tensor decode_at(const at::Tensor& positions, const at::Tensor& tokens, KvCache& cache,
                        Units& units) const override;
   int head_unit() const override { return head_unit_; }
-  const at::Tensor& head_weight() const override { return config_.tied_head ? embedding_ : head_; }
+  const at::Tensor& head_weight() const override {
+    return config_.tied_head ? embedding_.weight : head_.weight;
+  }
+  const std::optional<Lora>& head_lora() const override { return head_.lora; }
 
-  void add_block(int index, const BuildOptions& options);
+  void add_block(int index, const Recipe& recipe);
   void add_norm(UnitBuilder& unit, const std::string& name, int64_t size, at::Tensor& weight) const;
 
   // What all blocks of a pass share.
@@ -119,13 +121,14 @@ class Decoder final : public Model {
   ops::AttentionOptions attention_options(const Block& block) const;
 
   at::Tensor run(const at::Tensor& tokens, const Pass& pass, Units& units) const;
-  at::Tensor embed(const at::Tensor& tokens, const ops::EmbeddingNoise& noise) const;
+  at::Tensor embed_tokens(const at::Tensor& tokens, const ops::EmbeddingNoise& noise) const;
   at::Tensor run_block(const Block& block, const at::Tensor& x, const ops::RopeTable& rope,
                        const Draws& draws, const Attend& attend) const;
   at::Tensor attention(const Block& block, const at::Tensor& x, const ops::RopeTable& rope,
-                       const Attend& attend) const;
-  std::vector<at::Tensor> queries_keys_values(const Block& block, const at::Tensor& x) const;
-  at::Tensor mlp(const Block& block, const at::Tensor& x) const;
+                       const Draws& draws, const Attend& attend) const;
+  std::vector<at::Tensor> queries_keys_values(const Block& block, const at::Tensor& x,
+                                              const Draws& draws) const;
+  at::Tensor mlp(const Block& block, const at::Tensor& x, const Draws& draws) const;
   at::Tensor norm(const at::Tensor& x, const at::Tensor& weight) const;
   ops::AddedNorm add_and_norm(const at::Tensor& x, const at::Tensor& delta,
                               const at::Tensor& weight) const;
@@ -133,34 +136,31 @@ class Decoder final : public Model {
   plan::Decoder config_;
   double embedding_noise_ = 0;
   int embedding_unit_ = 0, head_unit_ = 0;
-  at::Tensor embedding_;       // (V, C), rows padded where it is the head
+  Embedding embedding_;        // (V, C), rows padded where it is the head
   std::vector<Block> blocks_;  // never resized after registration
   at::Tensor norm_;            // (C)
-  at::Tensor head_;            // (V, C) and padded rows, when untied
+  Linear head_;                // (V, C) and padded rows, when untied
 };
 
-Decoder::Decoder(const plan::Decoder& config, const BuildOptions& options)
+Decoder::Decoder(const plan::Decoder& config, const Recipe& recipe)
     : config_(config),
-      embedding_noise_(options.embedding_noise),
+      embedding_noise_(recipe.embedding_noise()),
       blocks_(static_cast<size_t>(config.layers)) {
-  const auto channels = config_.channels, vocabulary = config_.vocabulary;
-  const double deviation = config_.initializer_range;
   const bool tied = config_.tied_head;
-  auto root = UnitBuilder::root(table_, tied ? "root" : "embedding", options);
+  const EmbeddingShape shape{config_.vocabulary, config_.channels, config_.initializer_range, tied};
+  auto root = UnitBuilder::root(table_, tied ? "root" : "embedding", recipe);
   embedding_unit_ = root.unit();
-  root.add_embedding("model.embed_tokens", {vocabulary, channels, deviation, tied}, embedding_);
-  for (int i = 0; i < config_.layers; ++i) add_block(i, options);
+  root.add_embedding("model.embed_tokens", shape, embedding_);
+  for (int i = 0; i < config_.layers; ++i) add_block(i, recipe);
 
-  auto last = tied ? root : UnitBuilder::root(table_, "head", options);
+  auto last = tied ? root : UnitBuilder::root(table_, "head", recipe);
   head_unit_ = last.unit();
-  add_norm(last, "model.norm", channels, norm_);
-  if (!tied) {
-    last.add_embedding("lm_head", {vocabulary, channels, deviation, /*head=*/true}, head_);
-  }
+  add_norm(last, "model.norm", config_.channels, norm_);
+  last.add_head("lm_head", shape, head_, tied ? &embedding_ : nullptr);
 }
 
-void Decoder::add_block(int index, const BuildOptions& options) {
-  auto unit = UnitBuilder::block(table_, fmt::format("block {}", index), index, options);
+void Decoder::add_block(int index, const Recipe& recipe) {
+  auto unit = UnitBuilder::block(table_, fmt::format("block {}", index), index, recipe);
   auto& block = blocks_[static_cast<size_t>(index)];
   block.unit = unit.unit();
   block.index = index;
@@ -191,8 +191,9 @@ at::Tensor Decoder::hidden_states(const Batch& batch, const StepKey& key, Units&
     options.dropout = draws.at(config_.attention_dropout, block.index, DropoutSite::kAttention);
     return attend_within(batch, options);
   };
-  const auto rotary = rotary_tables(
-      [&](const plan::Rope& rope) { return rotary_table(rope, batch, embedding_.options()); });
+  const auto rotary = rotary_tables([&](const plan::Rope& rope) {
+    return rotary_table(rope, batch, embedding_.weight.options());
+  });
   return run(batch.tokens, {rotary, draws, attend, noise_of(embedding_noise_, batch, key)}, units);
 }
 
@@ -207,7 +208,7 @@ at::Tensor Decoder::decode_at(const at::Tensor& positions, const at::Tensor& tok
   const Draws none{.key = {.training = false}, .documents = {}};
   // Keys in the cache keep their rotation: a text is one of the length that there is room for.
   const auto rotary = rotary_tables([&](const plan::Rope& rope) {
-    return rotary_table(rope, positions, cache.capacity(), embedding_.options());
+    return rotary_table(rope, positions, cache.capacity(), embedding_.weight.options());
   });
   return run(tokens, {rotary, none, attend}, units);
 }
@@ -227,7 +228,7 @@ ops::AttentionOptions Decoder::attention_options(const Block& block) const {
 
 at::Tensor Decoder::run(const at::Tensor& tokens, const Pass& pass, Units& units) const {
   auto x = run_unit(units, embedding_unit_, {}, [this, tokens, noise = pass.noise](const Tensors&) {
-    return embed(tokens, noise);  // (B, T, C)
+    return embed_tokens(tokens, noise);  // (B, T, C)
   });
   for (const auto& block : blocks_) {
     const auto rope = config_.window(block.index) > 0 ? pass.rotary.windowed : pass.rotary.full;
@@ -240,9 +241,9 @@ at::Tensor Decoder::run(const at::Tensor& tokens, const Pass& pass, Units& units
   return run_unit(units, head_unit_, {x}, [this](const Tensors& in) { return norm(in[0], norm_); });
 }
 
-at::Tensor Decoder::embed(const at::Tensor& tokens,  // (B, T)
-                          const ops::EmbeddingNoise& noise) const {
-  auto x = ops::embedding(embedding_, tokens);
+at::Tensor Decoder::embed_tokens(const at::Tensor& tokens,  // (B, T)
+                                 const ops::EmbeddingNoise& noise) const {
+  auto x = embed(embedding_, tokens);
   if (config_.embedding_scale != 1) {
     // A tensor: the factor is rounded to the embedding's dtype, as Gemma was trained.
     x = x * at::full({}, config_.embedding_scale, x.options().requires_grad(false));
@@ -258,18 +259,18 @@ at::Tensor Decoder::run_block(const Block& block, const at::Tensor& x, const ops
     return ops::dropout(normalised, draws.at(config_.residual_dropout, block.index, site));
   };
   const auto [stream, a] = add_and_norm(x, {}, block.input_norm);
-  const auto attended = added(attention(block, a, rope, attend), block.attention_out_norm,
+  const auto attended = added(attention(block, a, rope, draws, attend), block.attention_out_norm,
                               DropoutSite::kAttentionOutput);
   const auto [h, m] = add_and_norm(stream, attended, block.mlp_norm);
-  return h + added(mlp(block, m), block.down_norm, DropoutSite::kMlpOutput);
+  return h + added(mlp(block, m, draws), block.down_norm, DropoutSite::kMlpOutput);
 }
 
 at::Tensor Decoder::attention(const Block& block, const at::Tensor& x, const ops::RopeTable& rope,
-                              const Attend& attend) const {  // (B, T, C)
+                              const Draws& draws, const Attend& attend) const {  // (B, T, C)
   const auto split_heads = [&](const at::Tensor& y) {
     return y.unflatten(-1, {-1, config_.head_dim});
   };
-  const auto qkv = queries_keys_values(block, x);
+  const auto qkv = queries_keys_values(block, x, draws);
   auto q = split_heads(qkv[0]), k = split_heads(qkv[1]);  // (B, T, H, D)
   const auto v = split_heads(qkv[2]);
   if (config_.query_key_norms) {
@@ -279,31 +280,31 @@ at::Tensor Decoder::attention(const Block& block, const at::Tensor& x, const ops
   q = ops::rotate(q, rope);
   k = ops::rotate(k, rope);
   const auto y = attend(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2));  // (B, H, T, D)
-  return linear(block.o, y.transpose(1, 2).flatten(2));
+  return linear(block.o, y.transpose(1, 2).flatten(2), draws);
 }
 
-std::vector<at::Tensor> Decoder::queries_keys_values(const Block& block,
-                                                     const at::Tensor& x) const {
-  if (!config_.fused_projections) return linears({&block.q, &block.k, &block.v}, x);
+std::vector<at::Tensor> Decoder::queries_keys_values(const Block& block, const at::Tensor& x,
+                                                     const Draws& draws) const {
+  if (!config_.fused_projections) return linears({&block.q, &block.k, &block.v}, x, draws);
   const auto width = config_.heads * config_.head_dim;
   const auto key_width = config_.key_heads * config_.head_dim;
-  return linear(block.qkv, x).split_with_sizes({width, key_width, key_width}, -1);
+  return linear(block.qkv, x, draws).split_with_sizes({width, key_width, key_width}, -1);
 }
 
-at::Tensor Decoder::mlp(const Block& block, const at::Tensor& x) const {
-  const auto inner = config_.fused_projections ? linear(block.gate_up, x).chunk(2, -1)
-                                               : linears({&block.gate, &block.up}, x);
+at::Tensor Decoder::mlp(const Block& block, const at::Tensor& x, const Draws& draws) const {
+  const auto inner = config_.fused_projections ? linear(block.gate_up, x, draws).chunk(2, -1)
+                                               : linears({&block.gate, &block.up}, x, draws);
   const auto& gate = inner[0];
   const auto& up = inner[1];
   switch (config_.activation) {
     case plan::Activation::kGelu:
-      return linear(block.down, at::gelu(gate) * up);
+      return linear(block.down, at::gelu(gate) * up, draws);
     case plan::Activation::kGeluTanh:
-      return linear(block.down, at::gelu(gate, "tanh") * up);
+      return linear(block.down, at::gelu(gate, "tanh") * up, draws);
     case plan::Activation::kSilu:
       break;
   }
-  return linear(block.down, ops::swiglu(gate, up));
+  return linear(block.down, ops::swiglu(gate, up), draws);
 }
 
 at::Tensor Decoder::norm(const at::Tensor& x, const at::Tensor& weight) const {
@@ -320,9 +321,9 @@ ops::AddedNorm Decoder::add_and_norm(const at::Tensor& x, const at::Tensor& delt
 
 }  // namespace
 
-std::unique_ptr<Model> make_decoder(const plan::Architecture& architecture,
-                                    const BuildOptions& options) {
-  return std::make_unique<Decoder>(dynamic_cast<const plan::Decoder&>(architecture), options);
+std::unique_ptr<Model> make_decoder(const Recipe& recipe) {
+  return std::make_unique<Decoder>(dynamic_cast<const plan::Decoder&>(recipe.architecture()),
+                                   recipe);
 }
 
 }  // namespace skein::model

@@ -14,9 +14,8 @@ namespace skein::model {
 
 struct Family {
   std::string_view model_type;
-  // Given what plan's row of the same name has read.
-  std::unique_ptr<Model> (*make)(const plan::Architecture& architecture,
-                                 const BuildOptions& options);
+  // Of the architecture that plan's row of the same name has read.
+  std::unique_ptr<Model> (*make)(const Recipe& recipe);
 };
 
 std::span<const Family> families();

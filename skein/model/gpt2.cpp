@@ -12,7 +12,6 @@
 #include "skein/core/error.h"
 #include "skein/model/embedding_noise.h"
 #include "skein/ops/attention.h"
-#include "skein/ops/embedding.h"
 #include "skein/ops/embedding_noise.h"
 #include "skein/ops/layer_norm.h"
 #include "skein/plan/families/gpt2.h"
@@ -37,7 +36,7 @@ struct Block {
 // B rows, T tokens, C channels, H heads, D channels per head
 class Gpt2 final : public Model {
  public:
-  Gpt2(const plan::Gpt2Config& config, const BuildOptions& options);
+  Gpt2(const plan::Gpt2Config& config, const Recipe& recipe);
 
   int64_t max_positions() const override { return config_.n_positions; }
   int64_t vocab_size() const override { return config_.vocab_size; }
@@ -48,55 +47,56 @@ class Gpt2 final : public Model {
                        Units& units) const override;
   int head_unit() const override { return head_unit_; }
   const at::Tensor& head_weight() const override {
-    return config_.tie_word_embeddings ? tokens_ : head_;
+    return config_.tie_word_embeddings ? tokens_.weight : head_.weight;
   }
+  const std::optional<Lora>& head_lora() const override { return head_.lora; }
 
-  void add_block(int index, const BuildOptions& options);
+  void add_block(int index, const Recipe& recipe);
 
-  at::Tensor embed(const Batch& batch, const Draws& draws) const;
+  at::Tensor embed_batch(const Batch& batch, const Draws& draws) const;
   at::Tensor run_blocks(at::Tensor x, const Draws& draws,
                         const std::function<Attend(const Block&)>& attend, Units& units) const;
   at::Tensor run_block(const Block& block, const at::Tensor& x, const Draws& draws,
                        const Attend& attend) const;
-  at::Tensor attention(const Block& block, const at::Tensor& x, const Attend& attend) const;
+  at::Tensor attention(const Block& block, const at::Tensor& x, const Draws& draws,
+                       const Attend& attend) const;
   double attention_scale(const Block& block) const;
-  at::Tensor mlp(const Block& block, const at::Tensor& x) const;
+  at::Tensor mlp(const Block& block, const at::Tensor& x, const Draws& draws) const;
 
   plan::Gpt2Config config_;
   double embedding_noise_ = 0;
   int embedding_unit_ = 0, head_unit_ = 0;
-  at::Tensor tokens_;          // (V, C), rows padded where it is the head
-  at::Tensor positions_;       // (n_positions, C)
+  Embedding tokens_;           // (V, C), rows padded where it is the head
+  Embedding positions_;        // (n_positions, C)
   std::vector<Block> blocks_;  // never resized after registration
   ops::LayerNorm norm_;
-  at::Tensor head_;  // (V, C) and padded rows, when untied
+  Linear head_;  // (V, C) and padded rows, when untied
 };
 
-Gpt2::Gpt2(const plan::Gpt2Config& config, const BuildOptions& options)
+Gpt2::Gpt2(const plan::Gpt2Config& config, const Recipe& recipe)
     : config_(config),
-      embedding_noise_(options.embedding_noise),
+      embedding_noise_(recipe.embedding_noise()),
       blocks_(static_cast<size_t>(config.n_layer)) {
   const auto channels = config_.n_embd;
   const auto deviation = config_.initializer_range;
   const bool tied = config_.tie_word_embeddings;
-  auto root = UnitBuilder::root(table_, tied ? "root" : "embedding", options);
+  const EmbeddingShape shape{config_.vocab_size, channels, deviation, tied};
+  auto root = UnitBuilder::root(table_, tied ? "root" : "embedding", recipe);
   embedding_unit_ = root.unit();
-  root.add_embedding("transformer.wte", {config_.vocab_size, channels, deviation, tied}, tokens_);
+  root.add_embedding("transformer.wte", shape, tokens_);
   root.add_embedding("transformer.wpe", {config_.n_positions, channels, deviation}, positions_);
-  for (int i = 0; i < config_.n_layer; ++i) add_block(i, options);
+  for (int i = 0; i < config_.n_layer; ++i) add_block(i, recipe);
 
-  auto last = tied ? root : UnitBuilder::root(table_, "head", options);
+  auto last = tied ? root : UnitBuilder::root(table_, "head", recipe);
   head_unit_ = last.unit();
   last.add_norm("transformer.ln_f", channels, norm_.weight, &norm_.bias);
   norm_.epsilon = config_.layer_norm_epsilon;
-  if (!tied) {
-    last.add_embedding("lm_head", {config_.vocab_size, channels, deviation, /*head=*/true}, head_);
-  }
+  last.add_head("lm_head", shape, head_, tied ? &tokens_ : nullptr);
 }
 
-void Gpt2::add_block(int index, const BuildOptions& options) {
+void Gpt2::add_block(int index, const Recipe& recipe) {
   const auto name = fmt::format("transformer.h.{}.", index);
-  auto unit = UnitBuilder::block(table_, fmt::format("block {}", index), index, options);
+  auto unit = UnitBuilder::block(table_, fmt::format("block {}", index), index, recipe);
   auto& block = blocks_[static_cast<size_t>(index)];
   block.unit = unit.unit();
   block.index = index;
@@ -127,7 +127,7 @@ at::Tensor Gpt2::hidden_states(const Batch& batch, const StepKey& key, Units& un
   }
   const Draws draws{key, batch.documents, batch.run};
   const auto x = run_unit(units, embedding_unit_, {}, [this, batch, draws](const Tensors&) {
-    return embed(batch, draws);  // (B, T, C)
+    return embed_batch(batch, draws);  // (B, T, C)
   });
   const auto attend = [&](const Block& block) -> Attend {
     return attend_within(
@@ -140,7 +140,7 @@ at::Tensor Gpt2::hidden_states(const Batch& batch, const StepKey& key, Units& un
 at::Tensor Gpt2::decode_at(const at::Tensor& positions, const at::Tensor& tokens, KvCache& cache,
                            Units& units) const {
   const auto x = run_unit(units, embedding_unit_, {}, [&](const Tensors&) {
-    return ops::embedding(tokens_, tokens) + ops::embedding(positions_, positions);
+    return embed(tokens_, tokens) + embed(positions_, positions);
   });
   const auto attend = [&](const Block& block) -> Attend {
     return [&](const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
@@ -163,8 +163,8 @@ at::Tensor Gpt2::run_blocks(at::Tensor x, const Draws& draws,
                   [this](const Tensors& in) { return ops::layer_norm(in[0], norm_); });
 }
 
-at::Tensor Gpt2::embed(const Batch& batch, const Draws& draws) const {
-  const auto rows = ops::embedding_noise(ops::embedding(tokens_, batch.tokens),
+at::Tensor Gpt2::embed_batch(const Batch& batch, const Draws& draws) const {
+  const auto rows = ops::embedding_noise(embed(tokens_, batch.tokens),
                                          noise_of(embedding_noise_, batch, draws.key));
   const auto x = rows + position_rows(positions_, batch);
   return ops::dropout(x, draws.at(config_.embd_pdrop, -1, DropoutSite::kEmbedding));
@@ -176,18 +176,19 @@ at::Tensor Gpt2::run_block(const Block& block, const at::Tensor& x, const Draws&
     return ops::dropout(y, draws.at(config_.resid_pdrop, block.index, site));
   };
   const auto [stream, a] = ops::add_layer_norm(x, {}, block.norm_1);
-  const auto attended = drop(attention(block, a, attend), DropoutSite::kAttentionOutput);
+  const auto attended = drop(attention(block, a, draws, attend), DropoutSite::kAttentionOutput);
   const auto [h, m] = ops::add_layer_norm(stream, attended, block.norm_2);
-  return h + drop(mlp(block, m), DropoutSite::kMlpOutput);
+  return h + drop(mlp(block, m, draws), DropoutSite::kMlpOutput);
 }
 
-at::Tensor Gpt2::attention(const Block& block, const at::Tensor& x, const Attend& attend) const {
+at::Tensor Gpt2::attention(const Block& block, const at::Tensor& x, const Draws& draws,
+                           const Attend& attend) const {
   // unbind: its gradient is one stack, where three selects would each fill a whole qkv.
-  const auto qkv = linear(block.qkv, x)
+  const auto qkv = linear(block.qkv, x, draws)
                        .view({x.size(0), x.size(1), 3, config_.n_head, -1})
                        .unbind(2);  // three of (B, T, H, D)
   const auto y = attend(qkv[0].transpose(1, 2), qkv[1].transpose(1, 2), qkv[2].transpose(1, 2));
-  return linear(block.attention_out, y.transpose(1, 2).flatten(2));
+  return linear(block.attention_out, y.transpose(1, 2).flatten(2), draws);
 }
 
 double Gpt2::attention_scale(const Block& block) const {
@@ -198,16 +199,17 @@ double Gpt2::attention_scale(const Block& block) const {
   return scale;
 }
 
-at::Tensor Gpt2::mlp(const Block& block, const at::Tensor& x) const {
-  const auto inner = at::gelu(linear(block.mlp_in, x), config_.gelu_is_exact ? "none" : "tanh");
-  return linear(block.mlp_out, inner);
+at::Tensor Gpt2::mlp(const Block& block, const at::Tensor& x, const Draws& draws) const {
+  const auto inner =
+      at::gelu(linear(block.mlp_in, x, draws), config_.gelu_is_exact ? "none" : "tanh");
+  return linear(block.mlp_out, inner, draws);
 }
 
 }  // namespace
 
-std::unique_ptr<Model> make_gpt2(const plan::Architecture& architecture,
-                                 const BuildOptions& options) {
-  return std::make_unique<Gpt2>(dynamic_cast<const plan::Gpt2Config&>(architecture), options);
+std::unique_ptr<Model> make_gpt2(const Recipe& recipe) {
+  return std::make_unique<Gpt2>(dynamic_cast<const plan::Gpt2Config&>(recipe.architecture()),
+                                recipe);
 }
 
 }  // namespace skein::model

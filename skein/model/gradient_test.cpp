@@ -18,24 +18,34 @@ struct NamedCase {
 };
 
 std::vector<NamedCase> gradient_cases() {
-  const LoraOptions llama_lora{.rank = 2, .alpha = 3, .targets = {"q_proj", "down_proj"}};
-  const LoraOptions gpt_lora{.rank = 2, .alpha = 3, .targets = {"c_attn"}};
   const std::string no_dropout = R"(, "embd_pdrop": 0, "attn_pdrop": 0, "resid_pdrop": 0)";
   const std::string tied = R"(, "tie_word_embeddings": true)";
+  const auto lora = [](const std::string& keys) { return BuildOptions{.tuning = tiny_lora(keys)}; };
+  // Adapters beside one block, the other and all roots train.
+  auto mixed_llama = tiny_lora(R"("target_modules": ["q_proj", "down_proj"],
+      "layers_to_transform": [1])");
+  mixed_llama.freeze = {.trainable_layers = -1, .extra_modules = {"embed_tokens", "norm"}};
+  auto mixed_gpt = tiny_lora(R"("target_modules": ["c_attn"], "layers_to_transform": [0])");
+  mixed_gpt.freeze = {.trainable_layers = 1, .extra_modules = {"wte", "wpe", "ln_f"}};
   std::vector<NamedCase> cases = {
       {"llama tied", tiny_config(kTinyLlama, tied), {}},
-      {"llama lora", tiny_config(kTinyLlama), {.lora = llama_lora}},
-      {"llama block 1 frozen",
-       tiny_config(kTinyLlama, tied),
-       {.lora = llama_lora, .frozen_blocks = {1}}},
+      {"llama lora", tiny_config(kTinyLlama), lora(R"("target_modules": ["q_proj", "down_proj"])")},
+      {"llama lora everywhere", tiny_config(kTinyLlama, tied),
+       lora(R"("target_modules": ".*(_proj|embed_tokens|lm_head)$")")},
+      {"llama lora with dropout", tiny_config(kTinyLlama),
+       lora(R"("target_modules": "all-linear", "lora_dropout": 0.3)")},
+      {"llama saved modules", tiny_config(kTinyLlama, tied),
+       lora(R"("target_modules": ["q_proj"], "modules_to_save": ["embed_tokens", "norm"])")},
+      {"llama block 1 frozen", tiny_config(kTinyLlama, tied), {.tuning = mixed_llama}},
       {"llama attention dropout", tiny_config(kTinyLlama, R"(, "attention_dropout": 0.3)"), {}},
-      {"phi3 lora on fused projections",
-       tiny_config(kTinyPhi),
-       {.lora = LoraOptions{.rank = 2, .alpha = 3, .targets = {"qkv_proj"}}}},
+      {"phi3 lora on fused projections", tiny_config(kTinyPhi),
+       lora(R"("target_modules": ["qkv_proj"])")},
       {"qwen3 with biases", tiny_config(kTinyQwen3, R"(, "attention_bias": true)"), {}},
       {"gpt2 tied", tiny_config(kTinyGpt, no_dropout), {}},
       {"gpt2 untied", tiny_config(kTinyGpt, no_dropout + R"(, "tie_word_embeddings": false)"), {}},
-      {"gpt2 block 0 frozen", tiny_config(kTinyGpt), {.lora = gpt_lora, .frozen_blocks = {0}}},
+      {"gpt2 lora everywhere", tiny_config(kTinyGpt),
+       lora(R"("target_modules": ["c_attn", "c_proj", "c_fc", "wte", "wpe", "lm_head"])")},
+      {"gpt2 block 0 frozen", tiny_config(kTinyGpt), {.tuning = mixed_gpt}},
   };
   for (const auto& family : tiny_families()) {
     const auto config = tiny_config(family);

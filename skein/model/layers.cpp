@@ -3,12 +3,17 @@
 #include "skein/model/layers.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/linear.h>
+#include <ATen/ops/mm.h>
 
-#include <algorithm>
 #include <cmath>
 #include <utility>
 
+#include "skein/core/hash.h"
+#include "skein/core/random.h"
 #include "skein/ops/embedding.h"
 #include "skein/ops/linear.h"
 #include "skein/plan/families/shapes.h"
@@ -18,44 +23,115 @@ namespace {
 
 using tensor::Init;
 
-bool is_target(const std::vector<std::string>& targets, const std::string& name) {
-  return std::ranges::any_of(
-      targets, [&](const auto& target) { return name == target || name.ends_with("." + target); });
+// (out, in)
+at::Tensor weight_of(const Linear& layer) {
+  return layer.transposed ? layer.weight.t() : layer.weight;
+}
+
+ops::LowRank low_rank(const Lora& lora, const Draws& draws) {
+  return {.a = lora.a, .b = lora.b, .scale = lora.scale, .dropout = draws.at(lora)};
+}
+
+// magnitude / length of each row, in the magnitude's dtype: its changes are small, and 16 bits
+// would lose them.
+at::Tensor dora_factor(const at::Tensor& weight, const Lora& lora) {
+  return lora.magnitude / row_lengths(weight, lora);
+}
+
+// As PEFT defines it: with dropout, what the factor adds sees the dropped input, the weight itself
+// the whole one.
+at::Tensor dora_linear(const Linear& layer, const at::Tensor& x, const Draws& draws) {
+  const auto& lora = *layer.lora;
+  const auto weight = weight_of(layer);
+  const auto factor = dora_factor(weight, lora);
+  const ops::LowRank part{.a = lora.a, .b = lora.b, .scale = lora.scale};
+  const auto dropout = draws.at(lora);
+  const auto input = ops::dropout(x, dropout);
+  const auto scaled = ops::linears(input, {{weight, {}, part}})[0] * factor;
+  if (dropout.probability == 0) {
+    return (layer.bias.defined() ? scaled + layer.bias : scaled).to(x.scalar_type());
+  }
+  const auto whole = ops::linears(x, {{weight, layer.bias}})[0];
+  const auto dropped = ops::linears(input, {{weight, {}}})[0];
+  return (whole + (scaled - dropped)).to(x.scalar_type());
 }
 
 }  // namespace
 
-at::Tensor linear(const Linear& layer, const at::Tensor& x) { return linears({&layer}, x)[0]; }
+at::Tensor row_lengths(const at::Tensor& weight, const Lora& lora) {
+  // |w + s·BA|² = |w|² + 2s w·BA + s²|BA|², row by row: nothing of the weight's size is made.
+  const at::NoGradGuard no_grad;
+  const auto wide = lora.a.scalar_type();
+  const auto own = at::linalg_vector_norm(weight, 2, {1}, /*keepdim=*/false, wide).square();
+  const auto mixed = at::mm(weight, lora.a.t().to(weight.scalar_type())).to(wide) * lora.b;
+  const auto added = at::mm(lora.b, at::mm(lora.a, lora.a.t())) * lora.b;
+  return (own + 2 * lora.scale * mixed.sum(1) + lora.scale * lora.scale * added.sum(1)).sqrt();
+}
 
-std::vector<at::Tensor> linears(const std::vector<const Linear*>& layers, const at::Tensor& x) {
+at::Tensor linear(const Linear& layer, const at::Tensor& x, const Draws& draws) {
+  return linears({&layer}, x, draws)[0];
+}
+
+std::vector<at::Tensor> linears(const std::vector<const Linear*>& layers, const at::Tensor& x,
+                                const Draws& draws) {
+  const auto is_dora = [](const Linear* layer) {
+    return layer->lora && layer->lora->magnitude.defined();
+  };
   std::vector<ops::LinearParameters> parameters;
   parameters.reserve(layers.size());
   for (const auto* layer : layers) {
-    parameters.push_back({layer->transposed ? layer->weight.t() : layer->weight, layer->bias});
+    if (is_dora(layer)) continue;
+    parameters.push_back({weight_of(*layer), layer->bias});
+    if (layer->lora) parameters.back().low_rank = low_rank(*layer->lora, draws);
   }
-  auto outputs = ops::linears(x, parameters);
+  auto outputs = parameters.empty() ? tensor::Tensors() : ops::linears(x, parameters);
   for (size_t i = 0; i < layers.size(); ++i) {
-    if (const auto& lora = layers[i]->lora) {
-      outputs[i] = outputs[i] + at::linear(at::linear(x, lora->a), lora->b) * lora->scale;
-    }
+    if (!is_dora(layers[i])) continue;
+    outputs.insert(outputs.begin() + static_cast<ptrdiff_t>(i), dora_linear(*layers[i], x, draws));
   }
   return outputs;
 }
 
+at::Tensor embed(const Embedding& table, const at::Tensor& tokens) {
+  const auto rows = ops::embedding(table.weight, tokens);
+  if (!table.lora) return rows;
+  const auto& lora = *table.lora;
+  const auto inner = ops::embedding(lora.a.t(), tokens);
+  auto sum = rows + at::linear(inner, lora.b) * lora.scale;
+  if (lora.magnitude.defined()) {
+    const auto own = table.weight.narrow(0, 0, lora.a.size(1)).t();  // (C, V)
+    sum = sum * dora_factor(own, lora);
+  }
+  return sum.to(rows.scalar_type());
+}
+
+Recipe::Recipe(const BuildOptions& options, const plan::TunedModel& tuned)
+    : dtype_(options.dtype),
+      embedding_noise_(options.embedding_noise),
+      tuned_(tuned),
+      dora_(std::make_shared<std::vector<DoraLayer>>()) {
+  for (const auto& parameter : tuned.shapes.parameters) {
+    if (parameter.trainable) trainable_.insert(parameter.name);
+  }
+}
+
+at::ScalarType Recipe::adapter_dtype() const {
+  return c10::elementSize(dtype_) == 2 ? at::kFloat : dtype_;
+}
+
+const plan::LoraShape* Recipe::adapter_of(const std::string& module) const {
+  const auto found = tuned_.adapters.find(module);
+  return found == tuned_.adapters.end() ? nullptr : &found->second;
+}
+
 UnitBuilder UnitBuilder::root(tensor::ParameterTable& table, const std::string& name,
-                              const BuildOptions& options) {
-  UnitBuilder builder(table, table.add_unit(name, /*root=*/true), options.dtype);
-  builder.frozen_ = options.lora && options.frozen_blocks.empty();
-  return builder;
+                              const Recipe& recipe) {
+  return {table, table.add_unit(name, /*root=*/true), -1, recipe};
 }
 
 UnitBuilder UnitBuilder::block(tensor::ParameterTable& table, const std::string& name, int index,
-                               const BuildOptions& options) {
-  const bool listed = std::ranges::count(options.frozen_blocks, index) > 0;
-  UnitBuilder builder(table, table.add_unit(name), options.dtype);
-  if (options.lora && (listed || options.frozen_blocks.empty())) builder.lora_ = &*options.lora;
-  builder.frozen_ = listed || builder.lora_;
-  return builder;
+                               const Recipe& recipe) {
+  return {table, table.add_unit(name), index, recipe};
 }
 
 tensor::Parameter& UnitBuilder::add(const std::string& name, std::vector<int64_t> shape, Init init,
@@ -64,10 +140,10 @@ tensor::Parameter& UnitBuilder::add(const std::string& name, std::vector<int64_t
   const bool decay = shape.size() > 1;
   table_.add({.name = name,
               .shape = std::move(shape),
-              .dtype = dtype_,
+              .dtype = recipe_.dtype(),
               .unit = unit_,
               .init = init,
-              .trainable = !frozen_,
+              .trainable = recipe_.trains(name),
               .decay = decay,
               .slot = &slot});
   return table_.parameters.back();
@@ -79,26 +155,63 @@ void UnitBuilder::add_linear(const std::string& name, const LinearShape& shape, 
   if (shape.transposed) std::swap(size[0], size[1]);
   add(name + ".weight", size, {Init::Kind::kNormal, shape.deviation}, layer.weight);
   if (shape.bias) add(name + ".bias", {shape.out}, {Init::Kind::kZeros}, layer.bias);
-  if (lora_ && is_target(lora_->targets, name)) add_lora(name, shape, layer);
-}
-
-void UnitBuilder::add_lora(const std::string& name, const LinearShape& shape, Linear& layer) {
-  const auto rank = lora_->rank;
-  auto& lora = layer.lora.emplace();
-  lora.scale = lora_->alpha / static_cast<double>(rank);
-  // PEFT draws A uniformly below 1/√in in size; the normal of equal deviation is near enough.
-  const Init normal{Init::Kind::kNormal, 1 / std::sqrt(3.0 * static_cast<double>(shape.in))};
-  const bool frozen = std::exchange(frozen_, false);
-  add(name + ".lora_A.weight", {rank, shape.in}, normal, lora.a);
-  add(name + ".lora_B.weight", {shape.out, rank}, {Init::Kind::kZeros}, lora.b);
-  frozen_ = frozen;
+  add_adapter(name, {shape.in, shape.out, false, [&layer] { return weight_of(layer); }},
+              layer.lora);
 }
 
 void UnitBuilder::add_embedding(const std::string& name, const EmbeddingShape& shape,
-                                at::Tensor& weight) {
+                                Embedding& table) {
   auto& parameter = add(name + ".weight", {shape.rows, shape.columns},
-                        {Init::Kind::kNormal, shape.deviation}, weight);
+                        {Init::Kind::kNormal, shape.deviation}, table.weight);
   if (shape.head) parameter.padded_rows = plan::padded_head_rows(shape.rows);
+  const auto weight = [&table, rows = shape.rows] { return table.weight.narrow(0, 0, rows).t(); };
+  add_adapter(name, {shape.rows, shape.columns, true, weight}, table.lora);
+}
+
+void UnitBuilder::add_head(const std::string& name, const EmbeddingShape& shape, Linear& head,
+                           const Embedding* tied) {
+  if (!tied) {
+    auto& parameter = add(name + ".weight", {shape.rows, shape.columns},
+                          {Init::Kind::kNormal, shape.deviation}, head.weight);
+    parameter.padded_rows = plan::padded_head_rows(shape.rows);
+  }
+  const auto weight = [&head, tied, rows = shape.rows] {
+    return (tied ? tied->weight : head.weight).narrow(0, 0, rows);
+  };
+  add_adapter(name, {shape.columns, shape.rows, false, weight}, head.lora);
+}
+
+void UnitBuilder::add_adapter(const std::string& name, const AdapterShape& shape,
+                              std::optional<Lora>& place) {
+  const auto* adapter = recipe_.adapter_of(name);
+  if (!adapter) return;
+  auto& lora = place.emplace();
+  lora.scale = adapter->scale;
+  lora.dropout = adapter->dropout;
+  lora.layer = layer_;
+  lora.site = hash64(name);
+  const auto add_part = [&](const char* suffix, std::vector<int64_t> size, Init init,
+                            at::Tensor& slot) {
+    auto& parameter = add(name + suffix, std::move(size), init, slot);
+    parameter.dtype = recipe_.adapter_dtype();
+    parameter.decay = true;  // Hugging Face's rule by name: the magnitude decays too
+  };
+  // PEFT's distributions, of which the product is zero.
+  const double bound = 1 / std::sqrt(static_cast<double>(shape.in));
+  const Init zeros{Init::Kind::kZeros};
+  if (shape.embedding) {
+    add_part(".lora_embedding_A", {adapter->rank, shape.in}, zeros, lora.a);
+    add_part(".lora_embedding_B", {shape.out, adapter->rank}, {Init::Kind::kNormal, 1}, lora.b);
+  } else {
+    add_part(".lora_A.weight", {adapter->rank, shape.in}, {Init::Kind::kUniform, bound}, lora.a);
+    add_part(".lora_B.weight", {shape.out, adapter->rank}, zeros, lora.b);
+  }
+  if (!adapter->dora) return;
+  // Ones, until the weights are known: see Model::first_magnitudes().
+  add_part(".lora_magnitude_vector", {shape.out}, {Init::Kind::kOnes}, lora.magnitude);
+  recipe_.dora().push_back({name + ".lora_magnitude_vector", unit_, [&lora, weight = shape.weight] {
+                              return row_lengths(weight(), lora);
+                            }});
 }
 
 void UnitBuilder::add_norm(const std::string& name, int64_t channels, at::Tensor& weight,
@@ -109,6 +222,12 @@ void UnitBuilder::add_norm(const std::string& name, int64_t channels, at::Tensor
 
 void UnitBuilder::add_offset_norm(const std::string& name, int64_t channels, at::Tensor& weight) {
   add(name + ".weight", {channels}, {Init::Kind::kZeros}, weight);
+}
+
+ops::Dropout Draws::at(const Lora& lora) const {
+  auto dropout = at(lora.dropout, lora.layer, ops::DropoutSite::kAdapter);
+  dropout.stream = random::mix(dropout.stream, lora.site);
+  return dropout;
 }
 
 ops::Dropout Draws::at(double probability, int64_t layer, ops::DropoutSite site) const {
@@ -130,9 +249,11 @@ Attend attend_within(const tensor::Batch& batch, const ops::AttentionOptions& op
   };
 }
 
-at::Tensor position_rows(const at::Tensor& table, const tensor::Batch& batch) {
-  return batch.run ? ops::embedding(table, batch.run->positions)
-                   : table.narrow(0, 0, batch.tokens.size(1));
+at::Tensor position_rows(const Embedding& table, const tensor::Batch& batch) {
+  if (batch.run) return embed(table, batch.run->positions);
+  const auto length = batch.tokens.size(1);
+  if (table.lora) return embed(table, at::arange(length, batch.tokens.options()));
+  return table.weight.narrow(0, 0, length);
 }
 
 int64_t longest_document(const tensor::Batch& batch) {

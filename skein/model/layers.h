@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "skein/ops/attention.h"
@@ -23,11 +24,16 @@
 
 namespace skein::model {
 
-// x · Aᵀ · Bᵀ · scale beside a frozen weight.
+// PEFT's adapter of a module: scale · B · A beside its weight, in fp32 where the model is in 16
+// bits. With DoRA the rows of the sum are brought to the lengths in `magnitude`.
 struct Lora {
-  at::Tensor a;  // (rank, in)
-  at::Tensor b;  // (out, rank)
+  at::Tensor a;          // (rank, in)
+  at::Tensor b;          // (out, rank)
+  at::Tensor magnitude;  // (out) of DoRA, or undefined
   double scale = 1;
+  double dropout = 0;  // of its input
+  int64_t layer = -1;  // the block that it belongs to; -1: none
+  uint64_t site = 0;   // of the module: keys its dropout
 };
 
 struct Linear {
@@ -37,25 +43,58 @@ struct Linear {
   std::optional<Lora> lora;
 };
 
-at::Tensor linear(const Linear& layer, const at::Tensor& x);  // (…, in) -> (…, out)
-// Layers that share their input, an output for each.
-std::vector<at::Tensor> linears(const std::vector<const Linear*>& layers, const at::Tensor& x);
-
-struct LoraOptions {
-  int64_t rank = 8;
-  double alpha = 8;
-  // Module names, matched as PEFT does: equal, or a suffix after a dot ("q_proj").
-  std::vector<std::string> targets{};
+// Rows for tokens, or for positions.
+struct Embedding {
+  at::Tensor weight;         // (V, C), and perhaps padded rows
+  std::optional<Lora> lora;  // its `in` is V, its `out` C
 };
 
+struct Draws;
+
+at::Tensor linear(const Linear& layer, const at::Tensor& x,
+                  const Draws& draws);  // (…, in) -> (…, out)
+// Layers that share their input, an output for each.
+std::vector<at::Tensor> linears(const std::vector<const Linear*>& layers, const at::Tensor& x,
+                                const Draws& draws);
+at::Tensor embed(const Embedding& table, const at::Tensor& tokens);  // (…) -> (…, C)
+
+// What DoRA divides by: the lengths of the rows of W + scale · B · A, W (out, in). Constant to
+// autograd, as in PEFT.
+at::Tensor row_lengths(const at::Tensor& weight, const Lora& lora);
+
 struct BuildOptions {
-  at::ScalarType dtype = at::kFloat;  // of all parameters
-  // Adapters on every block's targets, everything else frozen; with frozen_blocks, on those alone.
-  std::optional<LoraOptions> lora{};
-  std::vector<int>
-      frozen_blocks{};         // these train nothing but their adapters; the rest trains fully
-  plan::Tuning tuning{};       // what trains
-  double embedding_noise = 0;  // NEFTune's alpha
+  at::ScalarType dtype = at::kFloat;  // of all parameters but adapters, which have 32 bits at least
+  plan::Tuning tuning{};              // what trains, and which adapters there are
+  double embedding_noise = 0;         // NEFTune's alpha
+};
+
+// Where DoRA's magnitudes come from: of whole leaves, while their unit is there.
+struct DoraLayer {
+  std::string name;  // of the magnitude
+  int unit = 0;
+  std::function<at::Tensor()> lengths;
+};
+
+// What a family's model is built from.
+class Recipe {
+ public:
+  Recipe(const BuildOptions& options, const plan::TunedModel& tuned);
+
+  const plan::Architecture& architecture() const { return *tuned_.architecture; }
+  at::ScalarType dtype() const { return dtype_; }
+  at::ScalarType adapter_dtype() const;
+  double embedding_noise() const { return embedding_noise_; }
+  bool trains(const std::string& parameter) const { return trainable_.contains(parameter); }
+  const plan::LoraShape* adapter_of(const std::string& module) const;
+  // Filled while the model is built.
+  std::vector<DoraLayer>& dora() const { return *dora_; }
+
+ private:
+  at::ScalarType dtype_;
+  double embedding_noise_;
+  const plan::TunedModel& tuned_;  // outlives this
+  std::unordered_set<std::string> trainable_;
+  std::shared_ptr<std::vector<DoraLayer>> dora_;
 };
 
 struct LinearShape {
@@ -68,23 +107,26 @@ struct LinearShape {
 struct EmbeddingShape {
   int64_t rows = 0, columns = 0;
   double deviation = 0.02;
-  bool head = false;  // it is the output head, or that too: its rows are padded in memory
+  bool head = false;  // it is the output head too: its rows are padded in memory
 };
 
 // Registers the parameters of one unit. Slots are remembered by address: structs must not move.
 class UnitBuilder {
  public:
-  // Adds the unit to the table. `options` must outlive the builder.
+  // Adds the unit to the table. `recipe` must outlive the builder.
   static UnitBuilder root(tensor::ParameterTable& table, const std::string& name,
-                          const BuildOptions& options);
+                          const Recipe& recipe);
   static UnitBuilder block(tensor::ParameterTable& table, const std::string& name, int index,
-                           const BuildOptions& options);
+                           const Recipe& recipe);
 
   int unit() const { return unit_; }
 
-  // `name` is the module's: .weight, .bias, .lora_A.weight, .lora_B.weight follow from it.
+  // `name` is the module's: those of its parameters and of its adapter follow from it.
   void add_linear(const std::string& name, const LinearShape& shape, Linear& layer);
-  void add_embedding(const std::string& name, const EmbeddingShape& shape, at::Tensor& weight);
+  void add_embedding(const std::string& name, const EmbeddingShape& shape, Embedding& table);
+  // The output head: of a tied one, whose weight is `tied`, its adapter alone.
+  void add_head(const std::string& name, const EmbeddingShape& shape, Linear& head,
+                const Embedding* tied = nullptr);
   // A norm's weight (ones), and its bias (zeros) where there is one.
   void add_norm(const std::string& name, int64_t channels, at::Tensor& weight,
                 at::Tensor* bias = nullptr);
@@ -92,18 +134,23 @@ class UnitBuilder {
   void add_offset_norm(const std::string& name, int64_t channels, at::Tensor& weight);
 
  private:
-  UnitBuilder(tensor::ParameterTable& table, int unit, at::ScalarType dtype)
-      : table_(table), unit_(unit), dtype_(dtype) {}
+  UnitBuilder(tensor::ParameterTable& table, int unit, int64_t layer, const Recipe& recipe)
+      : table_(table), unit_(unit), layer_(layer), recipe_(recipe) {}
 
   tensor::Parameter& add(const std::string& name, std::vector<int64_t> shape, tensor::Init init,
                          at::Tensor& slot);
-  void add_lora(const std::string& name, const LinearShape& shape, Linear& layer);
+  // How a module's adapter looks: the sizes of its A and B, and its weight as (out, in).
+  struct AdapterShape {
+    int64_t in = 0, out = 0;
+    bool embedding = false;
+    std::function<at::Tensor()> weight;
+  };
+  void add_adapter(const std::string& name, const AdapterShape& shape, std::optional<Lora>& lora);
 
   tensor::ParameterTable& table_;
   int unit_;
-  at::ScalarType dtype_;
-  const LoraOptions* lora_ = nullptr;  // of the targets; null: none
-  bool frozen_ = false;                // what is added now does not train
+  int64_t layer_;  // of a block; -1: none
+  const Recipe& recipe_;
 };
 
 // The random streams of one forward pass.
@@ -114,6 +161,7 @@ struct Draws {
 
   // `layer` counts blocks from 0; the embedding's is -1.
   ops::Dropout at(double probability, int64_t layer, ops::DropoutSite site) const;
+  ops::Dropout at(const Lora& lora) const;
 };
 
 // How a block's attention gets from q (B, H, T, D), k and v (B, G, T, D) to (B, H, T, D): over the
@@ -126,7 +174,7 @@ Attend attend_within(const tensor::Batch& batch, const ops::AttentionOptions& op
 
 // Rows of a table (positions, C) for the tokens of a batch -> (T, C): positions begin at 0 in every
 // row, or in every document of a run.
-at::Tensor position_rows(const at::Tensor& table, const tensor::Batch& batch);
+at::Tensor position_rows(const Embedding& table, const tensor::Batch& batch);
 // The most tokens that a document of the batch has.
 int64_t longest_document(const tensor::Batch& batch);
 

@@ -2,14 +2,16 @@
 // Copyright the skein authors.
 #include "skein/model/model.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/linear.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
-#include <algorithm>
+#include <utility>
 
 #include "skein/core/error.h"
 #include "skein/model/families.h"
@@ -20,30 +22,11 @@
 namespace skein::model {
 namespace {
 
-std::unique_ptr<Model> make(const plan::HfConfig& config, const BuildOptions& options) {
+std::unique_ptr<Model> make(const std::string& family_name, const Recipe& recipe) {
   for (const auto& family : families()) {
-    if (family.model_type == config.family) return family.make(*config.architecture, options);
+    if (family.model_type == family_name) return family.make(recipe);
   }
-  throw InternalError(fmt::format("model_type {} has no row in model/families.cpp", config.family));
-}
-
-void check_adapters(const BuildOptions& options, const tensor::ParameterTable& table) {
-  const auto num_blocks = std::ranges::count(table.units, false, &tensor::Unit::root);
-  for (const int block : options.frozen_blocks) {
-    if (block >= 0 && block < num_blocks) continue;
-    throw UserError(fmt::format("block {} cannot be frozen: the model has blocks 0 to {}", block,
-                                num_blocks - 1));
-  }
-  if (!options.lora) return;
-  if (options.lora->rank < 1) {
-    throw UserError(fmt::format("LoRA rank is {}, expected at least 1", options.lora->rank));
-  }
-  const auto is_adapter = [](const auto& p) { return p.name.ends_with(".lora_A.weight"); };
-  if (std::ranges::none_of(table.parameters, is_adapter)) {
-    throw UserError(fmt::format("no layer of the model is called {}: name LoRA targets as in {}",
-                                fmt::join(options.lora->targets, ", "),
-                                table.parameters.back().name));
-  }
+  throw InternalError(fmt::format("model_type {} has no row in model/families.cpp", family_name));
 }
 
 }  // namespace
@@ -73,9 +56,9 @@ at::Tensor Model::head_loss_sum(const at::Tensor& hidden, const at::Tensor& targ
                                 const at::Tensor& weights, tensor::Units& units,
                                 double smoothing) const {
   const auto block = [this, targets, weights, smoothing](const tensor::Tensors& in) {
+    const auto [rows, weight] = head_factors(in[0].flatten(0, 1));
     return ops::linear_cross_entropy_sum(
-        in[0].flatten(0, 1), head_weight(), targets.flatten(),
-        weights.defined() ? weights.flatten() : weights,
+        rows, weight, targets.flatten(), weights.defined() ? weights.flatten() : weights,
         {.vocabulary = vocab_size(), .cap = logit_cap(), .smoothing = smoothing});
   };
   return run_unit(units, head_unit(), {hidden}, block);
@@ -95,7 +78,8 @@ at::Tensor Model::head_loss_sum(const at::Tensor& hidden, const tensor::Batch& b
 at::Tensor Model::head_log_probs(const at::Tensor& hidden, const at::Tensor& targets,
                                  tensor::Units& units) const {
   const auto block = [this, targets](const tensor::Tensors& in) {
-    return ops::linear_log_probs(in[0].flatten(0, 1), head_weight(), targets.flatten(),
+    const auto [rows, weight] = head_factors(in[0].flatten(0, 1));
+    return ops::linear_log_probs(rows, weight, targets.flatten(),
                                  {.vocabulary = vocab_size(), .cap = logit_cap()})
         .view(targets.sizes());
   };
@@ -104,16 +88,57 @@ at::Tensor Model::head_log_probs(const at::Tensor& hidden, const at::Tensor& tar
 
 at::Tensor Model::head_logits(const at::Tensor& hidden, tensor::Units& units) const {
   const auto block = [this](const tensor::Tensors& in) {
-    const auto logits = at::linear(in[0], head_weight()).narrow(-1, 0, vocab_size());
+    const auto [rows, weight] = head_factors(in[0]);
+    const auto logits = at::linear(rows, weight).narrow(-1, 0, vocab_size());
     return logit_cap() > 0 ? ops::soft_cap(logits, logit_cap()) : logits;
   };
   return run_unit(units, head_unit(), {hidden}, block);
 }
 
+Model::HeadFactors Model::head_factors(const at::Tensor& hidden) const {
+  const auto& lora = head_lora();
+  if (!lora) return {hidden, head_weight()};
+  auto weight = head_weight();
+  auto b = lora->b * lora->scale;
+  const int64_t padding = weight.size(0) - b.size(0);
+  if (lora->magnitude.defined()) {
+    const auto lengths = row_lengths(weight.narrow(0, 0, b.size(0)), *lora);
+    const auto factor = (lora->magnitude / lengths).unsqueeze(1);
+    b = b * factor;
+    weight = (weight * at::constant_pad_nd(factor, {0, 0, 0, padding})).to(hidden.scalar_type());
+  }
+  const auto inner = at::linear(hidden, lora->a.to(hidden.scalar_type()));
+  b = at::constant_pad_nd(b, {0, 0, 0, padding}).to(hidden.scalar_type());
+  return {at::cat({hidden, inner}, -1), at::cat({weight, b}, 1)};
+}
+
+void Model::fill_magnitudes(std::span<const tensor::TensorSlice> slices,
+                            tensor::Units& units) const {
+  if (dora_.empty()) return;
+  const at::NoGradGuard no_grad;
+  const tensor::ForwardPass pass(units);
+  for (const auto& layer : dora_) {
+    const auto lengths =
+        run_unit(units, layer.unit, {}, [&](const tensor::Tensors&) { return layer.lengths(); });
+    for (const auto& slice : slices) {
+      if (slice.name != layer.name) continue;
+      slice.data.copy_(lengths.slice(0, slice.begin, slice.end));
+    }
+  }
+}
+
 std::unique_ptr<Model> build(const plan::HfConfig& config, const BuildOptions& options) {
-  auto model = make(config, options);
-  check_adapters(options, model->table());
+  const auto tuned = plan::tune(config.architecture, options.tuning);
+  const Recipe recipe(options, tuned);
+  auto model = make(config.family, recipe);
+  model->dora_ = std::move(recipe.dora());
   return model;
+}
+
+std::string name_in_base(const tensor::Parameter& parameter, const tensor::ParameterTable& table,
+                         const plan::HfConfig& config) {
+  const bool was_tied = config.dimensions().tied_head && parameter.name == "lm_head.weight";
+  return was_tied ? table.parameters.front().name : parameter.name;
 }
 
 at::Tensor make_leaf(const tensor::Parameter& parameter, at::Device device) {

@@ -12,12 +12,17 @@
 #include <ATen/core/Tensor.h>
 
 #include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "skein/model/kv_cache.h"
 #include "skein/model/layers.h"
 #include "skein/plan/hf_config.h"
 #include "skein/tensor/batch.h"
 #include "skein/tensor/parameter_table.h"
+#include "skein/tensor/tensor_slice.h"
 #include "skein/tensor/units.h"
 
 namespace skein::model {
@@ -63,6 +68,10 @@ class Model {
   // All logits (B, T, V): for sampling and tests.
   at::Tensor head_logits(const at::Tensor& hidden, tensor::Units& units) const;
 
+  // Puts DoRA's first magnitudes, which follow from the weights and adapters as they are, into
+  // those of `slices` that are theirs. One pass without gradients; nothing where there is no DoRA.
+  void fill_magnitudes(std::span<const tensor::TensorSlice> slices, tensor::Units& units) const;
+
  protected:
   // forward, inside its pass.
   virtual at::Tensor hidden_states(const tensor::Batch& batch, const tensor::StepKey& key,
@@ -72,13 +81,31 @@ class Model {
                                KvCache& cache, tensor::Units& units) const = 0;
   virtual int head_unit() const = 0;
   virtual const at::Tensor& head_weight() const = 0;  // (V, C) and perhaps padded rows
+  virtual const std::optional<Lora>& head_lora() const = 0;
 
   tensor::ParameterTable table_;
+
+ private:
+  friend std::unique_ptr<Model> build(const plan::HfConfig& config, const BuildOptions& options);
+
+  // hidden (…, C) and the head's weight as one product makes the logits of them, an adapter's part
+  // as further columns of both.
+  struct HeadFactors {
+    at::Tensor hidden, weight;
+  };
+  HeadFactors head_factors(const at::Tensor& hidden) const;
+
+  std::vector<DoraLayer> dora_;
 };
 
 // The table is filled, its slots are empty: materialise() or a sharding fills them. Throws
-// UserError when an adapter's targets or a frozen block do not exist.
+// UserError when an adapter's targets, or modules that are to train, do not exist.
 std::unique_ptr<Model> build(const plan::HfConfig& config, const BuildOptions& options = {});
+
+// The name of one of the model's own parameters in the files of `config`: the embedding's, for a
+// head that is tied there and was built with a weight of its own (plan::TunedModel).
+std::string name_in_base(const tensor::Parameter& parameter, const tensor::ParameterTable& table,
+                         const plan::HfConfig& config);
 
 // A leaf for a parameter, not yet initialised but for its padding, which is zero.
 at::Tensor make_leaf(const tensor::Parameter& parameter, at::Device device);

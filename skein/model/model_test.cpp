@@ -7,11 +7,13 @@
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/log_softmax.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/tensor.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <cmath>
 #include <map>
 #include <set>
 
@@ -98,49 +100,123 @@ TEST(Table, UnitsAreBlocksAndOneOrTwoRoots) {
 
 TEST(Table, LoraFreezesEverythingElse) {
   const auto model =
-      build(tiny_config(kTinyLlama), {.lora = LoraOptions{.rank = 2, .targets = {"v_proj"}}});
+      build(tiny_config(kTinyLlama),
+            {.dtype = at::kBFloat16,
+             .tuning = tiny_lora(R"("target_modules": ["v_proj"], "use_dora": true)")});
   for (const auto& p : model->table().parameters) {
-    EXPECT_EQ(p.trainable, p.name.find(".lora_") != std::string::npos) << p.name;
+    const bool adapter = p.name.find(".lora_") != std::string::npos;
+    EXPECT_EQ(p.trainable, adapter) << p.name;
+    EXPECT_EQ(p.dtype, adapter ? at::kFloat : at::kBFloat16) << p.name;
   }
   const auto table = by_name(*model);
   EXPECT_EQ(table.at("model.layers.1.self_attn.v_proj.lora_A.weight")->shape,
             (std::vector<int64_t>{2, 8}));
   EXPECT_EQ(table.at("model.layers.1.self_attn.v_proj.lora_B.weight")->shape,
             (std::vector<int64_t>{4, 2}));
+  EXPECT_EQ(table.at("model.layers.1.self_attn.v_proj.lora_magnitude_vector")->shape,
+            (std::vector<int64_t>{4}));
 }
 
-TEST(Table, FrozenBlocksAloneCarryAdapters) {
+TEST(Table, FreezingLeavesTheRestTraining) {
   const auto model = build(tiny_config(kTinyGpt),
-                           {.lora = LoraOptions{.targets = {"c_attn"}}, .frozen_blocks = {1}});
-  const auto table = by_name(*model);
-  EXPECT_TRUE(table.at("transformer.wte.weight")->trainable);
-  EXPECT_TRUE(table.at("transformer.h.0.attn.c_attn.weight")->trainable);
-  EXPECT_FALSE(table.at("transformer.h.1.attn.c_attn.weight")->trainable);
-  EXPECT_TRUE(table.at("transformer.h.1.attn.c_attn.lora_A.weight")->trainable);
-  EXPECT_FALSE(table.contains("transformer.h.0.attn.c_attn.lora_A.weight"));
+                           {.tuning = {.freeze = plan::FreezeOptions{
+                                           .trainable_layers = 1, .trainable_modules = {"mlp"}}}});
+  for (const auto& p : model->table().parameters) {
+    EXPECT_EQ(p.trainable, p.name.starts_with("transformer.h.1.mlp.")) << p.name;
+  }
 }
 
-TEST(Build, RefusesAdaptersAndBlocksThatDoNotExist) {
-  EXPECT_THROW(build(tiny_config(kTinyGpt), {.lora = LoraOptions{.targets = {"q_proj"}}}),
-               UserError);
-  EXPECT_THROW(build(tiny_config(kTinyGpt), {.frozen_blocks = {2}}), UserError);
+TEST(Build, RefusesAdaptersThatDoNotExist) {
+  const BuildOptions options{.tuning = tiny_lora(R"("target_modules": ["q_proj"])")};
+  EXPECT_THROW(build(tiny_config(kTinyGpt), options), UserError);
 }
 
 TEST(Build, FreshAdaptersChangeNothing) {
-  const auto config = tiny_config(kTinyLlama);
-  const auto plain = build(config);
-  const auto adapted = build(config, {.lora = LoraOptions{.targets = {"q_proj", "up_proj"}}});
-  materialise(plain->table(), at::kCPU, 3);
-  materialise(adapted->table(), at::kCPU, 3);
+  for (const auto& [config, keys] :
+       {std::pair{tiny_config(kTinyLlama), R"("target_modules": "all-linear")"},
+        {tiny_config(kTinyLlama), R"("target_modules": ["q_proj", "embed_tokens", "lm_head"])"},
+        {tiny_config(kTinyLlama), R"("target_modules": ["up_proj"], "use_dora": true)"},
+        {tiny_config(kTinyGpt), R"("target_modules": ["c_attn", "wte", "lm_head"],
+                                   "use_dora": true)"}}) {
+    const auto plain = build(config);
+    const auto adapted = build(config, {.tuning = tiny_lora(keys)});
+    materialise(plain->table(), at::kCPU, 3);
+    materialise(adapted->table(), at::kCPU, 3);
+    tensor::PlainUnits units;
+    std::vector<tensor::TensorSlice> slices;
+    for (const auto& p : adapted->table().parameters) {
+      slices.push_back({p.name, p.shape, p.dtype, 0, p.numel(), p.slot->detach().view(-1)});
+    }
+    adapted->fill_magnitudes(slices, units);
+    const auto batch = tiny_batch(2, 4);
+    const auto logits = [&](const Model& model) {
+      return model.head_logits(model.forward(batch, {.training = false}, units), units);
+    };
+    EXPECT_TRUE(at::allclose(logits(*plain), logits(*adapted), 1e-5, 1e-6)) << keys;
+  }
+}
+
+// The adapter on its own, of which the first values are PEFT's: B · A is zero.
+TEST(Build, AdaptersBeginAsInPeft) {
+  const auto model = build(tiny_config(kTinyLlama, R"(, "hidden_size": 64)"),
+                           {.tuning = tiny_lora(R"("target_modules": ["q_proj", "embed_tokens"],
+                              "rank_pattern": {".*": 8})")});
+  materialise(model->table(), at::kCPU, 3);
+  const auto table = by_name(*model);
+  const auto value = [&](const char* name) { return *table.at(name)->slot; };
+  const auto a = value("model.layers.0.self_attn.q_proj.lora_A.weight");
+  EXPECT_LT(a.abs().max().item<double>(), 0.125);
+  EXPECT_GT(a.abs().max().item<double>(), 0.12);
+  EXPECT_NEAR(a.std().item<double>(), 0.125 / std::sqrt(3), 0.01);
+  EXPECT_EQ(value("model.layers.0.self_attn.q_proj.lora_B.weight").abs().max().item<double>(), 0);
+  EXPECT_EQ(value("model.embed_tokens.lora_embedding_A").abs().max().item<double>(), 0);
+  EXPECT_NEAR(value("model.embed_tokens.lora_embedding_B").std().item<double>(), 1, 0.1);
+}
+
+// Rows one by one, and in a run: what is dropped before an adapter follows the document.
+TEST(LoraDropout, FollowsTheDocumentNotTheBatch) {
+  const auto model =
+      tiny_model(tiny_config(kTinyLlama), {.tuning = tiny_lora(R"("target_modules": "all-linear",
+                                                        "lora_dropout": 0.5)")});
   tensor::PlainUnits units;
-  const auto batch = tiny_batch(2, 4);
-  EXPECT_TRUE(at::equal(plain->forward(batch, kTinyStep, units),
-                        adapted->forward(batch, kTinyStep, units)));
+  const auto batch = tiny_batch(3, 5);
+  const auto whole = model->forward(batch, kTinyStep, units);
+  for (int64_t row = 0; row < 3; ++row) {
+    tensor::Batch one;
+    one.tokens = batch.tokens.narrow(0, row, 1);
+    one.documents = batch.documents.narrow(0, row, 1);
+    EXPECT_TRUE(
+        at::allclose(model->forward(one, kTinyStep, units), whole.narrow(0, row, 1), 1e-12));
+  }
+  tensor::HostBatch host{.rows = 1, .length = 15, .documents = {40, 41, 42}};
+  const auto flat = batch.tokens.flatten();
+  host.tokens.assign(flat.const_data_ptr<int64_t>(), flat.const_data_ptr<int64_t>() + 15);
+  host.targets = host.tokens;
+  host.document_ends = {5, 10, 15};
+  const auto run = model->forward(tensor::to_device(host, at::kCPU), kTinyStep, units);
+  EXPECT_TRUE(at::allclose(run.view({3, 5, -1}), whole, 1e-12));
+  EXPECT_FALSE(at::allclose(model->forward(batch, {.seed = 1, .step = 3}, units), whole));
+  EXPECT_FALSE(at::allclose(model->forward(batch, {.training = false}, units), whole));
+}
+
+// Two modules of one block, and one module of two blocks, draw different masks; of the right rate.
+TEST(LoraDropout, HasAStreamForEveryModule) {
+  const Draws draws{kTinyStep, at::arange(2), {}};
+  const auto mask = [&](int64_t layer, uint64_t site) {
+    const Lora lora{.dropout = 0.25, .layer = layer, .site = site};
+    return ops::dropout(at::ones({2, 50, 100}), draws.at(lora)).ne(0);
+  };
+  EXPECT_TRUE(at::equal(mask(0, 7), mask(0, 7)));
+  EXPECT_FALSE(at::equal(mask(0, 7), mask(0, 8)));
+  EXPECT_FALSE(at::equal(mask(0, 7), mask(1, 7)));
+  EXPECT_NEAR(mask(0, 7).to(at::kFloat).mean().item<double>(), 0.75, 0.02);
 }
 
 TEST(Model, RunsOnTheMetaDevice) {
   for (const auto& family : tiny_families()) {
-    const auto model = build(tiny_config(family), {.dtype = at::kBFloat16});
+    const auto model =
+        build(tiny_config(family),
+              {.dtype = at::kBFloat16, .tuning = tiny_lora(R"("target_modules": "all-linear")")});
     materialise(model->table(), at::kMeta, 0);
     auto batch = tiny_batch(2, 5);
     for (auto* t : {&batch.tokens, &batch.targets, &batch.documents}) *t = t->to(at::kMeta);

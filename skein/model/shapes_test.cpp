@@ -37,49 +37,77 @@ TEST(Families, EveryRowHasItsOtherHalf) {
   }
 }
 
+// Nothing, adapters of every kind, a head that is trained whole, and frozen blocks.
+std::vector<plan::Tuning> tunings_of(const plan::HfConfig& config) {
+  std::vector<plan::Tuning> tunings = {
+      {},
+      tiny_lora(R"("target_modules": "all-linear", "use_dora": true)"),
+      tiny_lora(R"("target_modules": ".*", "rank_pattern": {"lm_head": 3})"),
+      {.freeze = plan::FreezeOptions{.trainable_layers = 1}}};
+  if (config.architecture->untied()) {
+    tunings.push_back(
+        tiny_lora(R"("target_modules": "all-linear", "modules_to_save": ["lm_head"])"));
+  }
+  return tunings;
+}
+
 TEST(Shapes, AreThoseOfTheRealModel) {
   for (const auto& config : shape_cases()) {
-    const auto model = build(config);
-    const auto& table = model->table();
-    const auto shapes = config.shapes();
-    ASSERT_EQ(shapes.units.size(), table.units.size()) << config.source;
-    for (size_t i = 0; i < shapes.units.size(); ++i) {
-      EXPECT_EQ(shapes.units[i].name, table.units[i].name);
-      EXPECT_EQ(shapes.units[i].root, table.units[i].root);
+    for (const auto& tuning : tunings_of(config)) {
+      const auto model = build(config, {.dtype = at::kBFloat16, .tuning = tuning});
+      const auto& table = model->table();
+      const auto shapes = plan::tune(config.architecture, tuning).shapes;
+      ASSERT_EQ(shapes.units.size(), table.units.size()) << config.source;
+      for (size_t i = 0; i < shapes.units.size(); ++i) {
+        EXPECT_EQ(shapes.units[i].name, table.units[i].name);
+        EXPECT_EQ(shapes.units[i].root, table.units[i].root);
+      }
+      ASSERT_EQ(shapes.parameters.size(), table.parameters.size()) << config.source;
+      for (size_t i = 0; i < shapes.parameters.size(); ++i) {
+        const auto& expected = shapes.parameters[i];
+        const auto& found = table.parameters[i];
+        EXPECT_EQ(expected.name, found.name);
+        EXPECT_EQ(expected.shape, found.shape) << found.name;
+        EXPECT_EQ(expected.padded_rows, found.padded_rows);
+        EXPECT_EQ(expected.memory_numel(), found.memory_numel());
+        EXPECT_EQ(expected.unit, found.unit) << found.name;
+        EXPECT_EQ(expected.decay, found.decay) << found.name;
+        EXPECT_EQ(expected.trainable, found.trainable) << found.name;
+        EXPECT_EQ(expected.adapter ? at::kFloat : at::kBFloat16, found.dtype) << found.name;
+      }
+      EXPECT_EQ(shapes.numel(), table.num_elements());
     }
-    ASSERT_EQ(shapes.parameters.size(), table.parameters.size()) << config.source;
-    for (size_t i = 0; i < shapes.parameters.size(); ++i) {
-      EXPECT_EQ(shapes.parameters[i].name, table.parameters[i].name);
-      EXPECT_EQ(shapes.parameters[i].shape, table.parameters[i].shape) << table.parameters[i].name;
-      EXPECT_EQ(shapes.parameters[i].padded_rows, table.parameters[i].padded_rows);
-      EXPECT_EQ(shapes.parameters[i].memory_numel(), table.parameters[i].memory_numel());
-      EXPECT_EQ(shapes.parameters[i].unit, table.parameters[i].unit) << table.parameters[i].name;
-      EXPECT_EQ(shapes.parameters[i].decay, table.parameters[i].decay) << table.parameters[i].name;
-    }
-    EXPECT_EQ(shapes.numel(), table.num_elements());
+  }
+}
+
+void expect_flat_bytes(const plan::HfConfig& config, const plan::Tuning& tuning, int ranks) {
+  const auto model = build(config, {.dtype = at::kBFloat16, .tuning = tuning});
+  const auto shapes = plan::tune(config.architecture, tuning).shapes;
+  int64_t weights = 0, gradients = 0, states = 0;  // whole
+  for (const auto& segment : tensor::lay_out(model->table(), ranks)) {
+    const bool wide = segment.dtype == at::kFloat;
+    weights += segment.whole_size * (wide ? 4 : 2);
+    if (!segment.trainable) continue;
+    gradients += segment.whole_size * 4;
+    states += segment.whole_size * (wide ? 8 : 12);
+  }
+  for (const int stage : {0, 1, 2, 3}) {
+    const auto bytes = plan::flat_bytes(shapes, {.stage = stage,
+                                                 .ranks = ranks,
+                                                 .weight_bytes = 2,
+                                                 .gradient_bytes = 4,
+                                                 .state_bytes = 12});
+    EXPECT_EQ(bytes.weights, stage < 3 ? weights : weights / ranks);
+    EXPECT_EQ(bytes.gradients, stage < 2 ? gradients : gradients / ranks);
+    EXPECT_EQ(bytes.states, stage < 1 ? states : states / ranks);
+    EXPECT_EQ(bytes.transient > 0, stage >= 2);
   }
 }
 
 TEST(MemoryEstimate, FlatBytesAreThoseOfTheLayout) {
   for (const auto& config : shape_cases()) {
-    const auto model = build(config);
-    for (const int ranks : {1, 2, 3}) {
-      int64_t whole = 0, shard = 0;
-      for (const auto& segment : tensor::lay_out(model->table(), ranks)) {
-        whole += segment.whole_size;
-        shard += segment.shard_size;
-      }
-      for (const int stage : {0, 1, 2, 3}) {
-        const auto bytes = plan::flat_bytes(config.shapes(), {.stage = stage,
-                                                              .ranks = ranks,
-                                                              .weight_bytes = 2,
-                                                              .gradient_bytes = 4,
-                                                              .state_bytes = 12});
-        EXPECT_EQ(bytes.weights, 2 * (stage < 3 ? whole : shard));
-        EXPECT_EQ(bytes.gradients, 4 * (stage < 2 ? whole : shard));
-        EXPECT_EQ(bytes.states, 12 * (stage < 1 ? whole : shard));
-        EXPECT_EQ(bytes.transient > 0, stage >= 2);
-      }
+    for (const auto& tuning : tunings_of(config)) {
+      for (const int ranks : {1, 2, 3}) expect_flat_bytes(config, tuning, ranks);
     }
   }
 }

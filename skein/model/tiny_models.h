@@ -62,6 +62,12 @@ inline plan::HfConfig tiny_config(const std::string& start, const std::string& m
   return plan::parse_hf_config(config.dump(), "tiny");
 }
 
+// Adapters as the keys of adapter_config.json describe them.
+inline plan::Tuning tiny_lora(const std::string& keys) {
+  return {.lora = adapter::parse_adapter_config(
+              R"({"peft_type": "LORA", "r": 2, "lora_alpha": 3, )" + keys + "}", "tiny")};
+}
+
 // Every parameter random, so that none (biases, LoRA's B) hides behind a zero.
 inline std::unique_ptr<Model> tiny_model(const plan::HfConfig& config, BuildOptions options = {}) {
   options.dtype = at::kDouble;

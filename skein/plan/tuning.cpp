@@ -209,6 +209,11 @@ bool unties_head(const Architecture& architecture, const Tuning& tuning) {
 TunedModel tune(const std::shared_ptr<const Architecture>& architecture, const Tuning& tuning) {
   TunedModel tuned{.architecture = architecture};
   if (unties_head(*architecture, tuning)) tuned.architecture = architecture->untied();
+  if (!tuned.architecture) {
+    throw UserError(
+        "modules_to_save names the embedding or the head, which are one tensor in this "
+        "model: give ensure_weight_tying, or adapters for them");
+  }
   const auto own = tuned.architecture->shapes();
   if (tuning.lora) tuned.adapters = find_adapters(*tuning.lora, own);
   std::function<bool(const ParameterShape&)> trains = [](auto&) { return true; };

@@ -13,11 +13,13 @@
 
 #include "skein/algorithms/pretrain.h"
 #include "skein/comm/group.h"
+#include "skein/core/random.h"
 #include "skein/model/model.h"
 #include "skein/ops/device.h"
 #include "skein/optim/adamw.h"
 #include "skein/parallel/sharded.h"
 #include "skein/plan/hf_config.h"
+#include "skein/plan/tuning.h"
 #include "skein/train/profile.h"
 #include "skein/train/update.h"
 
@@ -26,6 +28,9 @@ namespace {
 
 // Random tokens, the same at every step, so that the loss must fall.
 tensor::Batch make_batch(const BenchOptions& options, int64_t vocabulary) {
+  if (options.packed) {
+    return tensor::to_device(packed_rows(options, vocabulary), options.device);
+  }
   at::manual_seed(1);
   const auto text = at::randint(0, vocabulary, {options.rows, options.tokens + 1}, at::kLong);
   return tensor::to_device({text.slice(1, 0, options.tokens).contiguous(),
@@ -34,11 +39,50 @@ tensor::Batch make_batch(const BenchOptions& options, int64_t vocabulary) {
                            options.device);
 }
 
+model::BuildOptions build_options(const BenchOptions& options) {
+  model::BuildOptions build{.dtype = options.dtype};
+  if (options.lora_rank == 0) return build;
+  build.tuning.lora = adapter::AdapterConfig{
+      .rank = options.lora_rank,
+      .alpha = 2 * static_cast<double>(options.lora_rank),
+      .targets = {.kind = adapter::ModuleChoice::Kind::kNames, .names = options.lora_targets}};
+  return build;
+}
+
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
 }  // namespace
+
+tensor::HostBatch packed_rows(const BenchOptions& options, int64_t vocabulary) {
+  constexpr uint64_t kKey = 1;
+  constexpr uint64_t kShortest = 256, kLongest = 2047;
+  tensor::HostBatch batch{.rows = 1, .length = options.rows * options.tokens};
+  uint64_t drawn = 0;
+  const auto next = [&](uint64_t count) { return random::philox(kKey, drawn++).word[0] % count; };
+  for (int64_t row = 0; row < options.rows; ++row) {
+    for (int64_t left = options.tokens; left > 0;) {
+      const auto wanted = static_cast<int64_t>(kShortest + next(kLongest - kShortest + 1));
+      const int64_t length = std::min(wanted, left);
+      const auto prompt = static_cast<int64_t>(options.masked * static_cast<double>(length - 1));
+      const auto begin = static_cast<int64_t>(batch.tokens.size());
+      for (int64_t t = 0; t < length; ++t) {
+        batch.tokens.push_back(static_cast<int64_t>(next(static_cast<uint64_t>(vocabulary))));
+      }
+      for (int64_t t = 0; t < length; ++t) {
+        const bool target = t >= prompt && t + 1 < length;
+        batch.targets.push_back(target ? batch.tokens[static_cast<size_t>(begin + t + 1)]
+                                       : tensor::kIgnore);
+        batch.num_targets += target;
+      }
+      batch.documents.push_back(static_cast<int64_t>(batch.documents.size()));
+      batch.document_ends.push_back(static_cast<int32_t>(begin + length));
+      left -= length;
+    }
+  }
+  return batch;
+}
 
 double BenchResult::median_seconds() const {
   auto sorted = seconds;
@@ -48,13 +92,16 @@ double BenchResult::median_seconds() const {
 
 BenchResult bench_training(const BenchOptions& options) {
   const auto config = plan::read_hf_config(options.model);
-  const auto model = model::build(config, {.dtype = options.dtype});
+  const auto model = model::build(config, build_options(options));
   const algorithms::Pretrain algorithm(*model);
   parallel::Sharded sharded(
       model->table(),
       {.stage = {options.stage}, .recompute = options.recompute, .device = options.device},
       comm::Group());
   BenchResult result{.num_parameters = model->table().num_elements()};
+  for (const auto& parameter : model->table().parameters) {
+    if (parameter.trainable) result.num_trainable += parameter.numel();
+  }
   const auto begin = std::chrono::steady_clock::now();
   sharded.initialise(1);
   ops::synchronise(options.device.is_cuda());
@@ -62,6 +109,9 @@ BenchResult bench_training(const BenchOptions& options) {
   optim::AdamW optimizer(sharded.owned_ranges(), {.weight_decay = 0.1}, sharded.memory());
   optimizer.refresh_masters();
   const auto batch = make_batch(options, model->vocab_size());
+  result.num_targets = batch.num_targets;
+  // Adapters begin at nothing: the loss falls visibly only at their usual rate.
+  const double rate = options.lora_rank > 0 ? 1e-3 : 1e-4;
 
   int64_t step = 0;
   Phases phases;
@@ -69,7 +119,7 @@ BenchResult bench_training(const BenchOptions& options) {
     const auto [loss, norm] =
         update({algorithm, sharded, optimizer, phases},
                {std::span(&batch, 1), batch.num_targets, {.seed = 1, .step = step++}},
-               {.learning_rate = 1e-4, .max_grad_norm = 1.0});
+               {.learning_rate = rate, .max_grad_norm = 1.0});
     const double value = loss.item<double>();    // waits for the loss …
     ops::synchronise(options.device.is_cuda());  // … and for the update
     return value;

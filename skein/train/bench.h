@@ -8,9 +8,11 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "skein/core/file.h"
+#include "skein/tensor/host_batch.h"
 
 namespace skein::train {
 
@@ -22,6 +24,12 @@ struct BenchOptions {
   int64_t steps = 20;
   int stage = 0;
   bool recompute = false;
+  // Adapters of this rank on these modules, alpha twice the rank, everything else frozen; 0: all
+  // trains.
+  int64_t lora_rank = 0;
+  std::vector<std::string> lora_targets{"q_proj", "k_proj", "v_proj", "o_proj"};
+  bool packed = false;  // packed_rows(), else rows of one document each
+  double masked = 0;    // of packed rows: the share of a document's targets that is left out
   at::ScalarType dtype = at::kFloat;
   at::Device device = at::kCPU;
   fs::path trace;  // when given: two more steps under the profiler
@@ -32,12 +40,18 @@ struct BenchResult {
   double first_loss = 0;
   double last_loss = 0;  // below the first, or the figure is of no use
   int64_t num_parameters = 0;
+  int64_t num_trainable = 0;
+  int64_t num_targets = 0;           // of a step
   double first_weights_seconds = 0;  // drawing them
   int64_t peak_flat_bytes = 0;
   int64_t peak_device_bytes = 0;  // of the caching allocator; 0 on CPUs
 
   double median_seconds() const;
 };
+
+// `rows` x `tokens` as one run of documents of 256 to 2047 tokens, the last of a row cut short:
+// always the same lengths and tokens. The first `masked` of each document's targets are left out.
+tensor::HostBatch packed_rows(const BenchOptions& options, int64_t vocabulary);
 
 // One rank.
 BenchResult bench_training(const BenchOptions& options);

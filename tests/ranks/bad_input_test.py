@@ -182,6 +182,10 @@ class OtherCommands(BadInput):
         self.refuse_command("bench", "train", "cache", says=["'cache' has no config.json"])
         self.refuse_command("bench", "train", "model", "--trace", "nowhere/t.json", says=["nowhere/t.json"],
                             code=4)
+        self.refuse_command("bench", "train", "model", "--masked", "0.5", says=["give --packed too"])
+        self.refuse_command("bench", "train", "model", "--packed", "--masked", "1", says=["--masked is 1"])
+        self.refuse_command("bench", "train", "model", "--lora", "4", "--lora-target", "q_prj",
+                            says=["no module 'q_prj'; did you mean 'q_proj'"])
         self.work.write_model(gpt2(), name="gpt2")
         self.refuse_command("bench", "train", "gpt2", "--tokens", "65",
                             says=["--tokens is 65, but the model knows 64 positions"])

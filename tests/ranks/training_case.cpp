@@ -52,8 +52,18 @@ std::unique_ptr<model::Model> build_model(const TrainingCase& c) {
   const auto& [config, targets] = models().at(c.model);
   model::BuildOptions options{.dtype = c.float64 ? at::kDouble : at::kFloat};
   if (!targets.empty()) {
-    options.lora = model::LoraOptions{.rank = 4, .alpha = 8, .targets = targets};
-    options.frozen_blocks = {1};
+    // Adapters beside the first two blocks; the last one and the roots train.
+    options.tuning.lora = adapter::AdapterConfig{
+        .rank = 4,
+        .alpha = 8,
+        .dropout = 0.1,
+        .targets = {.kind = adapter::ModuleChoice::Kind::kNames, .names = targets},
+        .layers = {0, 1}};
+    const bool llama = c.model.starts_with("llama");
+    options.tuning.freeze = plan::FreezeOptions{
+        .trainable_layers = 1,
+        .extra_modules = llama ? std::vector<std::string>{"embed_tokens", "norm", "lm_head"}
+                               : std::vector<std::string>{"wte", "wpe", "ln_f"}};
   }
   return model::build(plan::parse_hf_config(config, c.model), options);
 }

@@ -41,8 +41,8 @@ class Architecture {
 
   virtual Dimensions dimensions() const = 0;
   virtual Shapes shapes() const = 0;
-  // The same with a head of its own.
-  virtual std::shared_ptr<const Architecture> untied() const = 0;
+  // The same with a head of its own; null where there is none.
+  virtual std::shared_ptr<const Architecture> untied() const { return nullptr; }
   // What a user who trains such a model should know beforehand; empty: nothing.
   virtual std::string training_advice() const { return ""; }
 };
