@@ -135,12 +135,6 @@ std::unique_ptr<Model> build(const plan::HfConfig& config, const BuildOptions& o
   return model;
 }
 
-std::string name_in_base(const tensor::Parameter& parameter, const tensor::ParameterTable& table,
-                         const plan::HfConfig& config) {
-  const bool was_tied = config.dimensions().tied_head && parameter.name == "lm_head.weight";
-  return was_tied ? table.parameters.front().name : parameter.name;
-}
-
 at::Tensor make_leaf(const tensor::Parameter& parameter, at::Device device) {
   auto leaf = at::empty(parameter.memory_shape(), at::TensorOptions(device).dtype(parameter.dtype));
   if (parameter.padded_rows > 0) leaf.slice(0, parameter.shape[0]).zero_();

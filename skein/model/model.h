@@ -102,11 +102,6 @@ class Model {
 // UserError when an adapter's targets, or modules that are to train, do not exist.
 std::unique_ptr<Model> build(const plan::HfConfig& config, const BuildOptions& options = {});
 
-// The name of one of the model's own parameters in the files of `config`: the embedding's, for a
-// head that is tied there and was built with a weight of its own (plan::TunedModel).
-std::string name_in_base(const tensor::Parameter& parameter, const tensor::ParameterTable& table,
-                         const plan::HfConfig& config);
-
 // A leaf for a parameter, not yet initialised but for its padding, which is zero.
 at::Tensor make_leaf(const tensor::Parameter& parameter, at::Device device);
 // What files know of a leaf, or of its gradient: the shape without padded rows.
