@@ -144,7 +144,8 @@ double Strengths::scale_of(const std::string& module) const {
 
 bool is_saved_whole(const AdapterConfig& config, const std::string& module) {
   return std::ranges::any_of(config.modules_to_save, [&](const std::string& name) {
-    return fmt::format(".{}.", module).find(fmt::format(".{}.", name)) != std::string::npos;
+    // As PEFT: by ending, so that `norm` is every layernorm too; what lies inside is part of it.
+    return fmt::format("{}.", module).find(fmt::format("{}.", name)) != std::string::npos;
   });
 }
 

@@ -67,6 +67,7 @@ TEST(Targets, WhatIsSavedWholeIsNotAdapted) {
   const auto config = config_of(R"("modules_to_save": ["mlp"])");
   EXPECT_TRUE(is_saved_whole(config, "model.layers.0.mlp.up_proj"));
   EXPECT_FALSE(is_saved_whole(config, "model.layers.0.mlps.up_proj"));
+  EXPECT_TRUE(is_saved_whole(config, "model.layers.0.other_mlp.up_proj")) << "by ending, as PEFT";
 }
 
 TEST(Targets, LayersAreTheFirstNumber) {

@@ -129,7 +129,8 @@ int start_hosts(const RankJob& job, const launch::LaunchPlan& plan,
 // each of the others; told before it is missing, where nobody could say how many would do.
 void warn_of_few_files(const launch::LaunchPlan& plan) {
   rlimit limit{};
-  const auto needed = static_cast<rlim_t>(64 + 8 * plan.local_ranks + 2 * plan.size());
+  const auto needed =
+      rlim_t{64} + 8 * static_cast<rlim_t>(plan.local_ranks) + 2 * static_cast<rlim_t>(plan.size());
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= needed) return;
   log_warning("launch: the limit on open files is {}, and {} ranks need about {}: ulimit -n {}",
               limit.rlim_cur, plan.size(), needed, needed);

@@ -15,6 +15,21 @@ checkpoint::TensorEntry entry(const std::string& name, const tensor::Parameter& 
       name, tensor::dtype_of(parameter.dtype), {parameter.shape.begin(), parameter.shape.end()}};
 }
 
+// Where the head is the embedding and has an adapter of its own, PEFT stores the embedding as what
+// that adapter lies on. Empty: not so.
+std::string embedding_under_head(const checkpoint::ModelFiles& files,
+                                 const tensor::ParameterTable& table) {
+  constexpr std::string_view kEnding = ".base_layer.weight";
+  for (const auto& [name, stored] : files.tensors) {
+    if (!name.starts_with(adapter::kNamePrefix) || !name.ends_with(kEnding)) continue;
+    const auto module = name.substr(adapter::kNamePrefix.size(),
+                                    name.size() - adapter::kNamePrefix.size() - kEnding.size());
+    const bool is_adapted = table.find(module + ".lora_A.weight") != nullptr;
+    if (is_adapted && table.find(module + ".weight") == nullptr) return name;
+  }
+  return "";
+}
+
 }  // namespace
 
 BaseWeights::BaseWeights(const fs::path& folder, const plan::HfConfig& architecture,
@@ -59,8 +74,11 @@ bool BaseWeights::convert() const {
 
 void load_adapter(const fs::path& folder, const tensor::ParameterTable& table, Slices slices) {
   const checkpoint::Reader reader(folder, checkpoint::kAdapterStem);
+  const auto under_head = embedding_under_head(reader.files(), table);
   const auto name_of = [&](const tensor::Parameter& parameter) {
-    return adapter::stored_name(parameter.name, parameter.trainable, reader.files().tensors);
+    auto name = adapter::stored_name(parameter.name, parameter.trainable, reader.files().tensors);
+    const bool is_embedding = &parameter == &table.parameters.front();
+    return name.empty() && is_embedding ? under_head : name;
   };
   checkpoint::LoadOptions options{.tensors = {}, .foreign = false, .adapter = true};
   for (const auto& parameter : table.parameters) {

@@ -82,7 +82,7 @@ def skein_run(train, base, path, start, **keys):
 
 def assert_same(found, expected):
     assert len(found) == len(expected)
-    assert expected[-1]["loss"] < 0.95 * expected[0]["loss"]  # it learns
+    assert expected[-1]["loss"] < 0.98 * expected[0]["loss"]  # it learns
     for ours, theirs in zip(found, expected):
         assert ours["loss"] == pytest.approx(theirs["loss"], rel=1e-4), ours["step"]
         assert ours["grad_norm"] == pytest.approx(theirs["grad_norm"], rel=2e-3), ours["step"]
