@@ -86,7 +86,7 @@ void print_continuation(const plan::Outlook& outlook) {
 
 std::string samples_text(const plan::DataOutlook& data, const config::RunConfig& config) {
   if (!plan::trains_on_rows(config)) return shown_count(data.blocks) + " blocks";
-  const auto rows = shown_count(data.rows) + " rows";
+  auto rows = shown_count(data.rows) + " rows";
   if (!config.rows.packing) return rows;
   return fmt::format("{} in about {} packs of {}", rows, shown_count(data.packs),
                      shown_count(config.data.block_size));

@@ -103,7 +103,7 @@ class AddAModel(unittest.TestCase):
 
     def test_the_page_names_every_place(self):
         self.assertEqual(self.sources, ["skein/model/families.cpp", "skein/model/toy.cpp",
-                                        "skein/plan/families/families.cpp", "skein/plan/toy.cpp"])
+                                        "skein/plan/families/families.cpp", "skein/plan/families/toy.cpp"])
         for folder in ("plan", "model"):
             self.assertIn("toy.cpp", (COPY / f"skein/{folder}/CMakeLists.txt").read_text())
         run([sys.executable, str(ROOT / "tools/check_layers.py"), str(COPY)])
