@@ -15,6 +15,7 @@
 #include "skein/checkpoint/files/weights_digest.h"
 #include "skein/config/syntax/values.h"
 #include "skein/core/error.h"
+#include "skein/plan/run_model.h"
 
 namespace skein::plan {
 namespace {
@@ -149,6 +150,19 @@ std::pair<std::string, std::string> recorded_base(const fs::path& folder,
           checkpoint::weights_digest(checkpoint::open_model_files(config.base_model))};
 }
 
+// An adapter holds none of the base's rows: nobody who opens it later would have the new ones.
+void check_rows_of_base(const config::RunConfig& config) {
+  const auto there = read_hf_config(config.model.model_name_or_path).dimensions().vocabulary;
+  const auto wanted = read_run_model(config).dimensions().vocabulary;
+  if (wanted == there) return;
+  throw UserError(fmt::format(
+      "new_special_tokens need {} rows of the embedding that the base does not have, and an "
+      "adapter "
+      "cannot add them: give finetuning_type=full, or a base that has them (in transformers: "
+      "resize_token_embeddings({}) and save_pretrained)",
+      wanted - there, wanted));
+}
+
 }  // namespace
 
 Tuning tuning_of(const config::RunConfig& config) {
@@ -212,6 +226,7 @@ void check_finetune_keys(const config::Resolved& resolved) {
                     "none worth keeping: leave one of the two out",
                     config::to_text(keys.finetuning_type)));
   }
+  if (keys.finetuning_type == FinetuningType::kLora) check_rows_of_base(resolved.config);
 }
 
 std::vector<std::string> finetune_warnings(const config::Resolved& resolved) {
