@@ -3,6 +3,7 @@
 #include <c10/core/DeviceGuard.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -36,13 +37,26 @@ using rollout::Finish;
 constexpr int64_t kMaxNewTokens = 1024;  // of an answer, where nothing else is said
 
 volatile std::sig_atomic_t is_interrupted = 0;  // Ctrl-C has come
+int interrupts = -1;                            // the same as a descriptor
 
 // From here on Ctrl-C is an answer's end, and interrupts the wait for a line.
 void take_interrupts() {
+  interrupts = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+  if (interrupts < 0) throw_errno("cannot make an event descriptor");
   struct sigaction action{};
-  action.sa_handler = [](int) { is_interrupted = 1; };
+  action.sa_handler = [](int) {
+    is_interrupted = 1;
+    ::eventfd_write(interrupts, 1);
+  };
+  action.sa_flags = SA_RESTART;
   sigemptyset(&action.sa_mask);
   sigaction(SIGINT, &action, nullptr);
+}
+
+void forget_interrupts() {
+  eventfd_t count = 0;
+  ::eventfd_read(interrupts, &count);
+  is_interrupted = 0;
 }
 
 text::ChatTemplate template_of(const ChatFlags& flags) {
@@ -228,11 +242,12 @@ bool take_line(const ChatLine& line, Chat& chat) {
   return true;
 }
 
-void talk_in_terminal(ChatInput& input, Chat& chat) {
+void talk_in_terminal(Chat& chat) {
   take_interrupts();
+  ChatInput input(STDIN_FILENO, interrupts);
   log_info("{}; /reset forgets, Ctrl-C stops an answer, Ctrl-D leaves", chat.template_name());
   while (true) {
-    is_interrupted = 0;
+    forget_interrupts();
     fmt::print(stderr, "> ");
     const auto line = input.next();
     if (line.kind != ChatLine::Kind::kText) fmt::print(stderr, "\n");
@@ -270,10 +285,10 @@ int run_chat_command(Arguments arguments) {
   const auto folder = open_model_folder({flags.source.folder, flags.adapter, flags.base});
   flags.source.folder = folder.folder_of("tokenizer.json");
   Chat chat(flags, folder);
-  ChatInput input(STDIN_FILENO);
   if (::isatty(STDIN_FILENO) == 1) {
-    talk_in_terminal(input, chat);
+    talk_in_terminal(chat);
   } else {
+    ChatInput input(STDIN_FILENO);
     answer_lines(input, chat);
   }
   return static_cast<int>(ExitCode::kDone);

@@ -3,6 +3,7 @@
 #include "skein/cli/chat_input.h"
 
 #include <fmt/format.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -23,18 +24,29 @@ ChatLine ChatInput::next() {
       throw UserError(fmt::format("stdin:{}: the line is longer than {} MiB", number_ + 1,
                                   kMaxLineBytes >> 20));
     }
-    char buffer[1 << 16];
-    const auto got = ::read(descriptor_, buffer, sizeof buffer);
-    if (got < 0 && errno == EINTR) {
+    if (is_interrupted()) {
       held_.clear();
       return {.kind = ChatLine::Kind::kInterrupted, .text = {}, .number = number_};
     }
+    char buffer[1 << 16];
+    const auto got = ::read(descriptor_, buffer, sizeof buffer);
+    if (got < 0 && errno == EINTR) continue;
     if (got < 0) throw_errno("cannot read stdin");
     is_over_ = got == 0;
     held_.append(buffer, static_cast<size_t>(got));
   }
   if (held_.empty()) return {.kind = ChatLine::Kind::kEnd, .text = {}, .number = number_};
   return take(held_.size(), 0);
+}
+
+// Waits until there is something to read, or an interrupt.
+bool ChatInput::is_interrupted() const {
+  if (interrupts_ < 0) return false;
+  pollfd waits[] = {{descriptor_, POLLIN, 0}, {interrupts_, POLLIN, 0}};
+  while (::poll(waits, 2, -1) < 0) {
+    if (errno != EINTR) throw_errno("cannot wait for stdin");
+  }
+  return waits[1].revents != 0;
 }
 
 ChatLine ChatInput::take(size_t bytes, size_t end_bytes) {

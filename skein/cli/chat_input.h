@@ -12,7 +12,7 @@ namespace skein::cli {
 struct ChatLine {
   enum class Kind {
     kText,
-    kInterrupted,  // a signal has come: what was typed so far is gone
+    kInterrupted,  // Ctrl-C has come: what was typed so far is gone
     kEnd,
   };
   Kind kind = Kind::kEnd;
@@ -24,8 +24,10 @@ class ChatInput {
  public:
   static constexpr size_t kMaxLineBytes = size_t{16} << 20;  // more than any context holds
 
-  // The descriptor stays the caller's.
-  explicit ChatInput(int descriptor) : descriptor_(descriptor) {}
+  // Descriptors stay the caller's. `interrupts` (-1: none) is readable once Ctrl-C has come: unlike
+  // a signal it cannot come a moment before the wait and be missed.
+  explicit ChatInput(int descriptor, int interrupts = -1)
+      : descriptor_(descriptor), interrupts_(interrupts) {}
 
   // Waits for a line. Throws UserError for one that is too long, IoError for one that is not UTF-8;
   // both name it.
@@ -33,8 +35,9 @@ class ChatInput {
 
  private:
   ChatLine take(size_t bytes, size_t end_bytes);
+  bool is_interrupted() const;
 
-  int descriptor_;
+  int descriptor_, interrupts_;
   std::string held_;  // read, not yet taken
   bool is_over_ = false;
   int64_t number_ = 0;

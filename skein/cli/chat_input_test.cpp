@@ -3,6 +3,8 @@
 #include "skein/cli/chat_input.h"
 
 #include <gtest/gtest.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include "skein/core/error.h"
 #include "skein/core/file.h"
@@ -47,6 +49,17 @@ TEST_F(Input, WhatIsNotUtf8IsNamed) {
 TEST_F(Input, EndlessLinesAreRefused) {
   auto input = input_of(std::string(ChatInput::kMaxLineBytes + (1 << 17), 'x'));
   EXPECT_EQ(refusal<UserError>([&] { input.next(); }), "stdin:1: the line is longer than 16 MiB");
+}
+
+TEST_F(Input, AnInterruptBeforeTheWaitIsNotMissed) {
+  const int interrupts = ::eventfd(1, EFD_CLOEXEC);
+  file_ = File::open_to_read(write("lines", "said\n"));
+  ChatInput input(file_.descriptor(), interrupts);
+  EXPECT_EQ(input.next().kind, Kind::kInterrupted);
+  eventfd_t count = 0;
+  ::eventfd_read(interrupts, &count);
+  EXPECT_EQ(input.next().text, "said");
+  ::close(interrupts);
 }
 
 }  // namespace

@@ -128,7 +128,7 @@ class Files(unittest.TestCase):
 
     def test_pipes_are_not_waited_for(self):
         for file, says in {"config.json": FIFO_TEXT, "model.safetensors": FIFO_TEXT,
-                           "tokenizer.json": "no p/tokenizer.json"}.items():
+                           "tokenizer.json": "p/tokenizer.json is no regular file"}.items():
             with self.subTest(file):
                 model = self.copy_model("p", file)
                 os.mkfifo(model / file)
