@@ -93,7 +93,7 @@ std::vector<at::Tensor> linears(const std::vector<const Linear*>& layers, const 
 }
 
 at::Tensor embed(const Embedding& table, const at::Tensor& tokens) {
-  const auto rows = ops::embedding(table.weight, tokens);
+  auto rows = ops::embedding(table.weight, tokens);
   if (!table.lora) return rows;
   const auto& lora = *table.lora;
   const auto inner = ops::embedding(lora.a.t(), tokens);
