@@ -50,7 +50,7 @@ std::string devices(const Banner& banner) {
 }
 
 std::string trainable_text(const Banner& banner) {
-  const auto count = shown_count(banner.num_trainable);
+  auto count = shown_count(banner.num_trainable);
   if (banner.num_trainable == banner.num_parameters) return count;
   return fmt::format("{} ({})", count, shown_share(banner.num_trainable, banner.num_parameters));
 }
