@@ -135,7 +135,7 @@ Beginning newest_or_refuse(const fs::path& output, World& world) {
   const auto survey = survey_of(output, world);
   warn_of_strangers(survey);
   if (const auto newest = newest_of(survey, output, world, {})) return {newest->path, ""};
-  const auto refusal = plan::nothing_to_continue(
+  auto refusal = plan::nothing_to_continue(
       output, survey,
       fmt::format("{}: the warnings above say why", world.own_output ? " on all nodes" : ""));
   end_if<IoError>(!refusal.empty(), world, [&] { return refusal; });
