@@ -160,8 +160,8 @@ TEST(Tuning, RefusesWhatTheModelDoesNotHave) {
   EXPECT_PRED2(contains, why(lora(R"("target_modules": ["q_proj", "v_prj"])")),
                "no module 'v_prj'; did you mean 'v_proj'");
   EXPECT_PRED2(contains, why(lora(R"("target_modules": ".*qkv")")), "matches no layer");
-  EXPECT_PRED2(contains, why(lora(R"("target_modules": ["q_proj"], "modules_to_save": ["head"])")),
-               "modules_to_save: the model has no module 'head'");
+  EXPECT_PRED2(contains, why(lora(R"("target_modules": ["q_proj"], "modules_to_save": ["heads"])")),
+               "modules_to_save: the model has no module 'heads'");
   EXPECT_PRED2(contains, why(lora(R"("target_modules": ["lm_head"], "lora_dropout": 0.1)")),
                "before the output head");
   const auto frozen = [](const FreezeOptions& options) { return Tuning{.freeze = options}; };
