@@ -7,7 +7,6 @@
 
 #include <utility>
 
-#include "skein/adapter/adapter_config.h"
 #include "skein/core/error.h"
 #include "skein/tensor/dtype.h"
 #include "skein/train/weights.h"
@@ -42,7 +41,7 @@ at::ScalarType working_dtype(std::optional<DType> asked, const plan::HfConfig& c
 std::unique_ptr<model::Model> load_model(const ModelFolder& folder, const plan::HfConfig& config,
                                          at::ScalarType dtype, at::Device device) {
   model::BuildOptions options{.dtype = dtype};
-  if (!folder.adapter.empty()) options.tuning.lora = adapter::read_adapter_config(folder.adapter);
+  if (!folder.adapter.empty()) options.tuning.lora = train::adapter_to_use(folder.adapter);
   auto model = model::build(config, options);
   const auto& table = model->table();
   train::Slices slices;

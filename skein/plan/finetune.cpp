@@ -150,8 +150,16 @@ std::pair<std::string, std::string> recorded_base(const fs::path& folder,
           checkpoint::weights_digest(checkpoint::open_model_files(config.base_model))};
 }
 
-// An adapter holds none of the base's rows: nobody who opens it later would have the new ones.
-void check_rows_of_base(const config::RunConfig& config) {
+// An adapter's folder has no config.json and none of the base's rows: nobody who opens it later
+// would know of other positions, or have new rows.
+void check_base_stays(const config::RunConfig& config) {
+  const auto& rope = config.model.rope_scaling;
+  if (!rope.empty() && rope != "none") {
+    throw UserError(fmt::format(
+        "rope_scaling={} changes the base's config.json, which an adapter does not hold: give "
+        "finetuning_type=full or freeze, or a base whose config.json has it",
+        rope));
+  }
   const auto there = read_hf_config(config.model.model_name_or_path).dimensions().vocabulary;
   const auto wanted = read_run_model(config).dimensions().vocabulary;
   if (wanted == there) return;
@@ -226,7 +234,7 @@ void check_finetune_keys(const config::Resolved& resolved) {
                     "none worth keeping: leave one of the two out",
                     config::to_text(keys.finetuning_type)));
   }
-  if (keys.finetuning_type == FinetuningType::kLora) check_rows_of_base(resolved.config);
+  if (keys.finetuning_type == FinetuningType::kLora) check_base_stays(resolved.config);
 }
 
 std::vector<std::string> finetune_warnings(const config::Resolved& resolved) {

@@ -198,9 +198,25 @@ TEST_F(RunModelTest, EveryTypeInTheOlderWords) {
   }
 }
 
+TEST_F(RunModelTest, WhatIsStretchedIsNotStretchedAnew) {
+  for (const auto* key : {"rope_scaling", "rope_parameters"}) {
+    write_config(std::string(R"({"model_type": "llama", ")") + key +
+                 R"(": {"rope_type": "llama3", "factor": 8, "rope_theta": 500.0,
+                     "original_max_position_embeddings": 32, "low_freq_factor": 1,
+                     "high_freq_factor": 4}, )" +
+                 kSmallSizes + "}");
+    EXPECT_NE(refusal<UserError>([&] {
+                read_run_model(asked("llama3", 2));
+              }).find("stretches positions already (llama3)"),
+              std::string::npos)
+        << key;
+    EXPECT_NO_THROW(read_run_model(asked("llama3", 0, 64))) << "it fits";
+  }
+}
+
 TEST_F(RunModelTest, TheNewerWordsStay) {
-  write_config(R"({"model_type": "llama", "rope_parameters": {"rope_type": "llama3", "factor": 8,
-      "rope_theta": 500.0, "low_freq_factor": 2, "high_freq_factor": 3}, )" +
+  write_config(R"({"model_type": "llama",
+      "rope_parameters": {"rope_type": "default", "rope_theta": 500.0}, )" +
                kSmallSizes + "}");
   const auto model = read_run_model(asked("yarn", 3));
   const auto json = ordered_json::parse(model.source);

@@ -50,7 +50,7 @@ std::vector<std::string> files_to_write(const config::RunConfig& config, const O
   const bool lora = config.finetune.finetuning_type == config::FinetuningType::kLora;
   const std::string stem = lora ? "adapter_model" : "model";
   const auto max_bytes = static_cast<uint64_t>(config.checkpoint.max_shard_size);
-  const bool is_split = outlook.disk && outlook.disk->model_bytes > max_bytes;
+  const bool is_split = !lora && outlook.disk && outlook.disk->model_bytes > max_bytes;
   names.insert(names.end(), {stem + (is_split ? "-K-of-N.safetensors" : ".safetensors"),
                              lora ? "adapter_config.json" : "config.json"});
   for (auto& name : names) name = (folder / name).string();

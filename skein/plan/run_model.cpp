@@ -31,6 +31,28 @@ double rope_factor(const config::RunConfig& config, int64_t positions) {
   return std::ceil(static_cast<double>(config.data.block_size) / static_cast<double>(positions));
 }
 
+// "default" where nothing is stretched.
+std::string rope_type_of(const ordered_json& json) {
+  for (const char* key : {"rope_parameters", "rope_scaling"}) {
+    if (!json.contains(key) || !json.at(key).is_object()) continue;
+    const auto& all = json.at(key);
+    const auto& object = all.contains("full_attention") ? all.at("full_attention") : all;
+    for (const char* name : {"rope_type", "type"}) {
+      if (object.contains(name) && object.at(name).is_string()) return object.at(name);
+    }
+  }
+  return "default";
+}
+
+void check_not_scaled(const config::ModelConfig& asked, const ordered_json& json) {
+  const auto type = rope_type_of(json);
+  if (type == "default") return;
+  throw UserError(fmt::format(
+      "rope_scaling={}: config.json stretches positions already ({}), which this would undo, not "
+      "go on with; drop it, or change config.json",
+      asked.rope_scaling, type));
+}
+
 void check_rope(const config::ModelConfig& asked, const HfConfig& model) {
   if (model.dimensions().positions_are_learned) {
     throw UserError(fmt::format(
@@ -84,6 +106,7 @@ bool scale_rope(const config::RunConfig& config, const HfConfig& model, ordered_
   const auto positions = model.dimensions().positions;
   const double factor = rope_factor(config, positions);
   if (factor == 1) return false;
+  check_not_scaled(config.model, json);
   ordered_json scaling = {{"rope_type", type}, {"factor", factor}};
   if (type == "yarn" || type == "llama3") scaling["original_max_position_embeddings"] = positions;
   if (type == "llama3") {

@@ -2,7 +2,6 @@
 // Copyright the skein authors.
 #include "skein/train/eval_model.h"
 
-#include "skein/adapter/adapter_config.h"
 #include "skein/core/progress.h"
 #include "skein/plan/run_data.h"
 #include "skein/train/place.h"
@@ -17,7 +16,7 @@ Evaluation evaluate_model(const EvalOptions& options, World& world) {
                             world.group.rank(), world.group.size());
   model::BuildOptions build{.dtype = working_dtype(options.dtype, world.device)};
   if (!options.adapter.empty()) {
-    build.tuning.lora = adapter::read_adapter_config(options.adapter);
+    build.tuning.lora = adapter_to_use(options.adapter);
   }
   const auto model = model::build(architecture, build);
   // A group of its own: each rank's model is whole, and nothing of it travels.

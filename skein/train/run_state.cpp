@@ -116,7 +116,7 @@ void RunState::initialise_adapter(uint64_t seed) {
   sharded_.initialise(
       seed, [](const auto& parameter) { return adapter::is_adapter_tensor(parameter.name); });
   {
-    const auto hold = sharded_.hold_whole();
+    const auto hold = sharded_.hold_roots();  // blocks come and go
     model_.fill_magnitudes(sharded_.kept_slices(), sharded_);
   }
   optimizer_.refresh_masters();

@@ -105,7 +105,7 @@ def num_elements(shape):
 SPLITS = [(1, 8, 1, "ddp"), (1, 2, 4, "ddp"), (2, 4, 1, "zero3"), (2, 2, 2, "zero1"), (2, 2, 2, "zero2"),
           (2, 1, 4, "zero3"), (4, 2, 1, "zero2"), (4, 1, 2, "ddp")]
 KINDS = {"lora": LORA | {"lora_dropout": 0.1}, "lora_saved": LORA | {"modules_to_save": ["lm_head"]},
-         "loraplus": LORA | {"loraplus_lr_ratio": 8}, "freeze": FREEZE}
+         "loraplus": LORA | {"loraplus_lr_ratio": 8}, "dora": LORA | {"use_dora": True}, "freeze": FREEZE}
 
 
 class Splits(unittest.TestCase):
