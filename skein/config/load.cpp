@@ -108,6 +108,12 @@ class LayerBuilder {
       if (is_derived) derived_.insert(key);
       return;
     }
+    // `packing: true` beside `neat_packing: true`: the one that is meant literally stays.
+    const bool is_derived_twin = is_derived != derived_.contains(key);
+    if (is_derived_twin && setting.value.text == place->second.value.text) {
+      if (!is_derived) place->second = setting, derived_.erase(key);
+      return;
+    }
     const bool may_agree = is_derived && derived_.contains(key) && key != kDeepSpeedKey;
     if (may_agree && agree(key, place->second, setting)) return;
     refuse_second(key, place->second, setting);

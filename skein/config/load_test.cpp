@@ -312,6 +312,9 @@ TEST_F(LoadTest, OtherToolsWordsForFineTuning) {
   EXPECT_EQ(load_yaml("use_peft: true").config.finetune.finetuning_type, FinetuningType::kLora);
   EXPECT_TRUE(load_yaml("assistant_only_loss: false").config.rows.train_on_prompt);
   EXPECT_FALSE(load_yaml("completion_only_loss: true").config.rows.train_on_prompt);
+  EXPECT_TRUE(load_yaml("neat_packing: true").config.rows.packing);
+  EXPECT_FALSE(load_yaml("neat_packing: false").config.rows.packing);
+  EXPECT_TRUE(load_yaml("packing: true\nneat_packing: true").config.rows.packing);
   EXPECT_EQ(load_yaml("val_size: 100").config.data.validation_rows, 100);
   const auto rope = load_yaml("rope_scaling: {type: linear, factor: 2}").config.model;
   EXPECT_EQ(rope.rope_scaling, "linear");

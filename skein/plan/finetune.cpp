@@ -219,8 +219,11 @@ TuningIdentity tuning_identity(const config::RunConfig& config, const HfConfig& 
 
 void check_finetune_keys(const config::Resolved& resolved) {
   const auto& keys = resolved.config.finetune;
-  for (const auto& key : keys_without_effect(keys)) {
-    const bool forgotten = !resolved.origins.contains("finetuning_type");
+  // A key that is given at its default is meant all the same.
+  const bool forgotten = !resolved.origins.contains("finetuning_type");
+  for (const auto& key : keys_of(keys)) {
+    const bool is_given = key.differs || (forgotten && resolved.origins.contains(key.name));
+    if (key.type == keys.finetuning_type || !is_given) continue;
     if (!forgotten && std::string_view(key.name) != "adapter_name_or_path") continue;
     throw UserError(fmt::format(
         "{}: {} has no effect with finetuning_type {}: give finetuning_type={}, or leave it out",

@@ -20,6 +20,7 @@ constexpr JsonLimits kLimits{.bytes = kMaxLineBytes, .depth = 64};
 class TextFinder final : public JsonEvents {
  public:
   std::optional<std::string> text;
+  std::string row_key;  // of chat and instruction data; empty: none was met
 
   bool null() override { return value("null"); }
   bool boolean(bool) override { return value("a boolean"); }
@@ -51,6 +52,9 @@ class TextFinder final : public JsonEvents {
     if (depth_ != 1) return true;
     expects_text_ = name == "text";
     if (expects_text_ && text) throw IoError("the key \"text\" occurs twice");
+    for (const char* known : {"messages", "conversations", "instruction", "prompt"}) {
+      if (name == known) row_key = name;
+    }
     return true;
   }
 
@@ -80,6 +84,10 @@ class TextFinder final : public JsonEvents {
 std::string text_of_line(std::string_view line) try {
   TextFinder finder;
   walk_json(line, kLimits, finder);
+  if (!finder.text && !finder.row_key.empty()) {
+    throw IoError(fmt::format(
+        "the object has \"{}\" and no \"text\": stage=sft trains on such rows", finder.row_key));
+  }
   if (!finder.text) throw IoError("the object has no key \"text\"");
   return std::move(*finder.text);
 } catch (const JsonError& error) {

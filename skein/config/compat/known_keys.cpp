@@ -57,7 +57,6 @@ std::vector<KeyRule> no_effect_keys() {
       {"bf16_full_eval", kNo, "evaluation uses the working weights"},
       {"torch_empty_cache_steps", kNo, "memory is planned ahead"},
       {"low_cpu_mem_usage", kNo, "no rank ever holds a second copy"},
-      {"neat_packing", kNo, "always so: packed rows never see each other"},
       {"padding_free", kNo, "always so: rows lie behind each other without padding"},
       {"flash_attn", kNo, "always so: the fastest exact attention is chosen"},
       {"attn_implementation", kNo, "always so: the fastest exact attention is chosen"},

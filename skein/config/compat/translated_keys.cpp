@@ -109,6 +109,14 @@ Result lora_target_linear(const Setting& setting, Notes&) {
   return stands_for(setting, "lora_target", "all");
 }
 
+// LLaMA-Factory packs where it is on; packed rows never see each other here.
+Result neat_packing(const Setting& setting, Notes&) {
+  const auto on = parse_bool(setting.value.text);
+  if (!on) refuse_choice(setting, "true or false");
+  if (!*on) return std::nullopt;
+  return stands_for(setting, "packing", "true");
+}
+
 Result rope_type(const Setting& setting, Notes&) {
   return Setting{"rope_scaling", setting.value, setting.origin};
 }
@@ -215,6 +223,7 @@ const std::map<std::string_view, Result (*)(const Setting&, Notes&)> kTranslatio
     {"use_peft", use_peft},
     {"adapter", adapter},
     {"lora_target_linear", lora_target_linear},
+    {"neat_packing", neat_packing},
     {"rope_scaling.type", rope_type},
     {"rope_scaling.rope_type", rope_type},
     {"rope_scaling.factor", rope_factor},
@@ -236,6 +245,7 @@ bool is_translated_flag(std::string_view key) {
                                          "assistant_only_loss",
                                          "completion_only_loss",
                                          "use_peft",
+                                         "neat_packing",
                                          "lora_target_linear",
                                          kDoEvalKey,
                                          "auto_resume_from_checkpoints"};
