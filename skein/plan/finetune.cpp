@@ -247,9 +247,17 @@ std::vector<std::string> finetune_warnings(const config::Resolved& resolved) {
     warnings.push_back(fmt::format("{} has no effect with finetuning_type {}", key.name,
                                    config::to_text(keys.finetuning_type)));
   }
-  if (keys.finetuning_type != FinetuningType::kLora || keys.adapter_name_or_path.empty()) {
-    return warnings;
+  if (keys.finetuning_type != FinetuningType::kLora) return warnings;
+  const bool embeds = std::ranges::any_of(keys.modules_to_save, [](const std::string& name) {
+    return name.find("embed") != std::string::npos || name.find("wte") != std::string::npos;
+  });
+  if (!resolved.config.model.new_special_tokens.empty() && !embeds) {
+    warnings.emplace_back(
+        "the embeddings of new_special_tokens do not train, since adapters leave the embedding as "
+        "it "
+        "is: modules_to_save=embed_tokens,lm_head trains it");
   }
+  if (keys.adapter_name_or_path.empty()) return warnings;
   if (const auto names = overruled(resolved); !names.empty()) {
     warnings.push_back(
         fmt::format("{} differ from what {} says, which counts", fmt::join(names, ", "),

@@ -36,7 +36,14 @@ void finish(Session& run, int64_t step) {
     log_info("ended early, after step {} of {}: {}", step, run.plan.total_steps, *early);
   }
   const auto best = run.state.best_step();
-  if (run.config.eval.load_best_model_at_end && best && *best != step) take_best(run);
+  const bool wants_best = run.config.eval.load_best_model_at_end;
+  if (wants_best && best && *best != step) take_best(run);
+  if (wants_best && !best && run.world.is_first()) {
+    log_warning(
+        "load_best_model_at_end: no step that was evaluated has been saved (save_steps={:g}): the "
+        "final model is the last one; a smaller save_steps keeps the best",
+        run.config.checkpoint.save_steps);
+  }
   run.store.save_model(run.state.contents(step, /*with_optimizer=*/false));
   run.metrics.finish();
 }
