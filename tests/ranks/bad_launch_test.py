@@ -118,6 +118,12 @@ class AllAtOnce(unittest.TestCase):
                 ended = run_skein(command, work.folder, 3, prefix=unshare)
                 self.assertIn("cannot join the control store", ended.stderr)
 
+    def test_a_switch_that_makes_no_sense(self):
+        with Workspace(max_steps=2, global_batch_size=8) as work:
+            ended = run_skein(work.command("output_dir=out", ranks=2), work.folder, 2,
+                              prefix=["env", "SKEIN_SHARED_MEMORY=off"])
+            self.assertIn("SKEIN_SHARED_MEMORY='off' is not a number from 0 to 1", ended.stderr)
+
     def test_all_are_told_to_end(self):
         with Workspace(max_steps=200, global_batch_size=8) as work:
             process = work.start("output_dir=out", ranks=2)
