@@ -9,6 +9,10 @@
   gpt2_padded   the same with 50,304: what the real vocabulary is held to (2 %)
   llama_1b      Llama 1.24B, 128,256 words, tied, 4 x 4096
   half_b        0.5B with 151,936 words, 16 x 1024
+  lora_1b       that Llama with adapters of rank 16 on q, k, v, o; packs of documents of 256 to 2047 tokens, 4 x 4096
+  lora_1b_half  the same with half of the targets masked
+  sft_1b        that Llama whole, in the same packs
+  lora_gemma3   Gemma 3 1B (windows of 512, 262,144 words), adapters as above
 
 SKEIN_BUILD names the build (default build/cuda).
 """
@@ -24,22 +28,32 @@ SKEIN = Path(os.environ.get("SKEIN_BUILD", ROOT / "build/cuda")) / "bin/skein"
 
 GPT2 = {"model_type": "gpt2", "vocab_size": 50257, "embd_pdrop": 0, "attn_pdrop": 0, "resid_pdrop": 0}
 LLAMA = {"model_type": "llama", "max_position_embeddings": 4096, "tie_word_embeddings": True}
-CASES = {
+LLAMA_1B = {**LLAMA, "vocab_size": 128256, "hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 16,
+            "num_attention_heads": 32, "num_key_value_heads": 8}
+GEMMA3_1B = {"model_type": "gemma3_text", "vocab_size": 262144, "hidden_size": 1152, "intermediate_size": 6912,
+             "num_hidden_layers": 26, "num_attention_heads": 4, "num_key_value_heads": 1, "head_dim": 256,
+             "query_pre_attn_scalar": 256, "sliding_window": 512, "max_position_embeddings": 32768}
+ADAPTERS = ("--lora", "16", "--packed")
+CASES = {  # config.json, rows, tokens of a row, further flags
     "gpt2": (GPT2, 64, 1024),
     "gpt2_padded": ({**GPT2, "vocab_size": 50304}, 64, 1024),
-    "llama_1b": ({**LLAMA, "vocab_size": 128256, "hidden_size": 2048, "intermediate_size": 8192,
-                  "num_hidden_layers": 16, "num_attention_heads": 32, "num_key_value_heads": 8}, 4, 4096),
+    "llama_1b": (LLAMA_1B, 4, 4096),
     "half_b": ({**LLAMA, "vocab_size": 151936, "hidden_size": 896, "intermediate_size": 4864,
                 "num_hidden_layers": 24, "num_attention_heads": 14, "num_key_value_heads": 2}, 16, 1024),
+    "lora_1b": (LLAMA_1B, 4, 4096, *ADAPTERS),
+    "lora_1b_half": (LLAMA_1B, 4, 4096, *ADAPTERS, "--masked", "0.5"),
+    "sft_1b": (LLAMA_1B, 4, 4096, "--packed"),
+    "lora_gemma3": (GEMMA3_1B, 4, 4096, *ADAPTERS),
 }
 
 
 def bench(name, work):
-    config, batch, tokens = CASES[name]
+    config, batch, tokens, *flags = CASES[name]
     folder = work / name
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps(config))
-    command = [SKEIN, "bench", "train", folder, "--batch", str(batch), "--tokens", str(tokens), "--steps", "20"]
+    command = [SKEIN, "bench", "train", folder, "--batch", str(batch), "--tokens", str(tokens), "--steps", "20",
+               *flags]
     out = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     row = json.loads(out.stdout)
     return {"case": name, **row, "model": name, "peak_gib": round(row["peak_device_bytes"] / 2**30, 2)}

@@ -4,13 +4,14 @@
 #
 # Runs on a machine with an NVIDIA GPU what CI cannot: kernels against their CPU references, NCCL at
 # size one, two Gloo ranks on one GPU, a training step against the CPU's, runs that resume after a stop,
-# a kill and a hang, and the same run as a worker of torchrun where that is installed.
+# a kill and a hang, fine-tuning, and the same run as a worker of torchrun where that is installed.
 #
 #   tests/gpu/run.sh [FOLDER]      FOLDER holds bin/ and tests/ (default build/cuda)
 #
 # LibTorch is found by RPATH, or by LD_LIBRARY_PATH when FOLDER was carried here.
 set -euo pipefail
 folder=$(cd "${1:-build/cuda}" && pwd)
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -68,6 +69,9 @@ if command -v torchrun > /dev/null; then
   torchrun --no-python --nproc-per-node 1 --standalone "${command[@]}" output_dir=torchrun
   same_as_whole torchrun
 fi
+
+echo "== fine-tuning"
+SKEIN_BUILD=$folder python3 -B "$here/finetune_test.py"
 
 echo "== doctor"
 "$folder/bin/skein" doctor
