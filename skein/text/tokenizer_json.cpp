@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <span>
+#include <unordered_set>
 
 namespace skein::text {
 namespace {
@@ -157,6 +158,21 @@ std::optional<std::string> read_token_name(const PartReader& reader, const Json&
   return value.is_object() ? reader.text(value, "content") : reader.text(root, key);
 }
 
+// What the post-processor adds reaches the model's embedding like every other token.
+void require_known_ids(const PartReader& reader, const TokenizerParts& parts) {
+  std::unordered_set<uint32_t> known;
+  for (const auto& [spelling, id] : parts.vocabulary) known.insert(id);
+  for (const auto& token : parts.added_tokens) known.insert(token.id);
+  auto ids = parts.post_processors.prefix();
+  const auto suffix = parts.post_processors.suffix();
+  ids.insert(ids.end(), suffix.begin(), suffix.end());
+  for (const auto id : ids) {
+    if (known.contains(id)) continue;
+    reader.refuse(fmt::format(
+        "the post_processor adds token {}, which neither the vocabulary nor added_tokens has", id));
+  }
+}
+
 }  // namespace
 
 TokenizerParts parse_tokenizer_json(std::string_view text, const std::string& name) {
@@ -173,6 +189,7 @@ TokenizerParts parse_tokenizer_json(std::string_view text, const std::string& na
   parts.merges = read_merges(reader, model, parts.vocabulary);
   parts.bpe = read_bpe_options(reader, model, parts.vocabulary);
   parts.added_tokens = read_added_tokens(reader, root, parts.vocabulary);
+  require_known_ids(reader, parts);
   parts.needs_origins = needs_origins(reader, root);
   if (keeps_safe_cuts(reader, root) && std::ranges::all_of(parts.added_tokens, is_local)) {
     parts.cuts = Cuts::kBetweenWords;

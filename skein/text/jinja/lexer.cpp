@@ -186,7 +186,7 @@ class Lexer {
       return advance(at_ + op.size());
     }
     fail(fmt::format("a character that no expression has: {}",
-                     quoted(characters_of(rest().substr(0, 4)).front())));
+                     quoted(characters_of(rest()).front())));
   }
 
   void balance(char c, std::string& open) const {

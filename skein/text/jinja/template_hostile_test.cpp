@@ -36,6 +36,12 @@ TEST(HostileTemplate, LoopsEnd) {
   expect_refused("{{ range(0, -9223372036854775807, -1) }}", "range() of more than");
 }
 
+TEST(HostileTemplate, CharactersThatNoExpressionHasAreNamed) {
+  expect_refused("{{ \xDE\x82}\xDE\x82 }}",
+                 "a character that no expression has");  // 2 + 1 + 2 bytes
+  expect_refused("{{ \xF0\x9F\x98\x80", "a character that no expression has");
+}
+
 TEST(HostileTemplate, TextIsLimited) {
   expect_refused("{{ 'x' * 1000000000000 }}", kSteps);
   expect_refused("{{ 'x' * 9223372036854775807 }}", kSteps);
