@@ -46,9 +46,7 @@ class TokenizerCodec final : public TextCodec {
 
  private:
   const Tokenizer& tokenizer() const {
-    std::call_once(once_, [&] {
-      tokenizer_ = std::make_unique<const Tokenizer>(Tokenizer::load(path_, new_tokens_));
-    });
+    std::call_once(once_, [&] { tokenizer_ = shared_tokenizer(path_, new_tokens_); });
     return *tokenizer_;
   }
 
@@ -56,7 +54,7 @@ class TokenizerCodec final : public TextCodec {
   std::vector<std::string> new_tokens_;
   std::string identity_;
   mutable std::once_flag once_;
-  mutable std::unique_ptr<const Tokenizer> tokenizer_;
+  mutable std::shared_ptr<const Tokenizer> tokenizer_;
 };
 
 bool is_there(const fs::path& path) {

@@ -47,7 +47,8 @@ class TextCodec {
   // The same for two codecs only if they give the same ids for every text.
   virtual std::string identity() const = 0;
   virtual Cuts cuts() const = 0;
-  bool is_bytes() const { return cuts() == Cuts::kAnywhere; }
+  // Known without reading a tokenizer's vocabulary.
+  virtual bool is_bytes() const { return false; }
 };
 
 // Bytes are ids 0-255, and 256 ends a document.
@@ -64,6 +65,7 @@ class ByteCodec final : public TextCodec {
   std::string name() const override { return "bytes"; }
   std::string identity() const override { return "bytes"; }
   Cuts cuts() const override { return Cuts::kAnywhere; }
+  bool is_bytes() const override { return true; }
 };
 
 // The tokenizer.json of a folder, or the file itself. It is digested at once and parsed when first

@@ -100,7 +100,22 @@ TEST_F(TextCodecTest, IdentityFollowsTheFilesAndNeedsNoParser) {
   write("t/tokenizer.json", "broken");
   const auto broken = open();
   EXPECT_EQ(broken->identity().find("tokenizer "), 0u);
+  EXPECT_FALSE(broken->is_bytes());
   EXPECT_PRED2(contains, refusal<UserError>([&] { broken->vocab_size(); }), "invalid JSON");
+}
+
+TEST_F(TextCodecTest, AVocabularyIsReadOnceUntilItsFilesChange) {
+  write_tokenizer(codec_tokenizer());
+  const auto first = shared_tokenizer(folder_ / "t");
+  EXPECT_EQ(shared_tokenizer(folder_ / "t"), first);
+  EXPECT_NE(shared_tokenizer(folder_ / "t", {"<|new|>"}), first);
+  write("t/tokenizer_config.json", R"({"eos_token": "<|user|>"})");
+  const auto changed = shared_tokenizer(folder_ / "t");
+  EXPECT_NE(changed, first);
+  EXPECT_EQ(changed->eos_id(), 1u);
+  write("t/tokenizer.json", "broken");
+  EXPECT_THROW(shared_tokenizer(folder_ / "t"), UserError);
+  EXPECT_EQ(changed->eos_id(), 1u);
 }
 
 TEST_F(TextCodecTest, UnknownSplittingIsNotCut) {

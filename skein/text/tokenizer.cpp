@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <mutex>
 #include <utility>
 
 #include "skein/core/error.h"
@@ -153,6 +154,21 @@ void Tokenizer::set_names(const TokenizerNames& names) {
   for (const char* usual : kUsualEnds) {
     if (!eos_) eos_ = id_of(usual);
   }
+}
+
+std::shared_ptr<const Tokenizer> shared_tokenizer(const fs::path& path,
+                                                  const std::vector<std::string>& new_tokens) {
+  static std::mutex mutex;
+  static std::string last_key;
+  static std::shared_ptr<const Tokenizer> last;
+  // The path too: messages name it.
+  const auto key = path.string() + '\0' + digest_of_files(path, new_tokens);
+  const std::scoped_lock lock(mutex);
+  if (key != last_key) {
+    last = std::make_shared<const Tokenizer>(Tokenizer::load(path, new_tokens));
+    last_key = key;
+  }
+  return last;
 }
 
 std::string digest_of_files(const fs::path& path, const std::vector<std::string>& new_tokens) {

@@ -12,6 +12,7 @@
 // it is cheap to call for short texts.
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -106,6 +107,11 @@ class Tokenizer {
   std::string digest_;
   Cuts cuts_;
 };
+
+// Tokenizer::load(), but the process keeps the last one: a large vocabulary takes seconds to read,
+// and a start asks for it in many places. Files that have changed are read again. For all threads.
+std::shared_ptr<const Tokenizer> shared_tokenizer(const fs::path& path,
+                                                  const std::vector<std::string>& new_tokens = {});
 
 // Of all that Tokenizer::load() reads. Throws UserError when there is no tokenizer.json.
 std::string digest_of_files(const fs::path& path, const std::vector<std::string>& new_tokens = {});

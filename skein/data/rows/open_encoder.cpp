@@ -123,8 +123,7 @@ RowTokens open_row_tokens(const config::ModelConfig& model, const config::RowsCo
   const auto turns = turns_of(rows);
   const auto options = template_options(path, rows);
   const auto chat_template = text::ChatTemplate::find(options);
-  auto tokenizer = std::make_shared<const text::Tokenizer>(
-      text::Tokenizer::load(path, model.new_special_tokens));
+  auto tokenizer = text::shared_tokenizer(path, model.new_special_tokens);
   RowTokens result{
       .encoder = {.encode = EncodeRow(tokenizer, options, chat_template, turns),
                   .identity = fmt::format("tokenizer {} template {} trained {}",
