@@ -185,6 +185,7 @@ class Refusals(Chat):
 
     def test_folders(self):
         self.refuse("nowhere", says=["'nowhere' does not exist"])
+        self.refuse("org/name", says=["hf download org/name --local-dir name"])
         self.refuse("tok", says=["tok"], code=2)
         shutil.copytree(self.folder / "good", self.folder / "untokenized")
         (self.folder / "untokenized/tokenizer.json").unlink()
