@@ -323,6 +323,17 @@ class Refused(unittest.TestCase):
     def test_a_target_that_matches_no_layer(self):
         self.refuse("lora_target=q_prj", says=["q_proj"])
 
+    def test_config_check_says_it_too(self):
+        def check(*words, code=0):
+            return run_skein(["config", "check", "c.yaml", *words], self.work.folder, code).stderr
+
+        self.assertIn("freeze_trainable_layers has no effect with finetuning_type lora",
+                      check("freeze_trainable_layers=1"))
+        self.assertIn("q_proj", check("lora_target=q_prj", code=2))
+        self.assertIn("an adapter of", check("adapter_name_or_path=out", "model_name_or_path=other", code=2))
+        self.assertIn("out is an adapter, not a model", check("model_name_or_path=out", code=2))
+        self.assertEqual(check("output_dir=new"), "")
+
     def test_a_forgotten_type(self):
         keys = {key: value for key, value in self.work.keys.items() if key != "finetuning_type"}
         self.work.write_recipe(keys, "forgotten.yaml")
