@@ -231,11 +231,22 @@ class Chat {
   uint64_t num_turns_ = 0;  // no two answers share their random numbers
 };
 
+// One word behind a slash. A path is none: it has two slashes, a point or a capital.
+bool is_command(const std::string& line) {
+  return line.size() > 1 && line[0] == '/' &&
+         line.find_first_not_of("abcdefghijklmnopqrstuvwxyz", 1) == std::string::npos;
+}
+
 // False when that was the last line.
 bool take_line(const ChatLine& line, Chat& chat) {
-  if (line.text == "/exit") return false;
+  if (line.text == "/exit" || line.text == "/quit") return false;
   if (line.text == "/reset") {
     chat.reset();
+  } else if (is_command(line.text)) {
+    throw UserError(
+        fmt::format("there is no {}: /reset forgets the conversation, /exit and /quit leave; a "
+                    "blank before it says it to the model",
+                    line.text));
   } else if (line.text.find_first_not_of(" \t") != std::string::npos) {
     chat.answer(line.text);
   }
@@ -245,7 +256,8 @@ bool take_line(const ChatLine& line, Chat& chat) {
 void talk_in_terminal(Chat& chat) {
   take_interrupts();
   ChatInput input(STDIN_FILENO, interrupts);
-  log_info("{}; /reset forgets, Ctrl-C stops an answer, Ctrl-D leaves", chat.template_name());
+  log_info("{}; /reset forgets, Ctrl-C stops an answer, Ctrl-D or /exit leaves",
+           chat.template_name());
   while (true) {
     forget_interrupts();
     fmt::print(stderr, "> ");

@@ -15,6 +15,7 @@
 #include "skein/config/syntax/suggest.h"
 #include "skein/core/error.h"
 #include "skein/launch/placement/launch_flags.h"
+#include "skein/plan/refusals.h"
 
 namespace skein::cli {
 namespace {
@@ -56,6 +57,11 @@ int check(const std::vector<std::string>& arguments) {
   const auto words = launch::split_launch_flags(arguments).rest;
   const auto resolved = config::load(words);
   print_notes(resolved);
+  plan::check_configuration(resolved);
+  // What depends on GPUs is for `skein plan`.
+  for (const auto& warning : plan::run_warnings(resolved, {.device = config::Device::kCpu})) {
+    fmt::print(stderr, "warning: {}\n", warning);
+  }
   note_missing(resolved);
   fmt::print("ok\n");
   return 0;

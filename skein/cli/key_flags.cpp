@@ -3,6 +3,7 @@
 #include "skein/cli/key_flags.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <vector>
@@ -29,6 +30,7 @@ std::string as_flag(std::string name, bool with_dashes) {
 }  // namespace
 
 void check_flags(std::span<const std::string> arguments, std::initializer_list<const char*> own) {
+  std::vector<std::string> unknown;
   for (const auto& word : arguments) {
     if (!word.starts_with("--")) continue;
     const auto key = underscored(word.substr(2, word.find('=') - 2));
@@ -40,9 +42,10 @@ void check_flags(std::span<const std::string> arguments, std::initializer_list<c
     for (const auto& flag : launch::flag_names()) {
       known.push_back(as_flag(underscored(flag.substr(2)), with_dashes));
     }
-    throw UserError(fmt::format("command line: '{}' is no key and no flag{}", word,
-                                config::did_you_mean(as_flag(key, with_dashes), known)));
+    unknown.push_back(fmt::format("command line: '{}' is no key and no flag{}", word,
+                                  config::did_you_mean(as_flag(key, with_dashes), known)));
   }
+  if (!unknown.empty()) throw UserError(fmt::format("{}", fmt::join(unknown, "\n  ")));
 }
 
 }  // namespace skein::cli

@@ -67,7 +67,21 @@ void print_help() {
   fmt::print("  skein --help | --version\n\n`skein COMMAND --help` tells more.\n");
 }
 
+// What other programs have a command for and `skein train` a key.
+std::string as_training(const std::string& word) {
+  for (const char* stage : {"sft", "pt", "pretrain"}) {
+    if (word == stage) return fmt::format("stage={}", stage);
+  }
+  if (word == "lora") return "finetuning_type=lora";
+  if (word == "finetune" || word == "fine-tune") return "stage=sft";
+  return "";
+}
+
 [[noreturn]] void refuse_command(const std::string& word) {
+  if (const auto key = as_training(word); !key.empty()) {
+    throw UserError(
+        fmt::format("skein has no command '{}': type `skein train CONFIG.yaml {}`", word, key));
+  }
   std::vector<std::string> names = {"help", "--help", "--version"};
   for (const auto& command : kCommands) names.emplace_back(command.name);
   throw UserError(fmt::format("skein has no command '{}'{} (`skein --help` lists them)", word,

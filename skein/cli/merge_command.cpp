@@ -11,6 +11,7 @@
 #include "skein/core/amounts.h"
 #include "skein/core/error.h"
 #include "skein/core/log.h"
+#include "skein/text/tokenizer.h"
 
 namespace skein::cli {
 namespace {
@@ -24,7 +25,25 @@ constexpr const char* kUsage =
     "  --max-shard-size 50GB   larger models are split into files of this size\n"
     "\n"
     "ADAPTER is a folder as PEFT writes it: adapter_config.json and adapter_model.safetensors.\n"
-    "Weights are formed in float32 and rounded once to the base's type; docs/adapters.md.\n";
+    "Weights are formed in float32 and rounded once to the base's type; `skein export --dtype`\n"
+    "makes another one of it. docs/adapters.md.\n";
+
+// A token without a row makes programs that compute with the model end, or answer nonsense.
+void warn_of_tokens_without_rows(const ModelFolder& model, uint64_t rows) {
+  const auto folder = model.folder_of("tokenizer.json");
+  if (rows == 0 || !fs::exists(folder / "tokenizer.json")) return;
+  uint64_t ids = 0;
+  try {
+    ids = static_cast<uint64_t>(text::Tokenizer::load(folder).vocab_size());
+  } catch (const UserError&) {
+    return;  // of a kind that we do not read
+  }
+  if (ids <= rows) return;
+  log_warning(
+      "{} has {} ids, and the embedding {} rows: ids from {} on have none. Rows that the adapter "
+      "was trained with are saved by modules_to_save=embed_tokens,lm_head, or belong to the base",
+      (folder / "tokenizer.json").string(), ids, rows, rows);
+}
 
 }  // namespace
 
@@ -40,11 +59,15 @@ int run_merge_command(Arguments arguments) {
   flags.add("out", out);
   flags.add("overwrite", options.overwrite);
   add_shard_size(flags, options.max_shard_bytes);
+  flags.add_foreign("dtype",
+                    "weights keep the base's type; `skein export DIR --out DIR2 --dtype bfloat16` "
+                    "changes it afterwards");
   const auto words = flags.read(arguments);
   if (words.size() != 1) throw UserError(fmt::format("skein merge takes one adapter:\n{}", kUsage));
   if (out.empty()) throw UserError("skein merge: --out DIR is missing: where shall the model go?");
-  options.adapter = newest_of(words[0]);
-  options.base = base;
+  const auto model = open_adapter(words[0], base);
+  options.adapter = model.adapter;
+  options.base = model.weights;
   options.out = out;
   const auto summary = convert::merge_adapter(options);
   if (summary.untied_head) {
@@ -52,6 +75,7 @@ int run_merge_command(Arguments arguments) {
         "the head was the embedding in the base; the adapter changes them differently, so it has "
         "a tensor of its own now (tie_word_embeddings: false)");
   }
+  warn_of_tokens_without_rows(model, summary.num_rows);
   log_info("{}: {} with {} adapted and {} replaced, {} in {}", out, summary.base.string(),
            counted(summary.num_adapted, "weight"), counted(summary.num_replaced, "tensor"),
            shown_bytes(summary.bytes), counted(summary.num_files, "file"));

@@ -10,6 +10,8 @@
 #include "skein/checkpoint/files/model_files.h"
 #include "skein/core/error.h"
 #include "skein/core/log.h"
+#include "skein/plan/adapter_base.h"
+#include "skein/plan/hub_name.h"
 
 namespace skein::cli {
 namespace {
@@ -27,7 +29,8 @@ bool has_weights(const fs::path& folder) {
 
 void check_folder(const fs::path& folder) {
   if (!fs::exists(folder)) {
-    refuse(folder, "does not exist: name a folder with config.json and weights");
+    refuse(folder, "does not exist: name a folder with config.json and weights" +
+                       plan::download_advice(folder));
   }
   if (!fs::is_directory(folder)) {
     refuse(folder, "is not a folder: name the one that holds config.json");
@@ -36,17 +39,29 @@ void check_folder(const fs::path& folder) {
 
 void check_weights(const fs::path& folder) {
   check_folder(folder);
-  if (!has_weights(folder)) throw UserError(checkpoint::no_weights_message(folder));
+  if (!has_weights(folder)) {
+    if (is_adapter(folder)) {
+      refuse(folder, "is an adapter: `skein merge` makes a model of it and its base");
+    }
+    throw UserError(checkpoint::no_weights_message(folder));
+  }
   if (!fs::exists(folder / "config.json")) refuse(folder, "has no config.json");
 }
 
-ModelFolder beside_base(const fs::path& adapter, fs::path base) {
-  if (base.empty()) base = adapter::read_adapter_config(adapter).base_model;
-  if (base.empty() || !fs::is_directory(base)) {
-    refuse(adapter, fmt::format("is an adapter of '{}', which is no folder here: give --base DIR",
-                                base.string()));
+// `given`: --base; may be empty.
+ModelFolder beside_base(const fs::path& adapter, const fs::path& given) {
+  const auto named = adapter::read_adapter_config(adapter).base_model;
+  const auto base = given.empty() ? fs::path(named) : given;
+  if (base.empty()) refuse(adapter, "is an adapter that names no base: give --base DIR");
+  if (given.empty() && !fs::is_directory(base)) {
+    refuse(adapter, fmt::format("is an adapter of '{}', which is no folder here: give --base DIR{}",
+                                base.string(), plan::download_advice(base)));
   }
   check_weights(base);
+  plan::check_adapter_base(adapter,
+                           {.folder = base,
+                            .said_by = given.empty() ? "base_model_name_or_path" : "--base",
+                            .cure = given.empty() ? "Give its base: --base DIR" : "Give its base"});
   return {base, adapter};
 }
 
@@ -71,7 +86,11 @@ ModelFolder open_model_folder(const ModelWords& words) {
   if (!words.adapter.empty()) {
     if (!words.base.empty()) throw UserError("--base is for an adapter as MODEL: leave it out");
     check_weights(folder);
-    return {folder, newest_of(words.adapter)};
+    const auto adapter = newest_of(words.adapter);
+    plan::check_adapter_base(adapter, {.folder = folder,
+                                       .said_by = "the model",
+                                       .cure = "Give its base as the model, or another --adapter"});
+    return {folder, adapter};
   }
   if (is_adapter(folder) && !has_weights(folder)) return beside_base(folder, words.base);
   if (!words.base.empty()) refuse(folder, "is no adapter: --base has nothing to say");
@@ -79,11 +98,12 @@ ModelFolder open_model_folder(const ModelWords& words) {
   return {folder, {}};
 }
 
+ModelFolder open_adapter(const fs::path& folder, const fs::path& base) {
+  return beside_base(newest_of(folder), base);
+}
+
 fs::path check_model_folder(const fs::path& given) {
   auto folder = newest_of(given);
-  if (!has_weights(folder) && is_adapter(folder)) {
-    refuse(folder, "is an adapter: `skein merge` makes a model of it and its base");
-  }
   check_weights(folder);
   return folder;
 }

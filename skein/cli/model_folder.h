@@ -25,8 +25,11 @@ struct ModelWords {
 };
 
 // MODEL is a folder with config.json and weights, or an adapter as PEFT writes it, whose base is
-// --base or what it names. Of a run that is not finished, the latest checkpoint. Throws UserError.
+// --base or what it names. Of a run that is not finished, the latest checkpoint. Throws UserError,
+// also for an adapter of another base.
 ModelFolder open_model_folder(const ModelWords& words);
+// An adapter and its base, whatever else lies in its folder. `base` may be empty.
+ModelFolder open_adapter(const fs::path& folder, const fs::path& base);
 
 // The same where an adapter does not count.
 fs::path check_model_folder(const fs::path& folder);

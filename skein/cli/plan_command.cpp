@@ -20,6 +20,7 @@
 #include "skein/core/amounts.h"
 #include "skein/core/host_memory.h"
 #include "skein/launch/ranks/lease.h"
+#include "skein/plan/nothing_left.h"
 #include "skein/plan/outlook.h"
 #include "skein/plan/run_data.h"
 
@@ -77,7 +78,8 @@ void print_continuation(const plan::Outlook& outlook) {
   const auto& found = *outlook.continues;
   const auto total = outlook.steps ? shown_count(outlook.steps->total_steps) : "unknown";
   if (found.nothing_left) {
-    fmt::print("start     nothing left to do: all {} steps are done\n", shown_count(found.step));
+    const auto steps = outlook.steps ? outlook.steps->total_steps : found.step;
+    fmt::print("start     {}\n", plan::nothing_left_text(found.step, steps, found.ended_early));
   } else {
     fmt::print("start     continues {} at step {} of {}\n", found.checkpoint.string(),
                shown_count(found.step), total);

@@ -2,6 +2,7 @@
 // Copyright the skein authors.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <iostream>
@@ -14,6 +15,7 @@
 #include "skein/config/syntax/suggest.h"
 #include "skein/core/error.h"
 #include "skein/core/json.h"
+#include "skein/core/log.h"
 #include "skein/text/chat_encoder.h"
 #include "skein/text/jinja/json_value.h"
 
@@ -32,6 +34,8 @@ constexpr const char* kUsage =
     "\n"
     "  DIR          a model's or tokenizer's folder; its template is used unless one is named\n"
     "  --messages   JSON: a list of messages, or an object with `messages` and `tools`\n"
+    "  --variables  an object whose entries the template sees, '{\"enable_thinking\": false}'; in\n"
+    "               training: {% set enable_thinking = false %} first in a chat_template: FILE\n"
     "  --tokens     one JSON line {\"text\", \"ids\", \"trained\"}: 1 where a token is trained on\n"
     "  --lines      JSON lines, one conversation each; one such answer per line, or {\"error\"}\n";
 
@@ -114,6 +118,10 @@ text::Conversation conversation_of(std::string_view json, const std::string& sou
 }
 
 std::string all_of_stdin() {
+  if (::isatty(STDIN_FILENO) == 1) {
+    log_info(
+        "type a conversation as JSON, [{{\"role\": \"user\", \"content\": \"Hi\"}}], and Ctrl-D");
+  }
   return {std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
 }
 
@@ -138,6 +146,11 @@ int render(Arguments arguments) {
     const bool from_file = !options.messages.empty();
     const auto source = from_file ? options.messages : "stdin";
     const auto json = from_file ? read_file(options.messages, uint64_t{64} << 20) : all_of_stdin();
+    if (!from_file && json.find_first_not_of(" \t\r\n") == std::string::npos) {
+      throw UserError(
+          "skein template render: no conversation on stdin: give --messages FILE, or echo "
+          "'[{\"role\": \"user\", \"content\": \"Hi\"}]' | skein template render DIR");
+    }
     const auto line = answer(conversation_of(json, source));
     fmt::print("{}{}", encoder ? line.dump() : line["text"].get<std::string>(),
                encoder ? "\n" : "");

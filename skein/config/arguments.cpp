@@ -12,6 +12,7 @@
 #include "skein/config/compat/translated_keys.h"
 #include "skein/config/field_index.h"
 #include "skein/config/syntax/values.h"
+#include "skein/config/syntax/yaml_reader.h"
 #include "skein/core/error.h"
 
 namespace skein::config {
@@ -77,12 +78,24 @@ void set_config(Arguments& arguments, const std::string& file) {
   arguments.config = file;
 }
 
+// A list as JSON writes it, ["a", "b"], is one; anything else is read by the type of its key.
+Node node_of(const std::string& value) {
+  const auto first = value.find_first_not_of(' ', 1);
+  const bool is_list = value.starts_with('[') && value.ends_with(']') &&
+                       first != std::string::npos && (value[first] == '"' || value[first] == '\'');
+  if (!is_list) return scalar(value, kHere);
+  auto list = *read_yaml("list: " + value, "command line").find("list");
+  list.origin = kHere;
+  for (auto& item : list.items) item.origin = kHere;
+  return list;
+}
+
 void add(Arguments& arguments, const std::string& key, const std::string& value) {
   if (key.empty()) throw UserError("command line: '=' without a key before it");
   if (key == "config") {
     set_config(arguments, value);
   } else {
-    arguments.overrides.push_back({key, scalar(value, kHere), kHere});
+    arguments.overrides.push_back({key, node_of(value), kHere});
   }
 }
 

@@ -138,9 +138,10 @@ void fields(DataConfig& config, auto&& field) {
               .aliases = {"cutoff_len", "max_length", "max_seq_length", "sequence_len"},
               .min = 2});
   field("max_train_samples", config.max_train_samples,
-        About{.help = "use at most this many blocks; absent: all", .min = 1});
+        About{.help = "use at most this many blocks, or rows of stage sft; absent: all", .min = 1});
   field("max_eval_samples", config.max_eval_samples,
-        About{.help = "evaluate at most this many blocks; absent: all", .min = 1});
+        About{.help = "evaluate at most this many blocks, or rows of stage sft; absent: all",
+              .min = 1});
   field("validation_split_percentage", config.validation_split_percentage,
         About{.help = "percent of the blocks held out; 0: none, or 5 when evaluation is on and "
                       "has no file",

@@ -55,6 +55,17 @@ const std::map<std::string, std::vector<Schedule>> kScheduleKeys = {
     {"timescale", {Schedule::kInverseSqrt}},
 };
 
+// What only rows have; stage pt trains on text.
+void add_row_keys(std::map<std::string, std::string>& idle) {
+  for (const auto* key : {"template", "chat_template", "mask_history", "train_on_prompt",
+                          "group_by_length", "excess_length_strategy"}) {
+    idle[key] = "stage is pt, which trains on text; it is for the rows of stage: sft";
+  }
+  idle["packing"] = "stage is pt, whose blocks are always full";
+  idle["validation_rows"] =
+      "stage is pt, which has no rows; validation_split_percentage holds out a share";
+}
+
 std::map<std::string, std::string> texts_of(RunConfig config) {
   std::map<std::string, std::string> texts;
   fields(config, [&](const std::string& name, auto& member, const About&) {
@@ -151,9 +162,25 @@ std::map<std::string, std::string> idle_keys(const RunConfig& config) {
     idle["save_steps"] =
         fmt::format("save_strategy is {}", to_text(config.checkpoint.save_strategy));
   }
+  if (config.checkpoint.save_strategy == SaveStrategy::kNo) {
+    idle["save_total_limit"] = "save_strategy is no";
+  }
   if (config.schedule.lr_scaling == LrScaling::kNone) {
     idle["lr_scaling_base_batch"] = "lr_scaling is none";
   }
+  if (config.eval.eval_strategy == EvalStrategy::kNo) {
+    for (const auto* key : {"eval_file", "validation_file_dir", "eval_on_start", "max_eval_samples",
+                            "per_device_eval_batch_size"}) {
+      idle[key] = "eval_strategy is no";
+    }
+  }
+  if (!config.eval.early_stopping_patience) {
+    idle["early_stopping_threshold"] = "early_stopping_patience is not given";
+  }
+  if (config.data.dataloader_num_workers == 0) {
+    idle["dataloader_prefetch_factor"] = "dataloader_num_workers is 0";
+  }
+  if (config.stage == TrainingStage::kPretrain) add_row_keys(idle);
   const auto defaults = texts_of(RunConfig());
   const auto texts = texts_of(config);
   std::erase_if(

@@ -31,7 +31,7 @@ void add_environment_timeout(Layer& layer);
 void settle_words(RunConfig& config);
 
 // Why keys that differ from their default do nothing in this run: `eval_steps` without evaluation,
-// `lr_end` of another schedule.
+// `lr_end` of another schedule, `packing` of text.
 std::map<std::string, std::string> idle_keys(const RunConfig& config);
 
 }  // namespace skein::config

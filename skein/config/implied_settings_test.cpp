@@ -2,6 +2,7 @@
 // Copyright the skein authors.
 #include "skein/config/implied_settings.h"
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "skein/config/test_support.h"
@@ -105,6 +106,17 @@ TEST_F(ImpliedSettingsTest, KeysThatDoNothingInThisRunAreNoted) {
                "run.yaml:1:1: 'eval_steps' has no effect: eval_strategy is no");
   EXPECT_PRED2(contains, notes_of(load_yaml("lr_scheduler_kwargs: {lr_end: 1e-6}")),
                "'lr_end' has no effect: lr_scheduler_type is linear");
+  for (const auto* line :
+       {"template: chatml", "chat_template: a.jinja", "mask_history: true", "train_on_prompt: true",
+        "group_by_length: true", "packing: true", "excess_length_strategy: drop", "val_size: 12"}) {
+    const auto notes = notes_of(load_yaml(line));
+    EXPECT_PRED2(contains, notes, "has no effect: stage is pt") << line;
+    EXPECT_EQ(std::ranges::count(notes, '\n'), 1) << line;
+    EXPECT_EQ(notes_of(load_yaml(std::string("stage: sft\n") + line)), "") << line;
+  }
+  for (const auto* line : {"eval_file: a.txt", "eval_on_start: true", "max_eval_samples: 3"}) {
+    EXPECT_PRED2(contains, notes_of(load_yaml(line)), "has no effect: eval_strategy is no");
+  }
   EXPECT_PRED2(contains, notes_of(load_yaml("save_strategy: epoch\nsave_steps: 10")),
                "'save_steps' has no effect: save_strategy is epoch");
   for (const auto* quiet : {"eval_strategy: steps\neval_steps: 10",

@@ -5,9 +5,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <optional>
 #include <set>
+#include <span>
 
 #include "skein/config/compat/deepspeed.h"
 #include "skein/config/compat/known_keys.h"
@@ -71,12 +74,39 @@ std::vector<Setting> inline_members(const Setting& setting) {
   return members;
 }
 
+// What is wrong, told at once: nobody should have to start a program ten times to learn ten things.
+class Mistakes {
+ public:
+  // Runs `check`, and keeps what it refuses.
+  void collect(const std::function<void()>& check) {
+    try {
+      check();
+    } catch (const UserError& error) {
+      messages_.emplace_back(error.what());
+    }
+  }
+  // Throws UserError when there are any.
+  void refuse() const {
+    if (messages_.empty()) return;
+    constexpr size_t kMost = 20;
+    const auto shown = std::span(messages_).first(std::min(messages_.size(), kMost));
+    auto text = fmt::format("{}", fmt::join(shown, "\n  "));
+    if (messages_.size() > kMost) text += fmt::format("\n  and {} more", messages_.size() - kMost);
+    throw UserError(text);
+  }
+
+ private:
+  std::vector<std::string> messages_;
+};
+
 class LayerBuilder {
  public:
   explicit LayerBuilder(Notes& notes) : notes_(notes) {}
 
-  Layer build(const std::vector<Setting>& settings) {
-    for (const auto& setting : settings) add(setting);
+  Layer build(const std::vector<Setting>& settings, Mistakes& mistakes) {
+    for (const auto& setting : settings) {
+      mistakes.collect([&] { add(setting); });
+    }
     return std::move(layer_);
   }
 
@@ -137,17 +167,19 @@ void put_over(Layer& below, Layer above, int layer = 0) {
 }
 
 // A wrong value is refused even where a higher layer would hide it.
-void check_values(const Layer& layer) {
+void check_values(const Layer& layer, Mistakes& mistakes) {
   RunConfig defaults;
   fields(defaults, [&](const std::string& name, auto& member, const About& about) {
     const auto found = layer.find(name);
     if (found == layer.end() || says_deepspeed(name, found->second)) return;
-    if (found->second.key == "fp16" && found->second.value.text == "fp16") {
-      refuse(found->second.origin,
-             "'fp16: true' is known, but this version does not support it; use bf16: true or "
-             "dtype: float32");
-    }
-    assign(found->second, about, member);
+    mistakes.collect([&] {
+      if (found->second.key == "fp16" && found->second.value.text == "fp16") {
+        refuse(found->second.origin,
+               "'fp16: true' is known, but this version does not support it; use bf16: true or "
+               "dtype: float32");
+      }
+      assign(found->second, about, member);
+    });
   });
 }
 
@@ -155,13 +187,17 @@ using Sources = std::vector<std::vector<Setting>>;
 
 // The files' settings and the command line's over them.
 Layer read_explicit(const Sources& sources, Notes& notes) {
+  Mistakes mistakes;
+  std::vector<Layer> layers;
+  for (const auto& settings : sources) {
+    layers.push_back(LayerBuilder(notes).build(settings, mistakes));
+  }
+  mistakes.refuse();
+  for (const auto& layer : layers) check_values(layer, mistakes);
+  mistakes.refuse();
   Layer explicit_layer;
   int number = 0;
-  for (const auto& settings : sources) {
-    auto layer = LayerBuilder(notes).build(settings);
-    check_values(layer);
-    put_over(explicit_layer, std::move(layer), number++);
-  }
+  for (auto& layer : layers) put_over(explicit_layer, std::move(layer), number++);
   return explicit_layer;
 }
 
@@ -346,6 +382,16 @@ void check_combinations(const Resolved& resolved) {
   }
 }
 
+// LLaMA-Factory counts documents in every stage.
+void note_samples(Resolved& resolved) {
+  const auto origin = resolved.origin_of("max_train_samples");
+  if (origin.spelling != kMaxSamplesKey) return;
+  resolved.notes.push_back(fmt::format(
+      "{}: '{}' is read as max_train_samples: {}", origin.place(), kMaxSamplesKey,
+      resolved.config.stage == TrainingStage::kSft ? "rows"
+                                                   : "blocks of block_size tokens, not documents"));
+}
+
 Resolved resolve(const Sources& sources) {
   Resolved resolved;
   auto explicit_layer = read_explicit(sources, resolved.notes);
@@ -362,6 +408,7 @@ Resolved resolve(const Sources& sources) {
   settle_words(resolved.config);
   check_schedule(resolved);
   check_combinations(resolved);
+  note_samples(resolved);
   for (const auto& [key, why] : idle_keys(resolved.config)) {
     resolved.notes.push_back(
         fmt::format("{}: '{}' has no effect: {}", resolved.origin_of(key).place(), key, why));

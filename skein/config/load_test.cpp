@@ -35,6 +35,23 @@ TEST_F(LoadTest, ListsOfFilesAndOtherGuidesSamples) {
   EXPECT_EQ(resolved.config.data.eval_file, "e.txt");
   EXPECT_EQ(resolved.config.data.max_train_samples, 9);
   EXPECT_PRED2(contains, notes_of(resolved), "blocks of block_size tokens, not documents");
+  const auto rows = load_yaml("stage: sft\nmax_samples: 9\n");
+  EXPECT_EQ(notes_of(rows), "run.yaml:2:1: 'max_samples' is read as max_train_samples: rows\n");
+}
+
+TEST_F(LoadTest, AllThatIsWrongIsToldAtOnce) {
+  EXPECT_EQ(error_of("colour: red\nmax_stpes: 3\nseed: 1\nquantization_bit: 4\n", {"shape=round"}),
+            "run.yaml:1:1: unknown key 'colour'\n"
+            "  run.yaml:2:1: unknown key 'max_stpes'; did you mean 'max_steps'?\n"
+            "  run.yaml:4:1: 'quantization_bit' is a known key, but this version does not support "
+            "it; remove it or set it to 'none'\n"
+            "  command line: unknown key 'shape'");
+  EXPECT_EQ(error_of("seed: one\nmax_steps: two\n"),
+            "run.yaml:1:7: 'seed' must be a whole number, not 'one'\n"
+            "  run.yaml:2:12: 'max_steps' must be a whole number, not 'two'");
+  std::string many;
+  for (int i = 0; i < 50; ++i) many += fmt::format("colour{}: red\n", i);
+  EXPECT_TRUE(error_of(many).ends_with("'colour19'\n  and 30 more")) << error_of(many);
 }
 
 TEST_F(LoadTest, RefusalsSayWhereAndWhy) {
@@ -130,6 +147,13 @@ TEST_F(LoadTest, KeysOfMissingFeaturesAreKnownAndAcceptedWhenOff) {
                            "eval_delay: 3",
                            "wandb_entity: me",
                            "greater_is_better: true",
+                           "create_new_adapter: true",
+                           "bias: all",
+                           "eval_dataset: alpaca",
+                           "dataset_text_field: content",
+                           "default_system: Be brief.",
+                           "enable_thinking: false",
+                           "chat_template_kwargs: {enable_thinking: false}",
                            "lr_scheduler_kwargs: {colour: red}",
                            "mode: eval"};
   for (const auto* line : refused) {
@@ -156,7 +180,13 @@ TEST_F(LoadTest, KeysOfMissingFeaturesAreKnownAndAcceptedWhenOff) {
                             "dataset: null",
                             "mode: train",
                             "optim: adamw_torch_fused",
-                            "grad_accum_dtype: auto"};
+                            "grad_accum_dtype: auto",
+                            "bias: none",
+                            "create_new_adapter: false",
+                            "dataset_text_field: text",
+                            "default_system: null",
+                            "enable_thinking: true",
+                            "chat_template_kwargs: {}"};
   for (const auto* line : accepted) {
     const auto resolved = load_yaml(line);
     EXPECT_EQ(resolved.config, RunConfig()) << line;
@@ -165,17 +195,64 @@ TEST_F(LoadTest, KeysOfMissingFeaturesAreKnownAndAcceptedWhenOff) {
 }
 
 TEST_F(LoadTest, KeysWithoutEffectAreNoted) {
-  for (const auto* key :
-       {"gradient_as_bucket_view", "set_to_none", "ddp_bucket_cap_mb", "bucket_cap_mb",
-        "find_unused_parameters", "ddp_find_unused_parameters", "ddp_broadcast_buffers",
-        "pin_memory", "persistent_workers", "dataloader_pin_memory", "overwrite_output_dir",
-        "save_safetensors", "logging_dir"}) {
+  for (const auto* key : {"gradient_as_bucket_view",
+                          "set_to_none",
+                          "ddp_bucket_cap_mb",
+                          "bucket_cap_mb",
+                          "find_unused_parameters",
+                          "ddp_find_unused_parameters",
+                          "ddp_broadcast_buffers",
+                          "pin_memory",
+                          "persistent_workers",
+                          "dataloader_pin_memory",
+                          "overwrite_output_dir",
+                          "save_safetensors",
+                          "logging_dir",
+                          "model_type",
+                          "tokenizer_type",
+                          "strict",
+                          "pad_to_sequence_len",
+                          "flash_attention",
+                          "eos_token",
+                          "pad_token",
+                          "compute_accuracy",
+                          "special_tokens"}) {
     const auto resolved = load_yaml(std::string(key) + ": 25\n");
     EXPECT_EQ(resolved.config, RunConfig()) << key;
     ASSERT_EQ(resolved.notes.size(), 1u) << key;
     EXPECT_PRED2(contains, notes_of(resolved),
                  "run.yaml:1:1: '" + std::string(key) + "' has no effect: ");
   }
+}
+
+TEST_F(LoadTest, KeysOfMissingFeaturesSayWhatToTypeInstead) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"create_new_adapter: true", "`skein merge ADAPTER --out DIR` first"},
+      {"eval_dataset: alpaca", "(use eval_file)"},
+      {"dataset_text_field: content", R"(a text is called "text"); remove it or set it to 'text')"},
+      {"default_system: Be brief.", R"(begin the rows with a message {"role": "system"})"},
+      {"enable_thinking: false", "{% set NAME = VALUE %}"},
+      {"chat_template_kwargs: {a: 1}", "give chat_template: FILE"},
+  };
+  for (const auto& [yaml, says] : cases) EXPECT_PRED2(contains, error_of(yaml), says) << yaml;
+  const auto tokens = notes_of(load_yaml("special_tokens:\n  eos_token: </s>\n  pad_token: x\n"));
+  EXPECT_PRED2(contains, tokens, "run.yaml:2:3: 'special_tokens.eos_token' has no effect: ");
+  EXPECT_PRED2(contains, tokens, "run.yaml:3:3: 'special_tokens.pad_token' has no effect: ");
+}
+
+TEST_F(LoadTest, ListsAreWrittenAsJsonToo) {
+  const auto config =
+      load_yaml("", {R"(lora_target=["q_proj", "v_proj"])", "--report_to", R"(["wandb"])",
+                     R"(train_file=['a.txt','b c.txt'])", R"(new_special_tokens=["<a,b>", "<\"c"])",
+                     "modules_to_save=[embed_tokens, lm_head]"})
+          .config;
+  using Words = std::vector<std::string>;
+  EXPECT_EQ(config.finetune.lora_target, (Words{"q_proj", "v_proj"}));
+  EXPECT_EQ(config.log.report_to, Words{"wandb"});
+  EXPECT_EQ(config.data.train_file, "a.txt,b c.txt");
+  EXPECT_EQ(config.model.new_special_tokens, (Words{"<a,b>", "<\"c"}));
+  EXPECT_EQ(config.finetune.modules_to_save, (Words{"embed_tokens", "lm_head"}));
+  EXPECT_PRED2(contains, error_of("", {R"(seed=["1"])"}), "command line: 'seed' must be a whole");
 }
 
 TEST_F(LoadTest, PrecisionKeysStandForDtype) {

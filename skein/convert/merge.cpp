@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "skein/adapter/adapter_config.h"
 #include "skein/convert/merge_plan.h"
 #include "skein/convert/model_text.h"
@@ -23,6 +25,11 @@ fs::path base_of(const MergeOptions& options, const adapter::AdapterConfig& conf
   throw UserError(
       fmt::format("{}: the base '{}' is no folder here; give the one that holds it with --base DIR",
                   (options.adapter / adapter::kConfigName).string(), config.base_model));
+}
+
+uint64_t rows_of(const std::vector<checkpoint::TensorEntry>& entries, const std::string& name) {
+  const auto found = std::ranges::find(entries, name, &checkpoint::TensorEntry::name);
+  return found == entries.end() || found->shape.empty() ? 0 : found->shape[0];
 }
 
 }  // namespace
@@ -48,6 +55,7 @@ MergeSummary merge_adapter(const MergeOptions& options) {
           .num_adapted = plan.loras.size(),
           .num_replaced = plan.num_replaced,
           .untied_head = plan.config.untie_head,
+          .num_rows = rows_of(entries, base.embedding_name()),
           .num_files = layout.files.size(),
           .bytes = bytes_of(layout)};
 }

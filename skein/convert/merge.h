@@ -25,6 +25,7 @@ struct MergeSummary {
   size_t num_adapted = 0;   // weights that LoRA has changed
   size_t num_replaced = 0;  // tensors that the adapter holds whole
   bool untied_head = false;
+  uint64_t num_rows = 0;  // of the embedding; 0: no name is known for it
   size_t num_files = 0;
   uint64_t bytes = 0;
 };

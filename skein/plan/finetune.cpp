@@ -15,6 +15,7 @@
 #include "skein/checkpoint/files/weights_digest.h"
 #include "skein/config/syntax/values.h"
 #include "skein/core/error.h"
+#include "skein/plan/adapter_base.h"
 #include "skein/plan/run_model.h"
 
 namespace skein::plan {
@@ -136,20 +137,6 @@ std::string freeze_text(const FinetuneConfig& keys) {
          (keys.use_llama_pro ? " use_llama_pro" : "");
 }
 
-// The base that an adapter was made with, as far as it can be told: skein has recorded its digest,
-// or the folder that the adapter names is here.
-std::pair<std::string, std::string> recorded_base(const fs::path& folder,
-                                                  const AdapterConfig& config) {
-  if (const auto state = find_trainer_state(folder);
-      state && !state->identity.tuning.base.empty()) {
-    return {state->identity.tuning.base, state->identity.tuning.base_digest};
-  }
-  std::error_code ignored;
-  if (!fs::exists(fs::path(config.base_model) / "config.json", ignored)) return {};
-  return {config.base_model,
-          checkpoint::weights_digest(checkpoint::open_model_files(config.base_model))};
-}
-
 // An adapter's folder has no config.json and none of the base's rows: nobody who opens it later
 // would know of other positions, or have new rows.
 void check_base_stays(const config::RunConfig& config) {
@@ -237,7 +224,8 @@ void check_finetune_keys(const config::Resolved& resolved) {
                     "none worth keeping: leave one of the two out",
                     config::to_text(keys.finetuning_type)));
   }
-  if (keys.finetuning_type == FinetuningType::kLora) check_base_stays(resolved.config);
+  const bool has_model = !resolved.config.model.model_name_or_path.empty();
+  if (keys.finetuning_type == FinetuningType::kLora && has_model) check_base_stays(resolved.config);
 }
 
 std::vector<std::string> finetune_warnings(const config::Resolved& resolved) {
@@ -280,15 +268,9 @@ void check_adapter(const config::RunConfig& config, const HfConfig& model) {
         {.name = name, .shape = {parameter.shape.begin(), parameter.shape.end()}});
   }
   checkpoint::require_match(files, options);
-  const auto [base, digest] = recorded_base(folder, *tuning.lora);
-  const auto& given = config.model.model_name_or_path;
-  if (digest.empty()) return;
-  const auto own = checkpoint::weights_digest(checkpoint::open_model_files(given));
-  if (own == digest) return;
-  throw UserError(fmt::format(
-      "{} is an adapter of {} (digest {}), and model_name_or_path is {} (digest {}): an adapter is "
-      "worth nothing beside other weights. Give its base, or no adapter_name_or_path",
-      folder.string(), base, digest, given, own));
+  check_adapter_base(folder, {.folder = config.model.model_name_or_path,
+                              .said_by = "model_name_or_path",
+                              .cure = "Give its base, or no adapter_name_or_path"});
 }
 
 }  // namespace skein::plan

@@ -7,28 +7,32 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "skein/adapter/adapter_config.h"
 #include "skein/core/error.h"
 #include "skein/core/file.h"
 #include "skein/core/json.h"
 #include "skein/plan/families/config_reader.h"
 #include "skein/plan/families/families.h"
+#include "skein/plan/hub_name.h"
 
 namespace skein::plan {
 namespace {
 
 constexpr JsonLimits kLimits{.bytes = uint64_t{16} << 20, .depth = 64};
 
-// Of names such as gpt2 and openai-community/gpt2, which may be meant as the hub's.
-std::string download_advice(const fs::path& folder) {
-  const auto name = folder.string();
-  const bool is_hub_name = !name.empty() && std::ranges::count(name, '/') <= 1 &&
-                           name.front() != '/' && name.front() != '.' && name.front() != '~' &&
-                           name.back() != '/';
-  if (!is_hub_name || fs::exists(folder)) return "";
+// What to type where an adapter was given as the model; empty: it is none.
+std::string adapter_advice(const fs::path& folder) {
+  if (!fs::exists(folder / adapter::kConfigName)) return "";
+  std::string base;
+  try {
+    base = adapter::read_adapter_config(folder).base_model;
+  } catch (const UserError&) {  // of another kind
+  }
   return fmt::format(
-      ", and skein never downloads one. If it is a name on the Hugging Face hub: `hf download {} "
-      "--local-dir {}`, then give {}",
-      name, folder.filename().string(), folder.filename().string());
+      "{0} is an adapter, not a model: to train it further give model_name_or_path={1}, "
+      "finetuning_type=lora and adapter_name_or_path={0}; `skein merge {0} --out DIR` "
+      "makes a model of it",
+      folder.string(), base.empty() ? "BASE" : base);
 }
 
 }  // namespace
@@ -54,6 +58,7 @@ HfConfig parse_hf_config(std::string_view text, const std::string& origin) {
 HfConfig read_hf_config(const std::filesystem::path& folder) {
   const auto path = folder / "config.json";
   if (!fs::exists(path)) {
+    if (const auto advice = adapter_advice(folder); !advice.empty()) throw UserError(advice);
     throw UserError(fmt::format(
         "{}: no config.json there; model_name_or_path must name a Hugging Face model folder{}",
         folder.string(), download_advice(folder)));

@@ -124,19 +124,23 @@ std::optional<Continuation> find_continuation(const config::RunConfig& config,
   const int64_t total = outlook.steps ? outlook.steps->total_steps : -1;
   if (checkpoint) {
     const auto state = read_trainer_state(*checkpoint);
-    const bool ended =
-        (total >= 0 && state.step >= total) || reason_to_end(config.eval, state.history);
+    const auto early = reason_to_end(config.eval, state.history);
+    const bool ended = (total >= 0 && state.step >= total) || early;
     const auto output = config::output_folder(config.checkpoint);
     return Continuation{.checkpoint = *checkpoint,
                         .step = state.step,
-                        .nothing_left = ended && has_final_model(output, state.step)};
+                        .nothing_left = ended && has_final_model(output, state.step),
+                        .ended_early = early};
   }
   const auto model = read_run_model(config);
   auto identity = identity_before_data(config, outlook.batches, model);
   identity.total_steps = total;
   if (!is_finished(config, model, identity)) return std::nullopt;
   const auto output = config::output_folder(config.checkpoint);
-  return Continuation{.step = read_trainer_state(output).step, .nothing_left = true};
+  const auto state = read_trainer_state(output);
+  return Continuation{.step = state.step,
+                      .nothing_left = true,
+                      .ended_early = reason_to_end(config.eval, state.history)};
 }
 
 }  // namespace

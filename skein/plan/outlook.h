@@ -30,9 +30,10 @@ struct DiskOutlook {
 
 // What lies in output_dir already.
 struct Continuation {
-  fs::path checkpoint;        // empty: the final model alone
-  int64_t step = 0;           // done
-  bool nothing_left = false;  // the final model is there too
+  fs::path checkpoint;                          // empty: the final model alone
+  int64_t step = 0;                             // done
+  bool nothing_left = false;                    // the final model is there too
+  std::optional<std::string> ended_early = {};  // why: reason_to_end()
 };
 
 struct ModelOutlook {

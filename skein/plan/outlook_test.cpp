@@ -307,6 +307,17 @@ TEST_F(OutlookTest, HubNamesAreNotDownloaded) {
   EXPECT_FALSE(contains(why_refused(), "hf download"));
 }
 
+TEST_F(OutlookTest, AnAdapterIsNoModel) {
+  write("adapter/adapter_config.json",
+        R"({"peft_type": "LORA", "base_model_name_or_path": "bases/llama"})");
+  const auto adapter = (folder_ / "adapter").string();
+  config().model.model_name_or_path = adapter;
+  const auto why = why_refused();
+  EXPECT_PRED2(contains, why, adapter + " is an adapter, not a model: ");
+  EXPECT_PRED2(contains, why, "give model_name_or_path=bases/llama, finetuning_type=lora and");
+  EXPECT_PRED2(contains, why, "adapter_name_or_path=" + adapter);
+}
+
 TEST_F(OutlookTest, EveryFileOfTheFolderIsTold) {
   const auto files = look().files;
   for (const char* name : {".skein-run", "config.yaml", "trainer_log.jsonl", "model.safetensors"}) {

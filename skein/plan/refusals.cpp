@@ -24,6 +24,7 @@
 #include "skein/plan/run_files.h"
 #include "skein/plan/run_model.h"
 #include "skein/plan/run_plan.h"
+#include "skein/text/chat_template.h"
 #include "skein/text/text_codec.h"
 
 namespace skein::plan {
@@ -65,10 +66,19 @@ void check_weights(const fs::path& folder, const HfConfig& model) {
   checkpoint::require_match(open_weights(folder), options);
 }
 
-// Rows are read with a tokenizer; a template that is broken is known before they are.
+// Rows are read with a tokenizer; a template that is broken, or whose tokens it lacks, is known
+// before they are.
 void check_rows(const config::RunConfig& config, std::optional<int64_t> vocabulary) {
-  if (!vocabulary) return;
-  const auto tokens = data::open_row_tokens(config.model, config.rows);
+  const auto& rows = config.rows;
+  if (!vocabulary) {
+    // A chat_template may be the name of one of the folder's.
+    if (rows.chat_format.empty()) return;
+    text::ChatTemplate::find({.folder = {}, .file = rows.chat_template, .name = rows.chat_format});
+    return;
+  }
+  const auto tokens = data::open_row_tokens(config.model, rows);
+  const bool is_asked_for = !rows.chat_format.empty() || !rows.chat_template.empty();
+  if (is_asked_for && !tokens.audit.missing.empty()) throw UserError(tokens.audit.missing);
   if (tokens.encoder.vocab_size <= *vocabulary) return;  // no tokenizer is read twice
   data::require_vocabulary(*text::open_codec(config.model), *vocabulary);
 }
@@ -80,6 +90,26 @@ void check_sources(const config::RunConfig& config, std::optional<int64_t> vocab
   if (train.holds_text() || eval.holds_text()) check_byte_text(config.model);
   if (!vocabulary || train.files.empty() || train.kind != data::SourceKind::kText) return;
   data::require_vocabulary(*text::open_codec(config.model), *vocabulary);
+}
+
+// Of a run with a model. Returns the checkpoint that it will continue.
+std::optional<fs::path> check_model_and_data(const config::Resolved& resolved) {
+  const auto& config = resolved.config;
+  const auto model = read_run_model(config);
+  const auto dimensions = model.dimensions();
+  check_block_size(dimensions, config.data.block_size);
+  check_sources(config, dimensions.vocabulary);
+  check_finetune_keys(resolved);
+  tuned_model(config, model);
+  auto checkpoint = checkpoint_to_continue(config.checkpoint);
+  const bool reads_base = config.finetune.finetuning_type == config::FinetuningType::kLora ||
+                          (!checkpoint && !config.model.train_from_scratch);
+  if (reads_base) {
+    // What lies there has the rows from before resize_vocab.
+    check_weights(config.model.model_name_or_path, read_hf_config(config.model.model_name_or_path));
+  }
+  if (!checkpoint) check_adapter(config, model);
+  return checkpoint;
 }
 
 // As make_directories() would fail. Only trying tells (/proc, a network's rules): beside where the
@@ -113,6 +143,15 @@ void check_given(const config::RunConfig& config) {
        "output_dir=FOLDER (or experiment_name=NAME), where to save");
 }
 
+void check_configuration(const config::Resolved& resolved) {
+  if (!resolved.config.model.model_name_or_path.empty()) {
+    check_model_and_data(resolved);
+    return;
+  }
+  check_sources(resolved.config, std::nullopt);
+  check_finetune_keys(resolved);
+}
+
 std::optional<fs::path> check_run(const config::Resolved& resolved, int ranks, const Place& place) {
   const auto& config = resolved.config;
   const auto batches = config::plan_batches(resolved, ranks);
@@ -121,24 +160,12 @@ std::optional<fs::path> check_run(const config::Resolved& resolved, int ranks, c
   const auto output = config::output_folder(config.checkpoint);
   if (fs::is_directory(output, ignored)) check_foreign_files(output);
   if (config.model.model_name_or_path.empty()) {
-    check_sources(config, std::nullopt);
+    check_configuration(resolved);
     return checkpoint_to_continue(config.checkpoint);
   }
-  const auto model = read_run_model(config);
-  const auto dimensions = model.dimensions();
-  check_block_size(dimensions, config.data.block_size);
-  check_sources(config, dimensions.vocabulary);
-  check_finetune_keys(resolved);
-  tuned_model(config, model);
-  auto checkpoint = checkpoint_to_continue(config.checkpoint);
-  const bool reads_base = config.finetune.finetuning_type == config::FinetuningType::kLora ||
-                          (!checkpoint && !config.model.train_from_scratch);
-  if (reads_base) {
-    // What lies there has the rows from before resize_vocab.
-    check_weights(config.model.model_name_or_path, read_hf_config(config.model.model_name_or_path));
-  }
-  if (!checkpoint) check_adapter(config, model);
+  auto checkpoint = check_model_and_data(resolved);
   if (checkpoint) {
+    const auto model = read_run_model(config);
     check_continuation(*checkpoint, model, identity_before_data(config, batches, model));
   }
   return checkpoint;

@@ -19,14 +19,19 @@ namespace skein::plan {
 // What `skein train` cannot do without: a model, data, a place to save. Throws UserError.
 void check_given(const config::RunConfig& config);
 
-// Of what is given, before the data is read. Throws UserError for
-//   batch sizes that do not multiply,
-//   a backend that this build or place does not have,
+// What is wrong wherever the run starts, of what is given and before the data is read. Throws
+// UserError for
 //   a model folder without a config.json that we can compute, or without the weights to start from,
 //   keys of fine-tuning that name nothing of the model, or an adapter of another one,
+//   a chat template that is not there, is broken, or has tokens that the tokenizer lacks,
 //   data files that are not there, or a tokenizer that has more ids than the model,
 //   text without a tokenizer for weights that were made with one (byte_text.h),
-//   a block_size beyond the positions that the model has learned,
+//   a block_size beyond the positions that the model has learned.
+void check_configuration(const config::Resolved& resolved);
+
+// The same, and what this place adds. Throws UserError for
+//   batch sizes that do not multiply,
+//   a backend that this build or place does not have,
 //   an output folder with files that no run of ours has written and this one would replace,
 //   a checkpoint that is not there, must not be continued, or is not of this run.
 // Returns the checkpoint that the run will continue, unless its ranks find a byte changed.

@@ -106,7 +106,14 @@ class Freezer {
       }
     }
     for (const auto& name : options_.extra_modules) {
-      if (!outer.contains(name)) refuse_module("freeze_extra_modules", name, outer);
+      if (outer.contains(name)) continue;
+      if (shapes_.tied_head && name == last_word(module_of(shapes_.tied_head->name))) {
+        throw UserError(fmt::format(
+            "freeze_extra_modules: '{}' is the embedding in this model (tie_word_embeddings): name "
+            "'{}', and both train",
+            name, last_word(module_of(shapes_.parameters.front().name))));
+      }
+      refuse_module("freeze_extra_modules", name, outer);
     }
   }
 

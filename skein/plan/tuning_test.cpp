@@ -119,6 +119,18 @@ TEST(Tuning, ModulesToSaveTrainWhole) {
   EXPECT_FALSE(names.contains("model.embed_tokens.weight"));
 }
 
+TEST(Tuning, ATiedHeadIsTheEmbedding) {
+  const Tuning head{.freeze = FreezeOptions{.trainable_layers = 1, .extra_modules = {"lm_head"}}};
+  EXPECT_TRUE(trainable(llama(), head).contains("lm_head.weight"));
+  const auto refused = [&](const HfConfig& model) {
+    return refusal<UserError>([&] { tune(model.architecture, head); });
+  };
+  EXPECT_PRED2(contains, refused(llama(R"(, "tie_word_embeddings": true)")),
+               "'lm_head' is the embedding in this model (tie_word_embeddings): name "
+               "'embed_tokens', and both train");
+  EXPECT_PRED2(contains, refused(gpt()), "name 'wte', and both train");
+}
+
 // PEFT copies the module that is named, and the other keeps the frozen weight.
 TEST(Tuning, ASavedTiedEmbeddingLeavesTheHeadBehind) {
   const auto tied = llama(R"(, "tie_word_embeddings": true)");

@@ -104,6 +104,14 @@ Sources sources_in(const fs::path& folder) {
                   fmt::join(built_in_templates(), ", ")));
 }
 
+// axolotl and others have one key for files and for formats that they know.
+std::string built_in_hint(const std::string& name) {
+  if (name == "tokenizer_default") return "; leave it out: the model folder's own is the default";
+  const auto known = built_in_templates();
+  if (std::ranges::count(known, name) == 0) return "";
+  return fmt::format("; a format that skein knows is named by template: {}", name);
+}
+
 // transformers copies a message's reasoning to the names that templates know it by.
 Dict with_reasoning(Dict message) {
   for (const char* key : {"reasoning_content", "thinking", "reasoning"}) {
@@ -162,7 +170,8 @@ std::optional<ChatTemplate> ChatTemplate::find(const ChatTemplateOptions& option
     }
     std::error_code ignored;
     if (!fs::is_regular_file(options.file, ignored)) {
-      throw UserError(fmt::format("chat_template: there is no file {}", options.file));
+      throw UserError(fmt::format("chat_template: there is no file {}{}", options.file,
+                                  built_in_hint(options.file)));
     }
     return parse(read_file(options.file, jinja::Template::kMaxBytes), options.file, tokens);
   }

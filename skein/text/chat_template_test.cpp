@@ -159,6 +159,8 @@ TEST_F(ChatTemplateFolder, WithoutOneNamesTheBuiltIns) {
                "did you mean 'chatml'");
   EXPECT_PRED2(contains, refusal<UserError>([&] { text({.file = "nowhere.jinja"}); }),
                "there is no file nowhere.jinja");
+  EXPECT_PRED2(contains, refusal<UserError>([&] { text({.file = "chatml"}); }),
+               "there is no file chatml; a format that skein knows is named by template: chatml");
   EXPECT_PRED2(contains, refusal<UserError>([&] { text({.file = "x", .name = "chatml"}); }),
                "both set");
   write("tokenizer_config.json", R"({"chat_template": [1]})");

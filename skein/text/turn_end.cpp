@@ -2,6 +2,7 @@
 // Copyright the skein authors.
 #include "skein/text/turn_end.h"
 
+#include <algorithm>
 #include <string_view>
 
 namespace skein::text {
@@ -16,21 +17,39 @@ std::string without_blanks(std::string_view text) {
   return std::string(text.substr(first, text.find_last_not_of(kBlanks) - first + 1));
 }
 
-std::string behind_answer(const ChatTemplate& chat_template) try {
+// A question and an answer; empty: the template does not print them.
+std::string rendered(const ChatTemplate& chat_template) try {
   const Conversation example{
       .messages = {{.role = "user", .content = "Hi"}, {.role = "assistant", .content = kAnswer}}};
-  const auto text = chat_template.render(example).text;
+  return chat_template.render(example).text;
+} catch (const jinja::TemplateError&) {
+  return {};
+}
+
+std::string behind_answer(const std::string& text) {
   const auto place = text.rfind(kAnswer);
   if (place == std::string::npos) return {};
   return without_blanks(std::string_view(text).substr(place + std::string_view(kAnswer).size()));
-} catch (const jinja::TemplateError&) {
-  return {};
+}
+
+// The parts of a text that look like tokens: <|im_end|>, <end_of_turn>, </s>.
+std::vector<std::string> token_shapes(std::string_view text) {
+  constexpr std::string_view kLetters =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_|/-";
+  std::vector<std::string> shapes;
+  for (size_t begin = text.find('<'); begin != std::string_view::npos;
+       begin = text.find('<', begin + 1)) {
+    const auto end = text.find_first_not_of(kLetters, begin + 1);
+    if (end == std::string_view::npos || text[end] != '>' || end == begin + 1) continue;
+    shapes.emplace_back(text.substr(begin, end + 1 - begin));
+  }
+  return shapes;
 }
 
 }  // namespace
 
 TurnEnd find_turn_end(const ChatTemplate& chat_template, const Tokenizer& tokenizer) {
-  TurnEnd end{.text = behind_answer(chat_template), .token = {}};
+  TurnEnd end{.text = behind_answer(rendered(chat_template)), .token = {}};
   const auto ids = tokenizer.encode(end.text, {.add_special_tokens = false});
   for (const uint32_t id : ids) {
     if (tokenizer.is_special(id)) {
@@ -41,6 +60,19 @@ TurnEnd find_turn_end(const ChatTemplate& chat_template, const Tokenizer& tokeni
   // Added tokens need not be special.
   if (ids.size() == 1) end.token = ids[0];
   return end;
+}
+
+std::vector<std::string> missing_turn_tokens(const ChatTemplate& chat_template,
+                                             const Tokenizer& tokenizer) {
+  const auto end = find_turn_end(chat_template, tokenizer);
+  const auto ends = token_shapes(end.text);
+  if (end.token || ends.empty()) return {};
+  std::vector<std::string> missing;
+  for (const auto& shape : token_shapes(rendered(chat_template))) {
+    const bool is_token = tokenizer.encode(shape, {.add_special_tokens = false}).size() == 1;
+    if (!is_token && std::ranges::count(missing, shape) == 0) missing.push_back(shape);
+  }
+  return missing;
 }
 
 }  // namespace skein::text

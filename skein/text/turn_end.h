@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "skein/text/chat_template.h"
 #include "skein/text/tokenizer.h"
@@ -20,5 +21,11 @@ struct TurnEnd {
 
 // Nothing of a template that ends turns with blanks alone, or prints no plain question and answer.
 TurnEnd find_turn_end(const ChatTemplate& chat_template, const Tokenizer& tokenizer);
+
+// What the template prints around turns in the shape of a token, as <|im_end|>, and the tokenizer
+// would spell with several: each once. Empty where it knows what ends a turn, or nothing in that
+// shape does.
+std::vector<std::string> missing_turn_tokens(const ChatTemplate& chat_template,
+                                             const Tokenizer& tokenizer);
 
 }  // namespace skein::text

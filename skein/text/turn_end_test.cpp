@@ -49,6 +49,21 @@ TEST(TurnEnd, ATextThatIsNoToken) {
   EXPECT_FALSE(end.token);
 }
 
+TEST(TurnEnd, TokensThatTheTokenizerLacks) {
+  const auto missing = [](std::string_view source, const std::vector<std::string>& known) {
+    const auto chat = ChatTemplate::parse(source, "t", {{"eos_token", "</s>"}});
+    return missing_turn_tokens(chat, Tokenizer::parse(byte_tokenizer_json(known), "test", {}));
+  };
+  using Words = std::vector<std::string>;
+  const auto chatml = built_in_template("chatml");
+  EXPECT_EQ(missing(chatml, {"</s>"}), (Words{"<|im_start|>", "<|im_end|>"}));
+  EXPECT_EQ(missing(chatml, {"<|im_start|>"}), Words{"<|im_end|>"});
+  EXPECT_EQ(missing(chatml, {"<|im_end|>"}), Words()) << "it can stop";
+  EXPECT_EQ(missing(built_in_template("gemma"), {}), (Words{"<start_of_turn>", "<end_of_turn>"}));
+  EXPECT_EQ(missing(built_in_template("alpaca"), {"</s>"}), Words());
+  EXPECT_EQ(missing("{% for m in messages %}<b>{{ m.content }}[END]{% endfor %}", {}), Words());
+}
+
 TEST(TurnEnd, NothingWhereNothingIsPrinted) {
   for (const char* source : {"{% for m in messages %}{{ m.content }}\n{% endfor %}",
                              "{{ raise_exception('no') }}", "{{ messages[0].content }}"}) {

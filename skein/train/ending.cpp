@@ -3,6 +3,7 @@
 #include "skein/train/ending.h"
 
 #include "skein/core/log.h"
+#include "skein/plan/nothing_left.h"
 #include "skein/train/run_folder.h"
 
 namespace skein::train {
@@ -11,10 +12,11 @@ bool has_ended(Session& run) {
   if (run.beginning.checkpoint) return false;
   const bool ended = plan::is_finished(run.config, run.architecture, run.identity);
   if (run.world.group.sum(int64_t{run.world.leads_output() && !ended}) > 0) return false;
-  log_info(
-      "nothing left to do: all {} steps are done, or it ended early; model in {}; --fresh trains "
-      "again",
-      run.plan.total_steps, run.output.string());
+  const auto state = plan::find_trainer_state(run.output);
+  const auto early = state ? plan::reason_to_end(run.config.eval, state->history) : std::nullopt;
+  const auto step = state ? state->step : run.plan.total_steps;
+  log_info("{}; model in {}; --fresh trains again",
+           plan::nothing_left_text(step, run.plan.total_steps, early), run.output.string());
   return true;
 }
 
@@ -22,8 +24,8 @@ bool has_ended(Session& run, int64_t step) {
   const auto early = reason_to_end(run);
   if (step < run.plan.total_steps && !early) return false;
   if (!has_final_model(run.output, step, run.world)) return false;
-  log_info("nothing left to do: all {} steps are done{}, model in {}", step,
-           early ? fmt::format(" ({})", *early) : "", run.output.string());
+  log_info("{}; model in {}", plan::nothing_left_text(step, run.plan.total_steps, early),
+           run.output.string());
   return true;
 }
 

@@ -113,6 +113,14 @@ class Lines(Chat):
         self.assertEqual([answer["num_prompt_tokens"] for answer in answers[1:]],
                          [len(turn) + len(alone), len(alone)])
 
+    def test_words_behind_a_slash(self):
+        stdout, stderr = self.say("one\n/help\ntwo\n", "says_hi", code=2)
+        self.assertEqual(stdout, "hi 你\n")
+        for part in ("stdin:2: there is no /help", "/reset", "/exit", "/quit"):
+            self.assertIn(part, stderr)
+        self.assertEqual(self.say("one\n/quit\ntwo\n", "says_hi"), ("hi 你\n", ""))
+        self.assertEqual(self.say(" /help\n/etc/hosts\n/\n", "says_hi"), ("hi 你\n" * 3, ""))
+
     def test_an_answer_that_is_cut_says_so(self):
         stdout, stderr = self.say("x\n", "rambles", "--max-new-tokens", "5")
         self.assertEqual(stdout, "ababa\n")
@@ -185,6 +193,7 @@ class Refusals(Chat):
 
     def test_folders(self):
         self.refuse("nowhere", says=["'nowhere' does not exist"])
+        self.refuse("org/name", says=["hf download org/name --local-dir name"])
         self.refuse("tok", says=["tok"], code=2)
         shutil.copytree(self.folder / "good", self.folder / "untokenized")
         (self.folder / "untokenized/tokenizer.json").unlink()
@@ -259,6 +268,8 @@ class Terminal(Chat):
         self.assertIn("hi", self.wait_for("> "))
         self.type("y" * 200 + "\n")
         self.assertIn("the question has", self.wait_for("> "))  # and the conversation goes on
+        self.type("/rset\n")
+        self.assertIn("there is no /rset", self.wait_for("> "))
         self.type("/reset\n")
         self.wait_for("> ")
         self.type("again\n")

@@ -67,6 +67,18 @@ class Words(Command):
     def test_unknown_command(self):
         self.check(["trian", "c.yaml"], "trian", "did you mean 'train'", "skein --help")
 
+    def test_what_is_a_key_and_no_command(self):
+        self.check(["sft", "c.yaml"], "no command 'sft': type `skein train CONFIG.yaml stage=sft`")
+        self.check(["lora"], "finetuning_type=lora")
+
+    def test_all_unknown_keys_at_once(self):
+        self.work.write_recipe(self.work.keys | {"lerning_rate": 1, "colour": "red"}, name="typos.yaml")
+        self.check(["train", "typos.yaml", "shape=round"], "did you mean 'learning_rate'", "'colour'", "'shape'")
+        self.check(["train", "c.yaml", "--colour", "red", "--shape=round"], "--colour", "--shape")
+
+    def test_a_conversation_that_is_not_there(self):
+        self.check(["template", "render", "model", "--template", "chatml"], "no conversation on stdin", "--messages FILE")
+
     def test_misspelt_key(self):
         self.check_train(["max_stpes=3"], "command line", "max_stpes", "did you mean 'max_steps'")
 

@@ -245,6 +245,7 @@ class Opened(unittest.TestCase):
             return run_skein(words, self.work.folder, code=2).stderr
 
         self.assertIn("`skein merge` makes a model of it", refused("export", "out", "--out", "x"))
+        self.assertIn("`skein export DIR", refused("merge", "out", "--out", "x", "--dtype", "bfloat16"))
         self.assertIn("leave it out", refused("generate", "base", "--adapter", "out", "--base", "base", "--prompt", "a"))
         self.assertIn("is no adapter", refused("generate", "base", "--base", "base", "--prompt", "a"))
         self.assertIn("is no adapter", refused("generate", "base", "--adapter", "merged", "--prompt", "a"))
@@ -282,6 +283,38 @@ class Refused(unittest.TestCase):
             with self.subTest(words=words):
                 self.assertRegex(self.work.run(other, *words, code=2).stderr, both)
 
+    def test_another_base_for_what_is_opened(self):
+        """merge, eval, generate and chat ask what training asks."""
+        digests = r"out is an adapter of \S*base \(digest \w{32}\), and (--base|the model) is other \(digest \w{32}\)"
+        dataset = ["--dataset", "text.txt", "--device", "cpu"]
+        for words in (["merge", "out", "--base", "other", "--out", "merged"], ["eval", "out", "--base", "other", *dataset],
+                      ["eval", "other", "--adapter", "out", *dataset], ["chat", "other", "--adapter", "out"],
+                      ["generate", "out", "--base", "other", "--prompt", "a"],
+                      ["generate", "other", "--adapter", "out", "--prompt", "a"]):
+            with self.subTest(words=words):
+                ended = run_skein(words, self.work.folder, code=2)
+                self.assertRegex(ended.stderr, digests)
+                self.assertIn("Give its base", ended.stderr)
+                self.assertEqual(ended.stderr.count("error: "), 1, ended.stderr)
+        self.assertFalse((self.work / "merged").exists())
+
+    def test_a_base_that_is_none(self):
+        for words, says in ((["merge", "out", "--base", "nowhere"], "'nowhere' does not exist"),
+                            (["merge", "out", "--base", "out"], "'out' is an adapter"),
+                            (["merge", "base", "--base", "base"], "'base' is no adapter")):
+            with self.subTest(words=words):
+                self.assertIn(says, run_skein([*words, "--out", "merged"], self.work.folder, code=2).stderr)
+
+    def test_a_tokenizer_with_more_ids_than_the_embedding_has_rows(self):
+        def add_tokenizer(folder):
+            self.work.write_tokenizer(folder.name)  # of 259 ids; the model has 257 rows
+
+        self.damaged(add_tokenizer)
+        ended = run_skein(["merge", "damaged", "--out", "beyond"], self.work.folder)
+        self.assertIn("damaged/tokenizer.json has 259 ids, and the embedding 257 rows: ids from 257 on have none",
+                      ended.stderr)
+        self.assertNotIn("ids", run_skein(["merge", "out", "--out", "within"], self.work.folder).stderr)
+
     def test_another_adapter(self):
         resume = f"resume_from_checkpoint=out/checkpoint-{STEPS}"
         self.refuse(resume, "lora_rank=8", says=["r is 4 there and 8 here"])
@@ -289,6 +322,17 @@ class Refused(unittest.TestCase):
 
     def test_a_target_that_matches_no_layer(self):
         self.refuse("lora_target=q_prj", says=["q_proj"])
+
+    def test_config_check_says_it_too(self):
+        def check(*words, code=0):
+            return run_skein(["config", "check", "c.yaml", *words], self.work.folder, code).stderr
+
+        self.assertIn("freeze_trainable_layers has no effect with finetuning_type lora",
+                      check("freeze_trainable_layers=1"))
+        self.assertIn("q_proj", check("lora_target=q_prj", code=2))
+        self.assertIn("an adapter of", check("adapter_name_or_path=out", "model_name_or_path=other", code=2))
+        self.assertIn("out is an adapter, not a model", check("model_name_or_path=out", code=2))
+        self.assertEqual(check("output_dir=new"), "")
 
     def test_a_forgotten_type(self):
         keys = {key: value for key, value in self.work.keys.items() if key != "finetuning_type"}

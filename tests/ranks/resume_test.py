@@ -209,6 +209,11 @@ class EarlyStopping(Case):
             self.assertEqual((work / "whole/model.safetensors").stat().st_mtime_ns, before)
             planned = run_skein(["plan", "c.yaml", "output_dir=whole", "--nproc-per-node", "2"], work.folder)
             self.assertIn("nothing left to do", planned.stdout)
+            # More steps alone are none to go on, and it says what is.
+            for said in (work.run("output_dir=whole", "max_steps=80", ranks=2).stderr,
+                         run_skein(["plan", "c.yaml", "output_dir=whole", "max_steps=80"], work.folder).stdout):
+                self.assertIn(f"the run ended early, at step {last} of 80", said)
+                self.assertIn("early_stopping_patience=none, goes on", said)
             # More patience is a reason to go on.
             work.run("output_dir=whole", "early_stopping_patience=4", ranks=2)
             self.assertEqual(max(self.evaluations(work, "whole")), last + 2)

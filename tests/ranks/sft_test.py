@@ -173,9 +173,10 @@ class Commands(unittest.TestCase):
 class BadInput(unittest.TestCase):
     """Each: exit code, and one message that names the place and what to do."""
 
-    def refuse(self, work, code, *parts, words=()):
-        # Of `skein train`, and of `skein plan`, which starts nothing.
-        for command in (["train"], ["plan"]):
+    def refuse(self, work, code, *parts, words=(), reads_data=False):
+        # Of `skein train`, of `skein plan`, which starts nothing, and of `skein config check`, which reads no data.
+        commands = [["train"], ["plan"]] + ([] if code == 4 or reads_data else [["config", "check"]])
+        for command in commands:
             ended = run_skein([*command, "c.yaml", "output_dir=out", *words], work.folder, code=code)
             for part in parts:
                 self.assertIn(part, ended.stderr, command)
@@ -214,7 +215,9 @@ class BadInput(unittest.TestCase):
     def test_templates(self):
         with ChatWorkspace() as work:
             work.write_recipe({key: value for key, value in work.keys.items() if key != "template"})
-            self.refuse(work, 2, "chat.jsonl:1: model has no chat template", "chatml, llama3, qwen")
+            self.refuse(work, 2, "chat.jsonl:1: model has no chat template", "chatml, llama3, qwen", reads_data=True)
+            self.refuse(work, 2, "both set", words=("template=chatml", "chat_template=own.jinja"))
+            self.refuse(work, 2, "named by template: chatml", words=("chat_template=chatml",))
             self.refuse(work, 2, "chatml", words=("template=chatlm",))
             self.refuse(work, 2, "there is no file", words=("chat_template=nothing.jinja",))
             (work / "broken.jinja").write_text("{% for m in messages %}")
@@ -224,6 +227,29 @@ class BadInput(unittest.TestCase):
                         "generation", words=("chat_template=later.jinja",))
             (work / "strict.jinja").write_text("{{ raise_exception('no rows today') }}")
             self.refuse(work, 4, "chat.jsonl:1: ", "no rows today", words=("chat_template=strict.jinja",))
+
+    def test_tokens_that_the_tokenizer_does_not_have(self):
+        says = 'new_special_tokens: ["<|user|>", "<|end|>", "<|assistant|>"] and resize_vocab: true'
+        with ChatWorkspace() as work:
+            self.refuse(work, 2, "template: phi3 ends turns with tokens that model does not have", says,
+                        words=("template=phi3",))
+            tokens = "new_special_tokens=<|user|>,<|end|>,<|assistant|>"
+            ended = work.run("output_dir=grown", "template=phi3", tokens, "resize_vocab=true", "max_steps=1")
+            self.assertIn("the end of a turn is trained on in 40 of 40 rows", ended.stderr)
+            # The model's own, which rows without turns do not need.
+            shown = run_skein(["template", "show", "phi3"], work.folder).stdout
+            (work / "model/chat_template.jinja").write_text(shown)
+            ended = work.run("output_dir=out", "template=", code=4)
+            self.assertIn(says, ended.stderr)
+            work.write_rows([{"prompt": "a", "completion": "b"}] * 40)
+            work.run("output_dir=out", "template=", "max_steps=1")
+
+    def test_files_that_are_not_there(self):
+        with ChatWorkspace() as work:
+            self.refuse(work, 2, "eval_file: nowhere.jsonl does not exist", words=("eval_file=nowhere.jsonl",))
+            self.refuse(work, 2, "train_file: nowhere.jsonl does not exist", words=("train_file=nowhere.jsonl",))
+            self.refuse(work, 2, "org/name --local-dir name", words=("model_name_or_path=org/name",))
+            self.refuse(work, 2, "holds neither model.safetensors", words=("train_from_scratch=false",))
 
     def test_a_template_that_never_ends_a_turn(self):
         with ChatWorkspace() as work:

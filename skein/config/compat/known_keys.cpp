@@ -20,6 +20,11 @@ const Off kZero = {"0"};
 
 constexpr std::string_view kOneBucketPerUnit = "gradients travel one block at a time";
 constexpr std::string_view kOwnLoader = "the loader reads blocks ahead by itself";
+constexpr std::string_view kNoPadding = "always so: rows lie behind each other without padding";
+constexpr std::string_view kFastAttention = "always so: the fastest exact attention is chosen";
+constexpr std::string_view kOwnTokens =
+    "nothing is padded, the tokenizer's own tokens count (tokenizer_config.json), and what ends a "
+    "turn is found in the template; new_special_tokens adds tokens";
 
 std::vector<KeyRule> no_effect_keys() {
   constexpr auto kNo = Status::kNoEffect;
@@ -57,13 +62,22 @@ std::vector<KeyRule> no_effect_keys() {
       {"bf16_full_eval", kNo, "evaluation uses the working weights"},
       {"torch_empty_cache_steps", kNo, "memory is planned ahead"},
       {"low_cpu_mem_usage", kNo, "no rank ever holds a second copy"},
-      {"padding_free", kNo, "always so: rows lie behind each other without padding"},
-      {"flash_attn", kNo, "always so: the fastest exact attention is chosen"},
-      {"attn_implementation", kNo, "always so: the fastest exact attention is chosen"},
+      {"padding_free", kNo, kNoPadding},
+      {"pad_to_sequence_len", kNo, kNoPadding},
+      {"pad_token", kNo, kNoPadding},
+      {"special_tokens*", kNo, kOwnTokens},
+      {"eos_token", kNo, kOwnTokens},
+      {"flash_attn", kNo, kFastAttention},
+      {"flash_attention", kNo, kFastAttention},
+      {"attn_implementation", kNo, kFastAttention},
       {"use_liger_kernel", kNo,
        "always so: kernels are fused, and the loss never holds all logits"},
       {"trust_remote_code", kNo, "no code of a model folder is ever run"},
       {"use_fast_tokenizer", kNo, "there is one tokenizer"},
+      {"model_type", kNo, "config.json says what the model is"},
+      {"tokenizer_type", kNo, "tokenizer.json says what it is"},
+      {"strict", kNo, "a key that is not known is always refused"},
+      {"compute_accuracy", kNo, "evaluation computes the loss"},
       {"plot_loss", kNo, "training_loss.svg is always drawn"},
       {"local_rank", kNo, "the launcher tells each rank its number"},
       {"use_torchrun", kNo, "skein starts its own ranks"},
@@ -97,6 +111,11 @@ std::vector<KeyRule> algorithm_keys() {
   constexpr auto kNot = Status::kRefused;
   return {
       {"lora_bias", kNot, "adapters have no biases", {"none"}},
+      {"bias", kNot, "adapters have no biases", {"none"}},
+      {"create_new_adapter", kNot,
+       "`skein merge ADAPTER --out DIR` first, then model_name_or_path: DIR without "
+       "adapter_name_or_path",
+       kFalse},
       {"lora_*", kNot, ""},
       {"loraplus_*", kNot, ""},
       {"pissa_*", kNot, "", kFalse},
@@ -138,7 +157,18 @@ std::vector<KeyRule> algorithm_keys() {
 std::vector<KeyRule> data_keys() {
   constexpr auto kNot = Status::kRefused;
   constexpr std::string_view kTrainFile = "use train_file";
+  constexpr std::string_view kVariables =
+      "in a copy of the template write {% set NAME = VALUE %} first, and give chat_template: FILE";
   return {
+      {"dataset_text_field", kNot, "rename it in the data: a text is called \"text\"", {"text"}},
+      {"default_system",
+       kNot,
+       "begin the rows with a message {\"role\": \"system\"}",
+       {"none", ""}},
+      {"chat_template_kwargs", kNot, kVariables, {"none", "{}"}},
+      {"chat_template_kwargs.*", kNot, kVariables},
+      // What templates do where nobody says otherwise.
+      {"enable_thinking", kNot, kVariables, {"true", "none"}},
       {"dataset", kNot, kTrainFile, kNone},
       {"datasets", kNot, kTrainFile},
       {"test_datasets", kNot, "use eval_file"},
@@ -159,7 +189,7 @@ std::vector<KeyRule> run_keys() {
       {"use_mlflow", kNot, "", kFalse},
       {"wandb_*", kNot, "set WANDB_PROJECT and the like in the environment", kNone},
       {"greater_is_better", kNot, "the best model has the smallest loss", kFalse},
-      {"eval_dataset", kNot, "", kNone},
+      {"eval_dataset", kNot, "use eval_file", kNone},
       {"eval_*", kNot, "", kNone},
       {"evals_per_epoch", kNot, "use eval_steps, or eval_strategy: epoch", kZero},
       {"saves_per_epoch", kNot, "use save_steps, or save_strategy: epoch"},

@@ -76,11 +76,8 @@ Result val_size(const Setting& setting, Notes&) {
   return stands_for(setting, "validation_split_percentage", fmt::format("{:.12g}", *share * 100));
 }
 
-// LLaMA-Factory counts documents.
-Result max_samples(const Setting& setting, Notes& notes) {
-  notes.push_back(fmt::format(
-      "{}: 'max_samples' is read as max_train_samples: blocks of block_size tokens, not documents",
-      setting.origin.place()));
+// LLaMA-Factory counts documents; what is counted here depends on the stage (load.cpp).
+Result max_samples(const Setting& setting, Notes&) {
   return Setting{"max_train_samples", setting.value, setting.origin};
 }
 
@@ -217,7 +214,7 @@ const std::map<std::string_view, Result (*)(const Setting&, Notes&)> kTranslatio
     {"no_cuda", use_cpu},
     {"val_size", val_size},
     {"val_set_size", val_size},
-    {"max_samples", max_samples},
+    {kMaxSamplesKey, max_samples},
     {"assistant_only_loss", not_on_prompt},
     {"completion_only_loss", not_on_prompt},
     {"use_peft", use_peft},

@@ -18,6 +18,9 @@ inline constexpr std::string_view kDeepSpeedKey = "deepspeed";
 inline constexpr std::string_view kDeepSpeedConflictKey = "deepspeed_conflict";
 inline constexpr std::string_view kDoEvalKey = "do_eval";
 
+// A spelling of max_train_samples that counts something else elsewhere.
+inline constexpr std::string_view kMaxSamplesKey = "max_samples";
+
 // no, none, off, false: what a strategy says when there is none.
 bool is_off_word(const std::string& text);
 

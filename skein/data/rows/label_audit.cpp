@@ -113,7 +113,8 @@ std::string histogram_text(const std::vector<LabelAudit::Bin>& bins) {
 LabelAudit audit_labels(const SplitRows& rows, const AuditTokens& tokens, int threads) {
   const auto& source = *rows.source;
   LabelAudit audit{.limits = source.limits(),
-                   .expects_end = !tokens.ends_of_turn.empty(),
+                   .expects_end = !tokens.ends_of_turn.empty() || !tokens.missing.empty(),
+                   .missing = tokens.missing,
                    .counts = source.counts(),
                    .lengths = histogram(source.prepared().rows),
                    .samples = rows.set.count(),
@@ -145,9 +146,10 @@ std::optional<std::string> LabelAudit::refusal(Split split) const {
   if (expects_end && end_trained == 0) {
     return fmt::format(
         "in no row of the {} data is the end of a turn trained on ({} is the first): the model "
-        "would never stop; give a template whose assistant turns include it, or a larger "
-        "cutoff_len (skein data inspect shows rows)",
-        split_name(split), first_without_end);
+        "would never stop; {} (skein data inspect shows rows)",
+        split_name(split), first_without_end,
+        missing.empty() ? "give a template whose assistant turns include it, or a larger cutoff_len"
+                        : missing);
   }
   return std::nullopt;
 }

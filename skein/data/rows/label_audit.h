@@ -19,6 +19,7 @@ namespace skein::data {
 struct AuditTokens {
   std::vector<uint32_t> ends_of_turn;  // any of them ends one; empty: nothing does
   std::optional<uint32_t> begin;       // BOS, which a row has at most once; absent: there is none
+  std::string missing = {};  // what to type for the template's end of a turn to be a token
 };
 
 struct LabelAudit {
@@ -29,7 +30,8 @@ struct LabelAudit {
   };
 
   RowLimits limits;
-  bool expects_end = false;  // there is a token that ends a turn
+  bool expects_end = false;  // a turn should end with a token
+  std::string missing;       // AuditTokens::missing
   RowCounts counts;          // of all rows of the split's files
   std::vector<Bin>
       lengths;  // the same, before anything is cut; powers of two, none empty at an end

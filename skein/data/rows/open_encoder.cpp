@@ -3,12 +3,14 @@
 #include "skein/data/rows/open_encoder.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <utility>
 
 #include "skein/core/error.h"
 #include "skein/text/chat_encoder.h"
 #include "skein/text/text_codec.h"
+#include "skein/text/turn_end.h"
 
 namespace skein::data {
 namespace {
@@ -54,6 +56,16 @@ std::vector<uint32_t> ends_of_turn(const text::Tokenizer& tokenizer,
   } catch (const UserError&) {  // rows will tell what it objects to
   }
   return ends;
+}
+
+std::string missing_text(const text::Tokenizer& tokenizer, const text::ChatTemplate& chat_template,
+                         const fs::path& path) {
+  const auto missing = text::missing_turn_tokens(chat_template, tokenizer);
+  if (missing.empty()) return "";
+  return fmt::format(
+      "{} ends turns with tokens that {} does not have: give new_special_tokens: [\"{}\"] and "
+      "resize_vocab: true, or a template that fits the tokenizer",
+      chat_template.name(), path.string(), fmt::join(missing, "\", \""));
 }
 
 // Thread-safe. The tokenizer is at one address for good: the chat encoder refers to it.
@@ -132,7 +144,8 @@ RowTokens open_row_tokens(const config::ModelConfig& model, const config::RowsCo
                                           static_cast<int>(turns)),
                   .vocab_size = tokenizer->vocab_size()},
       .audit = {.ends_of_turn = ends_of_turn(*tokenizer, chat_template),
-                .begin = tokenizer->bos_id()},
+                .begin = tokenizer->bos_id(),
+                .missing = chat_template ? missing_text(*tokenizer, *chat_template, path) : ""},
       .tokenizer = tokenizer};
   return result;
 }

@@ -88,6 +88,16 @@ TEST_F(OpenEncoderTest, KnowsWhatEndsATurn) {
   EXPECT_EQ(open().audit.ends_of_turn, std::vector<uint32_t>{kEnd});
 }
 
+TEST_F(OpenEncoderTest, TellsWhatToTypeForTokensThatAreMissing) {
+  EXPECT_EQ(open().audit.missing, "");
+  rows_.chat_format = "phi3";
+  EXPECT_PRED2(contains, open().audit.missing, "template: phi3 ends turns with tokens that ");
+  EXPECT_PRED2(contains, open().audit.missing,
+               R"(new_special_tokens: ["<|user|>", "<|end|>", "<|assistant|>"] and resize_vocab)");
+  model_.new_special_tokens = {"<|user|>", "<|end|>", "<|assistant|>"};
+  EXPECT_EQ(open().audit.missing, "");
+}
+
 TEST_F(OpenEncoderTest, TellsEncodersApart) {
   std::set<std::string> seen = {open().encoder.identity};
   EXPECT_EQ(open().encoder.identity, *seen.begin());
