@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <vector>
 
 #include "skein/core/amounts.h"
@@ -181,11 +182,40 @@ int64_t largest_block(const Shapes& shapes, const MemoryQuestion& question) {
 // What of a block's activations its linear layers keep, because they or adapters of them train.
 struct KeptInputs {
   bool attention = false, mlp = false, down = false;
-  int64_t ranks = 0;     // of all its adapters
+  // Beside them: inner values of all its adapters; of DoRA each output before it is scaled, and
+  // each input as dropout has left it, in place of the input itself.
+  int64_t adapters = 0;
   bool reached = false;  // by gradients
 };
 
-std::vector<KeptInputs> kept_inputs(const Shapes& shapes) {
+std::string adapted_module(const ParameterShape& adapter) {
+  return adapter.name.substr(0, adapter.name.find(".lora_"));
+}
+
+bool is_magnitude(const ParameterShape& parameter) {
+  return parameter.name.ends_with(".lora_magnitude_vector");
+}
+
+std::set<std::string> dora_modules(const Shapes& shapes) {
+  std::set<std::string> modules;
+  for (const auto& parameter : shapes.parameters) {
+    if (is_magnitude(parameter)) modules.insert(adapted_module(parameter));
+  }
+  return modules;
+}
+
+void keep_input_of(const std::string& module, KeptInputs& block) {
+  const auto is = [&](const char* word) { return module.find(word) != std::string::npos; };
+  if (is("mlp.down_proj") || is("mlp.c_proj")) {
+    block.down = true;
+  } else if (is("mlp.")) {
+    block.mlp = true;
+  } else if (!is("attn.c_proj") && !is("o_proj")) {  // attention itself keeps its result
+    block.attention = true;
+  }
+}
+
+std::vector<KeptInputs> kept_inputs(const Shapes& shapes, bool adapter_dropout) {
   std::vector<KeptInputs> blocks;
   std::vector<size_t> place(shapes.units.size(), 0);
   bool reached = false;
@@ -197,20 +227,18 @@ std::vector<KeptInputs> kept_inputs(const Shapes& shapes) {
     place[unit] = blocks.size();
     blocks.push_back({.reached = reached});
   }
+  const auto dora = dora_modules(shapes);
   for (const auto& parameter : shapes.parameters) {
     if (shapes.units[static_cast<size_t>(parameter.unit)].root || !parameter.trainable) continue;
     auto& block = blocks[place[static_cast<size_t>(parameter.unit)]];
-    const auto is = [&](const char* word) {
-      return parameter.name.find(word) != std::string::npos;
-    };
-    if (parameter.name.ends_with(".lora_A.weight")) block.ranks += parameter.shape[0];
+    if (is_magnitude(parameter)) block.adapters += parameter.shape[0];
     if (parameter.shape.size() < 2) continue;
-    if (is("mlp.down_proj") || is("mlp.c_proj")) {
-      block.down = true;
-    } else if (is("mlp.")) {
-      block.mlp = true;
-    } else if (!is("attn.c_proj") && !is("o_proj")) {  // attention itself keeps its result
-      block.attention = true;
+    const bool is_a = parameter.name.ends_with(".lora_A.weight");
+    if (is_a) block.adapters += parameter.shape[0];
+    if (adapter_dropout && parameter.adapter && dora.contains(adapted_module(parameter))) {
+      if (is_a) block.adapters += parameter.shape[1];
+    } else {
+      keep_input_of(parameter.name, block);
     }
   }
   return blocks;
@@ -240,9 +268,9 @@ Activations activation_bytes(const Shapes& shapes, const Dimensions& d,
   const int64_t inner = (d.gated ? 3 : 2) * d.inner;
   const int64_t full_block = 4 * d.channels + 2 * d.query_width + 2 * d.key_width + inner;
   int64_t all_blocks = 0, per_block = 0, reached = 0;
-  for (const auto& block : kept_inputs(shapes)) {
+  for (const auto& block : kept_inputs(shapes, question.adapter_dropout)) {
     if (!block.reached) continue;
-    const int64_t kept = full_block + block.ranks - (block.attention ? 0 : d.channels) -
+    const int64_t kept = full_block + block.adapters - (block.attention ? 0 : d.channels) -
                          (block.mlp ? 0 : d.channels) - (block.down ? 0 : d.inner);
     all_blocks += kept;
     per_block = std::max(per_block, kept);
