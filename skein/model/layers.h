@@ -61,6 +61,9 @@ at::Tensor embed(const Embedding& table, const at::Tensor& tokens);  // (…) ->
 // What DoRA divides by: the lengths of the rows of W + scale · B · A, W (out, in). Constant to
 // autograd, as in PEFT.
 at::Tensor row_lengths(const at::Tensor& weight, const Lora& lora);
+// magnitude / length of each row, in the magnitude's dtype: its changes are small, and 16 bits
+// would lose them.
+at::Tensor dora_factor(const at::Tensor& weight, const Lora& lora);
 
 struct BuildOptions {
   at::ScalarType dtype = at::kFloat;  // of all parameters but adapters, which have 32 bits at least

@@ -19,6 +19,7 @@
 
 #include "skein/model/kv_cache.h"
 #include "skein/model/layers.h"
+#include "skein/ops/linear_cross_entropy.h"
 #include "skein/plan/hf_config.h"
 #include "skein/tensor/batch.h"
 #include "skein/tensor/parameter_table.h"
@@ -88,12 +89,8 @@ class Model {
  private:
   friend std::unique_ptr<Model> build(const plan::HfConfig& config, const BuildOptions& options);
 
-  // hidden (…, C) and the head's weight as one product makes the logits of them, an adapter's part
-  // as further columns of both.
-  struct HeadFactors {
-    at::Tensor hidden, weight;
-  };
-  HeadFactors head_factors(const at::Tensor& hidden) const;
+  // Of hidden (…, C).
+  ops::HeadProduct head_product(const at::Tensor& hidden) const;
 
   std::vector<DoraLayer> dora_;
 };

@@ -19,6 +19,7 @@
 
 #include "skein/core/error.h"
 #include "skein/model/tiny_models.h"
+#include "skein/tensor/test_allocations.h"
 
 namespace skein::model {
 namespace {
@@ -247,6 +248,30 @@ TEST(Model, ThreeHeadsAgree) {
 }
 
 // Two layers of windows of three: what a token sees ends four positions before it.
+// A head is large: beside a frozen one an adapter costs its own size.
+TEST(Model, AnAdapterOfTheHeadMakesNothingOfTheHeadsSize) {
+  const auto config = tiny_config(kTinyLlama, R"(, "vocab_size": 4096, "hidden_size": 64)");
+  const int64_t head_bytes = 4096 * 64 * 4;
+  const auto batch = tiny_batch(2, 5);
+  for (const char* keys :
+       {R"("target_modules": ["lm_head"])", R"("target_modules": ["lm_head"], "use_dora": true)"}) {
+    const auto model = build(config, {.tuning = tiny_lora(keys)});
+    materialise(model->table(), at::kCPU, 1);
+    std::vector<at::Tensor> leaves;
+    for (const auto& parameter : model->table().parameters) {
+      if (parameter.trainable) leaves.push_back(*parameter.slot);
+    }
+    tensor::PlainUnits units;
+    const auto hidden = model->forward(batch, kTinyStep, units);
+    const tensor::AllocationMeter meter;
+    torch::autograd::grad({model->head_loss_sum(hidden, batch.targets, {}, units)}, leaves);
+    const auto log_probs = model->head_log_probs(hidden, batch.targets, units);
+    torch::autograd::grad({log_probs.sum()}, leaves);
+    model->head_logits(hidden, units);
+    EXPECT_LT(meter.largest_bytes(), head_bytes / 2) << keys;
+  }
+}
+
 TEST(Decoder, AWindowEndsWhatATokenSees) {
   const auto model = tiny_model(tiny_config(kTinyMistral));
   tensor::PlainUnits units;

@@ -138,8 +138,24 @@ FlatBytes flat_bytes(const Shapes& shapes, const MemoryQuestion& question) {
 
 namespace {
 
+// What of the head trains: its weight, or an adapter beside it.
+struct HeadTraining {
+  bool weight = false, dora = false;
+  int64_t rank = 0;
+};
+
+HeadTraining head_training(const Shapes& shapes) {
+  HeadTraining head;
+  for (const auto& parameter : shapes.parameters) {
+    if (parameter.padded_rows > 0 && parameter.trainable) head.weight = true;
+    if (parameter.name == "lm_head.lora_A.weight") head.rank = parameter.shape[0];
+    if (parameter.name == "lm_head.lora_magnitude_vector") head.dora = true;
+  }
+  return head;
+}
+
 // Beside the activations, while the head's forward makes its gradients.
-int64_t head_bytes(const Dimensions& d, const MemoryQuestion& question, bool trains) {
+int64_t head_bytes(const Dimensions& d, const MemoryQuestion& question, const HeadTraining& head) {
   const int64_t tokens = question.rows * question.tokens,
                 vocabulary = padded_head_rows(d.vocabulary);
   const int64_t narrow = question.weight_bytes, wide = std::max<int64_t>(4, narrow);
@@ -151,19 +167,15 @@ int64_t head_bytes(const Dimensions& d, const MemoryQuestion& question, bool tra
   const int64_t d_weight = vocabulary * d.channels;
   int64_t logits = rows * vocabulary * (fused ? narrow : 2 * narrow + wide);
   if (d.capped_logits) logits += rows * vocabulary * narrow;
+  if (head.dora) logits += rows * vocabulary * (narrow + (narrow < wide ? wide : 0));
   // CPUs multiply wide copies of 16-bit weights and gradients.
   if (!question.cuda && narrow < wide) logits += (d_weight + rows * vocabulary) * wide;
   // At the end the wide sum is rounded to the weights' 16 bits.
-  const int64_t rounded = trains && narrow < wide ? d_weight * narrow : 0;
+  const int64_t rounded = head.weight && narrow < wide ? d_weight * narrow : 0;
   const int64_t d_hidden = tokens * d.channels * narrow + 2 * rows * d.channels * wide;
-  return std::max(logits, rounded) + (trains ? d_weight * wide : 0) + d_hidden;
-}
-
-bool head_trains(const Shapes& shapes) {
-  return std::ranges::any_of(shapes.parameters, [](const ParameterShape& parameter) {
-    return (parameter.padded_rows > 0 && parameter.trainable) ||
-           parameter.name.starts_with("lm_head.lora_");
-  });
+  // B, padded, and its gradient; inner values and theirs.
+  const int64_t adapter = 2 * head.rank * (vocabulary * wide + tokens * narrow);
+  return std::max(logits, rounded) + (head.weight ? d_weight * wide : 0) + d_hidden + adapter;
 }
 
 // Gradients of the block that has most of them, as autograd gives them.
@@ -280,7 +292,7 @@ Activations activation_bytes(const Shapes& shapes, const Dimensions& d,
   const int64_t ends = 4 * d.channels;  // embedding, final norm, their gradients
   const int64_t unfused = unfused_layers(d, question);
   Activations result;
-  result.head = head_bytes(d, question, head_trains(shapes));
+  result.head = head_bytes(d, question, head_training(shapes));
   int64_t received = 0;
   for (const auto& unit : unit_bytes(shapes, question)) {
     if (question.ranks > 1) received = std::max(received, unit.gradients);
