@@ -63,7 +63,10 @@ at::Tensor row_lengths(const at::Tensor& weight, const Lora& lora) {
 }
 
 at::Tensor dora_factor(const at::Tensor& weight, const Lora& lora) {
-  return lora.magnitude / row_lengths(weight, lora);
+  auto& [stands, lengths] = lora.standing;
+  if (!stands) return lora.magnitude / row_lengths(weight, lora);
+  if (!lengths.defined()) lengths = row_lengths(weight, lora);
+  return lora.magnitude / lengths;
 }
 
 at::Tensor linear(const Linear& layer, const at::Tensor& x, const Draws& draws) {
@@ -207,9 +210,9 @@ void UnitBuilder::add_adapter(const std::string& name, const AdapterShape& shape
   if (!adapter->dora) return;
   // Ones, until the weights are known: see Model::first_magnitudes().
   add_part(".lora_magnitude_vector", {shape.out}, {Init::Kind::kOnes}, lora.magnitude);
-  recipe_.dora().push_back({name + ".lora_magnitude_vector", unit_, [&lora, weight = shape.weight] {
-                              return row_lengths(weight(), lora);
-                            }});
+  recipe_.dora().push_back(
+      {name + ".lora_magnitude_vector", unit_, &lora,
+       [&lora, weight = shape.weight] { return row_lengths(weight(), lora); }});
 }
 
 void UnitBuilder::add_norm(const std::string& name, int64_t channels, at::Tensor& weight,

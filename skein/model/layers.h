@@ -34,6 +34,13 @@ struct Lora {
   double dropout = 0;  // of its input
   int64_t layer = -1;  // the block that it belongs to; -1: none
   uint64_t site = 0;   // of the module: keys its dropout
+
+  // While a model::StandingWeights lives: row_lengths(), once they have been asked for.
+  struct Standing {
+    bool on = false;
+    at::Tensor lengths;
+  };
+  mutable Standing standing{};
 };
 
 struct Linear {
@@ -75,6 +82,7 @@ struct BuildOptions {
 struct DoraLayer {
   std::string name;  // of the magnitude
   int unit = 0;
+  const Lora* lora = nullptr;
   std::function<at::Tensor()> lengths;
 };
 

@@ -125,6 +125,17 @@ void Model::fill_magnitudes(std::span<const tensor::TensorSlice> slices,
   }
 }
 
+StandingWeights::StandingWeights(const Model& model) : model_(model) {
+  for (const auto& layer : model_.dora_) {
+    SKEIN_CHECK(!layer.lora->standing.on, "somebody holds the weights already");
+    layer.lora->standing.on = true;
+  }
+}
+
+StandingWeights::~StandingWeights() {
+  for (const auto& layer : model_.dora_) layer.lora->standing = {};
+}
+
 std::unique_ptr<Model> build(const plan::HfConfig& config, const BuildOptions& options) {
   const auto tuned = plan::tune(config.architecture, options.tuning);
   const Recipe recipe(options, tuned);

@@ -88,11 +88,25 @@ class Model {
 
  private:
   friend std::unique_ptr<Model> build(const plan::HfConfig& config, const BuildOptions& options);
+  friend class StandingWeights;
 
   // Of hidden (…, C).
   ops::HeadProduct head_product(const at::Tensor& hidden) const;
 
   std::vector<DoraLayer> dora_;
+};
+
+// While it lives nobody changes the model's weights: what follows from them alone (the lengths of
+// DoRA's rows) is computed once, not for every token. For generation.
+class [[nodiscard]] StandingWeights {
+ public:
+  explicit StandingWeights(const Model& model);
+  ~StandingWeights();
+  StandingWeights(const StandingWeights&) = delete;
+  StandingWeights& operator=(const StandingWeights&) = delete;
+
+ private:
+  const Model& model_;
 };
 
 // The table is filled, its slots are empty: materialise() or a sharding fills them. Throws

@@ -176,6 +176,7 @@ std::vector<Continuation> generate(const model::Model& model, tensor::Units& uni
   }
   for (size_t i = 0; i < requests.size(); ++i) check(requests[i], i, model);
   const at::NoGradGuard no_grad;
+  const model::StandingWeights standing(model);
   std::vector<Continuation> results(requests.size());
   Batch batch(model, units, device, options);
   const auto at_once = static_cast<size_t>(options.max_rows);
