@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "skein/plan/reach.h"
+
 namespace skein::plan {
 namespace {
 
@@ -37,20 +39,19 @@ double training_flops_per_token(const Dimensions& d, int64_t sequence_length) {
 
 double training_flops_per_token(const Dimensions& d, const Shapes& shapes,
                                 int64_t sequence_length) {
-  int first_trainable = static_cast<int>(shapes.units.size());
-  for (const auto& parameter : shapes.parameters) {
-    if (parameter.trainable) first_trainable = std::min(first_trainable, parameter.unit);
-  }
+  const auto reached = reached_units(shapes);
   double difference = 0;
   for (const auto& parameter : shapes.parameters) {
     const auto size = static_cast<double>(parameter.numel());
     if (parameter.adapter && parameter.shape.size() > 1) difference += 6 * size;
     if (parameter.adapter || parameter.trainable || !is_product(parameter)) continue;
-    const bool reached = parameter.unit >= first_trainable || parameter.padded_rows > 0;
-    difference -= (reached ? 2 : 4) * size;
+    const bool backward = reached[static_cast<size_t>(parameter.unit)] || parameter.padded_rows > 0;
+    difference -= (backward ? 2 : 4) * size;
   }
-  const auto before = std::count_if(shapes.units.begin(), shapes.units.begin() + first_trainable,
-                                    [](const UnitShape& unit) { return !unit.root; });
+  int64_t before = 0;
+  for (size_t unit = 0; unit < shapes.units.size(); ++unit) {
+    if (!shapes.units[unit].root && !reached[unit]) ++before;
+  }
   const double forward_alone = static_cast<double>(before) / static_cast<double>(d.layers);
   return training_flops_per_token(d, sequence_length) + difference -
          attention_flops(d, sequence_length) * forward_alone * 2 / 3;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "skein/core/amounts.h"
+#include "skein/plan/reach.h"
 
 namespace skein::plan {
 namespace {
@@ -230,14 +231,11 @@ void keep_input_of(const std::string& module, KeptInputs& block) {
 std::vector<KeptInputs> kept_inputs(const Shapes& shapes, bool adapter_dropout) {
   std::vector<KeptInputs> blocks;
   std::vector<size_t> place(shapes.units.size(), 0);
-  bool reached = false;
+  const auto reached = reached_units(shapes);
   for (size_t unit = 0; unit < shapes.units.size(); ++unit) {
-    for (const auto& parameter : shapes.parameters) {
-      reached = reached || (static_cast<size_t>(parameter.unit) == unit && parameter.trainable);
-    }
     if (shapes.units[unit].root) continue;
     place[unit] = blocks.size();
-    blocks.push_back({.reached = reached});
+    blocks.push_back({.reached = reached[unit]});
   }
   const auto dora = dora_modules(shapes);
   for (const auto& parameter : shapes.parameters) {

@@ -12,6 +12,7 @@
 #include "skein/plan/flops.h"
 #include "skein/plan/hf_config.h"
 #include "skein/plan/memory_estimate.h"
+#include "skein/plan/reach.h"
 
 namespace skein::plan {
 namespace {
@@ -199,6 +200,26 @@ TEST(Tuning, FrozenWeightsHaveNeitherGradientsNorStates) {
   const auto last = tune(llama().architecture, {.freeze = FreezeOptions{.trainable_layers = 1}});
   EXPECT_EQ(activation_bytes(last.shapes, dimensions, question).kept,
             all - (all - tokens * 4 * 8) / 4 * 3);
+}
+
+// Whether the head is the embedding or not: what trains stands behind the blocks, or before them.
+TEST(Tuning, BackwardStopsWhereNothingTrainsBelow) {
+  for (const auto& config : {llama(), llama(R"(, "tie_word_embeddings": true)")}) {
+    const auto reached = [&](int64_t layers, const std::string& module) {
+      const Tuning tuning{.freeze =
+                              FreezeOptions{.trainable_layers = layers, .extra_modules = {module}}};
+      const auto shapes = tune(config.architecture, tuning).shapes;
+      const auto found = reached_units(shapes);
+      int64_t blocks = 0;
+      for (size_t unit = 0; unit < found.size(); ++unit) {
+        blocks += !shapes.units[unit].root && found[unit] ? 1 : 0;
+      }
+      return blocks;
+    };
+    EXPECT_EQ(reached(0, "norm"), 0);
+    EXPECT_EQ(reached(1, "norm"), 1);
+    EXPECT_EQ(reached(0, "embed_tokens"), 4);
+  }
 }
 
 TEST(Tuning, FrozenWeightsCostTwoThirdsOfTheProducts) {
