@@ -35,18 +35,22 @@ at::Tensor Model::forward(const tensor::Batch& batch, const tensor::StepKey& key
   return hidden_states(batch, key, units);
 }
 
-at::Tensor Model::decode(const at::Tensor& tokens, KvCache& cache, tensor::Units& units) const {
+at::Tensor Model::decode(const at::Tensor& tokens, KvCache& cache, tensor::Units& units,
+                         std::span<const int64_t> counts) const {
   const auto num_tokens = tokens.size(1);
   SKEIN_CHECK(tokens.size(0) == cache.rows(), "one row of tokens per row of the cache");
   SKEIN_CHECK(cache.capacity() <= max_positions(), "a cache beyond the model's positions");
-  for (const auto length : cache.lengths()) {
+  SKEIN_CHECK(counts.empty() || std::ssize(counts) == cache.rows(), "one count per row");
+  NextTokens next{tokens, cache.positions(num_tokens, tokens.device()), {}};
+  for (size_t row = 0; row < cache.lengths().size(); ++row) {
+    const auto length = cache.lengths()[row];
     SKEIN_CHECK(length + num_tokens <= cache.capacity(), "the cache is full");
+    next.lengths.push_back(length + (counts.empty() ? num_tokens : counts[row]));
   }
   const at::NoGradGuard no_grad;
   const tensor::ForwardPass pass(units);
-  const auto positions = cache.positions(num_tokens, tokens.device());
-  const auto hidden = decode_at(positions, tokens, cache, units);
-  cache.advance(num_tokens);
+  auto hidden = decode_at(next, cache, units);
+  cache.set_lengths(next.lengths);
   return hidden;
 }
 

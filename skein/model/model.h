@@ -45,8 +45,14 @@ class Model {
                      tensor::Units& units) const;
 
   // Hidden states (B, T, C) of the T tokens (B, T) that follow what the cache holds, which it then
-  // holds too. Equal to forward over the whole row, without dropout and without gradients.
-  at::Tensor decode(const at::Tensor& tokens, KvCache& cache, tensor::Units& units) const;
+  // holds too. `counts`: of each row so many are its own, the others padding; empty: all are. Equal
+  // to forward over the whole row, without dropout and without gradients, where no row has outgrown
+  // what the cache holds.
+  at::Tensor decode(const at::Tensor& tokens, KvCache& cache, tensor::Units& units,
+                    std::span<const int64_t> counts = {}) const;
+  // A row that grows from `before` to `after` tokens has to be decoded again from its first one:
+  // what the cache holds of it was made for shorter texts (longrope).
+  virtual bool outgrows(int64_t /*before*/, int64_t /*after*/) const { return false; }
 
   // The longest row that the model was made for.
   virtual int64_t max_positions() const = 0;
@@ -77,9 +83,13 @@ class Model {
   // forward, inside its pass.
   virtual at::Tensor hidden_states(const tensor::Batch& batch, const tensor::StepKey& key,
                                    tensor::Units& units) const = 0;
-  // decode, once the positions (B, T) of the tokens are known.
-  virtual at::Tensor decode_at(const at::Tensor& positions, const at::Tensor& tokens,
-                               KvCache& cache, tensor::Units& units) const = 0;
+  // decode, once it is known where the tokens stand.
+  struct NextTokens {
+    at::Tensor tokens, positions;  // (B, T)
+    std::vector<int64_t> lengths;  // of the rows, these tokens counted
+  };
+  virtual at::Tensor decode_at(const NextTokens& next, KvCache& cache,
+                               tensor::Units& units) const = 0;
   virtual int head_unit() const = 0;
   virtual const at::Tensor& head_weight() const = 0;  // (V, C) and perhaps padded rows
   virtual const std::optional<Lora>& head_lora() const = 0;

@@ -46,6 +46,20 @@ Tokens slow_greedy(const model::Model& model, Tokens row, size_t count) {
   return found;
 }
 
+// Each row begins anew where it outgrows the short factors, at five tokens: none, all, or some of
+// its new ones come after. How many are asked for does not matter.
+TEST(Generate, LongropeTurnsByTheLengthThatTheTextHas) {
+  const auto model = model::tiny_model(model::tiny_config(model::kTinyPhi, model::kTinyLongRope));
+  for (const int64_t count : {2, 4}) {
+    const auto found = run(*model, {{kLongPrompt}, {kShortPrompt}, {kOtherPrompt}},
+                           {.sampling = {.temperature = 0}, .max_new_tokens = count});
+    const auto size = static_cast<size_t>(count);
+    EXPECT_EQ(found[0].tokens, slow_greedy(*model, kLongPrompt, size));
+    EXPECT_EQ(found[1].tokens, slow_greedy(*model, kShortPrompt, size));
+    EXPECT_EQ(found[2].tokens, slow_greedy(*model, kOtherPrompt, size));
+  }
+}
+
 TEST(Generate, GreedyEqualsTheSlowWayForEveryRowOfABatch) {
   for (const auto& config : generate_cases()) {
     const auto model = model::tiny_model(config);
