@@ -226,7 +226,7 @@ TEST(Tuning, FrozenWeightsCostTwoThirdsOfTheProducts) {
   const auto dimensions = llama().dimensions();
   const double all = training_flops_per_token(dimensions, 16);
   const auto flops = [&](const Tuning& tuning) {
-    return training_flops_per_token(dimensions, tune(llama().architecture, tuning).shapes, 16);
+    return TrainingFlops(dimensions, tune(llama().architecture, tuning).shapes).per_token(16);
   };
   EXPECT_EQ(flops({}), all);
   const auto matrices = static_cast<double>(matmul_parameters(dimensions));
@@ -237,6 +237,10 @@ TEST(Tuning, FrozenWeightsCostTwoThirdsOfTheProducts) {
   const double head = 19 * 8, block = (matrices - head) / 4, attention = all - 6 * matrices;
   EXPECT_NEAR(flops({.freeze = FreezeOptions{.trainable_layers = 1}}),
               all - 2 * head - 4 * 3 * block - attention / 2, 1e-6);
+  // Attention grows with the square of a document.
+  const TrainingFlops lengths(dimensions, llama().shapes());
+  EXPECT_EQ(lengths.of_document(16), 16 * all);
+  EXPECT_NEAR(2 * lengths.of_document(16) - 4 * lengths.of_document(8), 16 * attention, 1e-6);
 }
 
 }  // namespace
