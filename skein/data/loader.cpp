@@ -121,7 +121,7 @@ struct Loader::Parts {
     StepBatches result{.samples_end = step_plan.samples_end, .epoch = step_plan.epoch};
     for (const int64_t sample : step_plan.samples) {
       result.num_targets += source.num_targets(sample);
-      result.num_tokens += source.length(sample);
+      result.lengths.push_back(source.length(sample));
     }
     const int64_t count = step_plan.num_packs();
     const int64_t rows = options.per_device_batch;

@@ -44,8 +44,8 @@ struct LoaderOptions {
 struct StepBatches {
   std::vector<tensor::HostBatch> micro_batches;  // this rank's; always `accumulation` of them
   int64_t num_targets = 0;                       // of the whole step, over all ranks
-  int64_t num_tokens = 0;                        // the same, padding left out
   std::vector<int64_t> samples;                  // ids of the whole step, the same on every rank
+  std::vector<int64_t> lengths;                  // their tokens, padding left out
   int64_t samples_end = 0;                       // samples (or packs) used since the start
   double epoch = 0;                              // epochs done after this step, for logs
 };

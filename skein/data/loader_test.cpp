@@ -91,8 +91,8 @@ void append_rows(const tensor::HostBatch& batch, std::vector<Row>& rows) {
 // What all ranks together train on in a step, in dealing order.
 struct GlobalStep {
   std::vector<Row> rows;
-  std::vector<int64_t> samples;
-  int64_t num_targets = 0, num_tokens = 0, samples_end = 0;
+  std::vector<int64_t> samples, lengths;
+  int64_t num_targets = 0, samples_end = 0;
   double epoch = 0;
   bool operator==(const GlobalStep&) const = default;
 };
@@ -101,8 +101,8 @@ GlobalStep global_step(const std::vector<Loader>& ranks, const Deal& deal, int64
   std::vector<StepBatches> parts;
   for (const auto& loader : ranks) parts.push_back(loader.batches(step));
   GlobalStep whole{.samples = parts[0].samples,
+                   .lengths = parts[0].lengths,
                    .num_targets = parts[0].num_targets,
-                   .num_tokens = parts[0].num_tokens,
                    .samples_end = parts[0].samples_end,
                    .epoch = parts[0].epoch};
   int64_t num_targets = 0;
@@ -116,9 +116,9 @@ GlobalStep global_step(const std::vector<Loader>& ranks, const Deal& deal, int64
     }
   }
   EXPECT_EQ(num_targets, whole.num_targets);
-  int64_t num_tokens = 0;
-  for (const auto& row : whole.rows) num_tokens += std::ssize(row.tokens);
-  EXPECT_EQ(num_tokens, whole.num_tokens);
+  std::vector<int64_t> lengths;
+  for (const auto& row : whole.rows) lengths.push_back(std::ssize(row.tokens));
+  EXPECT_EQ(lengths, whole.lengths);
   return whole;
 }
 

@@ -75,8 +75,7 @@ TEST(Decode, RowsOfDifferentLengthsDoNotSeeTheirPadding) {
     prompts[0].narrow(0, 2, 3).fill_(16);
     prompts[2].narrow(0, 4, 1).fill_(3);
     KvCache cache(3, 9);
-    const auto hidden = model->decode(prompts, cache, units);
-    cache.truncate(lengths);
+    const auto hidden = model->decode(prompts, cache, units, lengths);
     for (int64_t row = 0; row < 3; ++row) {
       const auto length = lengths[static_cast<size_t>(row)];
       expect_near(hidden[row].narrow(0, 0, length), whole[row].narrow(0, 0, length));
@@ -88,6 +87,25 @@ TEST(Decode, RowsOfDifferentLengthsDoNotSeeTheirPadding) {
       expect_near(found, whole.gather(1, index));
     }
   }
+}
+
+// Longrope's tokens turn as those of a text of their row's length, whatever room there is. Where
+// the text outgrows its short factors, the row begins anew.
+TEST(Decode, TurnsByTheRowsOwnLength) {
+  const auto model = tiny_model(tiny_config(kTinyPhi, kTinyLongRope));
+  tensor::PlainUnits units;
+  const auto tokens = tiny_batch(3, 9).tokens;
+  const std::vector<int64_t> lengths{3, 5, 7};
+  KvCache cache(3, 9);
+  const auto hidden = model->decode(tokens.narrow(1, 0, 7), cache, units, lengths);
+  for (int64_t row = 0; row < 3; ++row) {
+    const auto length = lengths[static_cast<size_t>(row)];
+    const auto alone = tokens.narrow(0, row, 1).narrow(1, 0, length);
+    expect_near(hidden[row].narrow(0, 0, length), forward_of(*model, alone)[0]);
+  }
+  EXPECT_FALSE(model->outgrows(4, 5));
+  EXPECT_TRUE(model->outgrows(5, 6));
+  EXPECT_FALSE(model->outgrows(6, 7));
 }
 
 TEST(Decode, KeepsTheRowsThatAreAskedFor) {

@@ -7,6 +7,8 @@
 #include <ATen/ops/gelu.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <functional>
 #include <vector>
 
@@ -96,11 +98,11 @@ class Decoder final : public Model {
   int64_t max_positions() const override { return config_.positions; }
   int64_t vocab_size() const override { return config_.vocabulary; }
   double logit_cap() const override { return config_.logit_cap.value_or(0); }
+  bool outgrows(int64_t before, int64_t after) const override;
 
  private:
   at::Tensor hidden_states(const Batch& batch, const StepKey& key, Units& units) const override;
-  at::Tensor decode_at(const at::Tensor& positions, const at::Tensor& tokens, KvCache& cache,
-                       Units& units) const override;
+  at::Tensor decode_at(const NextTokens& next, KvCache& cache, Units& units) const override;
   int head_unit() const override { return head_unit_; }
   const at::Tensor& head_weight() const override {
     return config_.tied_head ? embedding_.weight : head_.weight;
@@ -197,20 +199,27 @@ at::Tensor Decoder::hidden_states(const Batch& batch, const StepKey& key, Units&
   return run(batch.tokens, {rotary, draws, attend, noise_of(embedding_noise_, batch, key)}, units);
 }
 
-at::Tensor Decoder::decode_at(const at::Tensor& positions, const at::Tensor& tokens, KvCache& cache,
-                              Units& units) const {
+// As transformers' Phi-3; the slow growth of `dynamic` it leaves to the new tokens.
+bool Decoder::outgrows(int64_t before, int64_t after) const {
+  return std::ranges::any_of(
+      std::array{&config_.rope, &config_.window_rope}, [&](const auto* rope) {
+        return rope->type == plan::RopeType::kLongRope && before <= rope->original_positions &&
+               after > rope->original_positions;
+      });
+}
+
+at::Tensor Decoder::decode_at(const NextTokens& next, KvCache& cache, Units& units) const {
   const auto attend = [&](const Block& block) -> Attend {
     return [&](const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
       return cache.attend(static_cast<size_t>(block.index), q, k, v,
-                          {.positions = positions, .attention = attention_options(block)});
+                          {.positions = next.positions, .attention = attention_options(block)});
     };
   };
   const Draws none{.key = {.training = false}, .documents = {}};
-  // Keys in the cache keep their rotation: a text is one of the length that there is room for.
   const auto rotary = rotary_tables([&](const plan::Rope& rope) {
-    return rotary_table(rope, positions, cache.capacity(), embedding_.weight.options());
+    return rotary_table(rope, next.positions, next.lengths, embedding_.weight.options());
   });
-  return run(tokens, {rotary, none, attend}, units);
+  return run(next.tokens, {rotary, none, attend}, units);
 }
 
 RotaryTables Decoder::rotary_tables(

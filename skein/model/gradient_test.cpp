@@ -155,5 +155,53 @@ TEST(Gradients, AcrossTheUnitBoundaryEqualPlainAutogradBitForBit) {
   }
 }
 
+// Counts the blocks that backward enters.
+class CountedUnits final : public tensor::Units {
+ public:
+  explicit CountedUnits(const tensor::ParameterTable& table) : table_(table) {
+    leaves_.resize(table.units.size());
+    for (const auto& p : table.parameters) {
+      if (p.trainable) leaves_[static_cast<size_t>(p.unit)].push_back(*p.slot);
+    }
+  }
+  void acquire(int unit, Pass pass) override {
+    blocks_ += pass == Pass::kBackward && !table_.units[static_cast<size_t>(unit)].root ? 1 : 0;
+  }
+  void release(int, Pass) override {}
+  std::span<const at::Tensor> leaves(int unit) override {
+    return leaves_[static_cast<size_t>(unit)];
+  }
+  bool recompute(int unit) const override { return !table_.units[static_cast<size_t>(unit)].root; }
+  void add_gradients(int, tensor::Tensors) override {}
+
+  int blocks() const { return blocks_; }
+
+ private:
+  const tensor::ParameterTable& table_;
+  std::vector<tensor::Tensors> leaves_;
+  int blocks_ = 0;
+};
+
+// Of a tied model, whose embedding, final norm and head are one unit. An embedding that trains
+// needs the gradients of the first block's inputs, and so all blocks, frozen or not.
+TEST(Gradients, RunThroughFrozenBlocksForATrainableEmbeddingAlone) {
+  const std::string tied = R"(, "tie_word_embeddings": true)";
+  const auto blocks_entered = [&](const plan::Tuning& tuning) {
+    const auto model = tiny_model(tiny_config(kTinyLlama, tied), {.tuning = tuning});
+    CountedUnits units(model->table());
+    torch::autograd::backward({loss_sum(*model, tiny_batch(2, 5), units)}, {});
+    return units.blocks();
+  };
+  const auto frozen = [](int64_t layers, const char* module) {
+    return plan::Tuning{
+        .freeze = plan::FreezeOptions{.trainable_layers = layers, .extra_modules = {module}}};
+  };
+  EXPECT_EQ(blocks_entered(frozen(0, "norm")), 0);
+  EXPECT_EQ(blocks_entered(frozen(1, "norm")), 1);
+  EXPECT_EQ(blocks_entered(frozen(0, "embed_tokens")), 2);
+  EXPECT_EQ(blocks_entered(tiny_lora(R"("target_modules": ["lm_head"])")), 0);
+  EXPECT_EQ(blocks_entered(tiny_lora(R"("target_modules": ["embed_tokens"])")), 2);
+}
+
 }  // namespace
 }  // namespace skein::model

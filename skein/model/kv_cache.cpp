@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "skein/core/error.h"
 
@@ -53,14 +54,6 @@ at::Tensor attend_up_to(const at::Tensor& q, const at::Tensor& keys, const at::T
 KvCache::KvCache(int64_t rows, int64_t capacity)
     : capacity_(capacity), lengths_(static_cast<size_t>(rows), 0) {}
 
-void KvCache::truncate(std::span<const int64_t> lengths) {
-  SKEIN_CHECK(lengths.size() == lengths_.size(), "one length per row");
-  for (size_t i = 0; i < lengths_.size(); ++i) {
-    SKEIN_CHECK(lengths[i] <= lengths_[i], "a row cannot be made longer");
-    lengths_[i] = lengths[i];
-  }
-}
-
 void KvCache::keep_rows(std::span<const int64_t> rows) {
   std::vector<int64_t> lengths;
   for (const auto row : rows) lengths.push_back(lengths_.at(static_cast<size_t>(row)));
@@ -91,8 +84,9 @@ at::Tensor KvCache::attend(size_t index, const at::Tensor& q, const at::Tensor& 
   return attend_up_to(q, keys.narrow(2, 0, width), values.narrow(2, 0, width), place);
 }
 
-void KvCache::advance(int64_t num_tokens) {
-  for (auto& length : lengths_) length += num_tokens;
+void KvCache::set_lengths(std::vector<int64_t> lengths) {
+  SKEIN_CHECK(lengths.size() == lengths_.size(), "one length per row");
+  lengths_ = std::move(lengths);
 }
 
 KvCache::Block& KvCache::block(size_t index, const at::Tensor& k) {

@@ -4,9 +4,9 @@
 
 // What attention remembers of the tokens before, so that the next token costs one token.
 //
-// Rows may have different lengths. Prompts of different lengths go in padded on the right and then
-// truncate() forgets the padding: a token attends to positions up to its own, so the padding of a
-// row is never seen and the next tokens overwrite it.
+// Rows may have different lengths. Prompts of different lengths go in padded on the right, and the
+// padding is not counted: a token attends to positions up to its own, so the padding of a row is
+// never seen and the next tokens overwrite it.
 //
 // Memory: 2 · blocks · rows · capacity · key heads · channels per head, taken at the first use.
 
@@ -30,8 +30,6 @@ class KvCache {
   int64_t capacity() const { return capacity_; }
   std::span<const int64_t> lengths() const { return lengths_; }
 
-  // Each row keeps its first `lengths` positions.
-  void truncate(std::span<const int64_t> lengths);
   // These rows remain, in this order. Copies them.
   void keep_rows(std::span<const int64_t> rows);
 
@@ -45,7 +43,7 @@ class KvCache {
   // own that its window holds -> (B, H, T, D). Probabilities are formed in fp32 at least.
   at::Tensor attend(size_t block, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                     const Place& place);
-  void advance(int64_t num_tokens);
+  void set_lengths(std::vector<int64_t> lengths);
 
  private:
   struct Block {

@@ -32,12 +32,6 @@ ops::LowRank low_rank(const Lora& lora, const Draws& draws) {
   return {.a = lora.a, .b = lora.b, .scale = lora.scale, .dropout = draws.at(lora)};
 }
 
-// magnitude / length of each row, in the magnitude's dtype: its changes are small, and 16 bits
-// would lose them.
-at::Tensor dora_factor(const at::Tensor& weight, const Lora& lora) {
-  return lora.magnitude / row_lengths(weight, lora);
-}
-
 // As PEFT defines it: with dropout, what the factor adds sees the dropped input, the weight itself
 // the whole one.
 at::Tensor dora_linear(const Linear& layer, const at::Tensor& x, const Draws& draws) {
@@ -66,6 +60,13 @@ at::Tensor row_lengths(const at::Tensor& weight, const Lora& lora) {
   const auto mixed = at::mm(weight, lora.a.t().to(weight.scalar_type())).to(wide) * lora.b;
   const auto added = at::mm(lora.b, at::mm(lora.a, lora.a.t())) * lora.b;
   return (own + 2 * lora.scale * mixed.sum(1) + lora.scale * lora.scale * added.sum(1)).sqrt();
+}
+
+at::Tensor dora_factor(const at::Tensor& weight, const Lora& lora) {
+  auto& [stands, lengths] = lora.standing;
+  if (!stands) return lora.magnitude / row_lengths(weight, lora);
+  if (!lengths.defined()) lengths = row_lengths(weight, lora);
+  return lora.magnitude / lengths;
 }
 
 at::Tensor linear(const Linear& layer, const at::Tensor& x, const Draws& draws) {
@@ -209,9 +210,9 @@ void UnitBuilder::add_adapter(const std::string& name, const AdapterShape& shape
   if (!adapter->dora) return;
   // Ones, until the weights are known: see Model::first_magnitudes().
   add_part(".lora_magnitude_vector", {shape.out}, {Init::Kind::kOnes}, lora.magnitude);
-  recipe_.dora().push_back({name + ".lora_magnitude_vector", unit_, [&lora, weight = shape.weight] {
-                              return row_lengths(weight(), lora);
-                            }});
+  recipe_.dora().push_back(
+      {name + ".lora_magnitude_vector", unit_, &lora,
+       [&lora, weight = shape.weight] { return row_lengths(weight(), lora); }});
 }
 
 void UnitBuilder::add_norm(const std::string& name, int64_t channels, at::Tensor& weight,

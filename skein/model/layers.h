@@ -34,6 +34,13 @@ struct Lora {
   double dropout = 0;  // of its input
   int64_t layer = -1;  // the block that it belongs to; -1: none
   uint64_t site = 0;   // of the module: keys its dropout
+
+  // While a model::StandingWeights lives: row_lengths(), once they have been asked for.
+  struct Standing {
+    bool on = false;
+    at::Tensor lengths;
+  };
+  mutable Standing standing{};
 };
 
 struct Linear {
@@ -61,6 +68,9 @@ at::Tensor embed(const Embedding& table, const at::Tensor& tokens);  // (…) ->
 // What DoRA divides by: the lengths of the rows of W + scale · B · A, W (out, in). Constant to
 // autograd, as in PEFT.
 at::Tensor row_lengths(const at::Tensor& weight, const Lora& lora);
+// magnitude / length of each row, in the magnitude's dtype: its changes are small, and 16 bits
+// would lose them.
+at::Tensor dora_factor(const at::Tensor& weight, const Lora& lora);
 
 struct BuildOptions {
   at::ScalarType dtype = at::kFloat;  // of all parameters but adapters, which have 32 bits at least
@@ -72,6 +82,7 @@ struct BuildOptions {
 struct DoraLayer {
   std::string name;  // of the magnitude
   int unit = 0;
+  const Lora* lora = nullptr;
   std::function<at::Tensor()> lengths;
 };
 

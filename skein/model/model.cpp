@@ -4,7 +4,6 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/cat.h>
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
@@ -17,7 +16,6 @@
 #include "skein/model/families.h"
 #include "skein/ops/attention.h"
 #include "skein/ops/init.h"
-#include "skein/ops/linear_cross_entropy.h"
 
 namespace skein::model {
 namespace {
@@ -37,18 +35,22 @@ at::Tensor Model::forward(const tensor::Batch& batch, const tensor::StepKey& key
   return hidden_states(batch, key, units);
 }
 
-at::Tensor Model::decode(const at::Tensor& tokens, KvCache& cache, tensor::Units& units) const {
+at::Tensor Model::decode(const at::Tensor& tokens, KvCache& cache, tensor::Units& units,
+                         std::span<const int64_t> counts) const {
   const auto num_tokens = tokens.size(1);
   SKEIN_CHECK(tokens.size(0) == cache.rows(), "one row of tokens per row of the cache");
   SKEIN_CHECK(cache.capacity() <= max_positions(), "a cache beyond the model's positions");
-  for (const auto length : cache.lengths()) {
+  SKEIN_CHECK(counts.empty() || std::ssize(counts) == cache.rows(), "one count per row");
+  NextTokens next{tokens, cache.positions(num_tokens, tokens.device()), {}};
+  for (size_t row = 0; row < cache.lengths().size(); ++row) {
+    const auto length = cache.lengths()[row];
     SKEIN_CHECK(length + num_tokens <= cache.capacity(), "the cache is full");
+    next.lengths.push_back(length + (counts.empty() ? num_tokens : counts[row]));
   }
   const at::NoGradGuard no_grad;
   const tensor::ForwardPass pass(units);
-  const auto positions = cache.positions(num_tokens, tokens.device());
-  const auto hidden = decode_at(positions, tokens, cache, units);
-  cache.advance(num_tokens);
+  auto hidden = decode_at(next, cache, units);
+  cache.set_lengths(next.lengths);
   return hidden;
 }
 
@@ -56,9 +58,9 @@ at::Tensor Model::head_loss_sum(const at::Tensor& hidden, const at::Tensor& targ
                                 const at::Tensor& weights, tensor::Units& units,
                                 double smoothing) const {
   const auto block = [this, targets, weights, smoothing](const tensor::Tensors& in) {
-    const auto [rows, weight] = head_factors(in[0].flatten(0, 1));
     return ops::linear_cross_entropy_sum(
-        rows, weight, targets.flatten(), weights.defined() ? weights.flatten() : weights,
+        head_product(in[0].flatten(0, 1)), targets.flatten(),
+        weights.defined() ? weights.flatten() : weights,
         {.vocabulary = vocab_size(), .cap = logit_cap(), .smoothing = smoothing});
   };
   return run_unit(units, head_unit(), {hidden}, block);
@@ -78,8 +80,7 @@ at::Tensor Model::head_loss_sum(const at::Tensor& hidden, const tensor::Batch& b
 at::Tensor Model::head_log_probs(const at::Tensor& hidden, const at::Tensor& targets,
                                  tensor::Units& units) const {
   const auto block = [this, targets](const tensor::Tensors& in) {
-    const auto [rows, weight] = head_factors(in[0].flatten(0, 1));
-    return ops::linear_log_probs(rows, weight, targets.flatten(),
+    return ops::linear_log_probs(head_product(in[0].flatten(0, 1)), targets.flatten(),
                                  {.vocabulary = vocab_size(), .cap = logit_cap()})
         .view(targets.sizes());
   };
@@ -88,28 +89,29 @@ at::Tensor Model::head_log_probs(const at::Tensor& hidden, const at::Tensor& tar
 
 at::Tensor Model::head_logits(const at::Tensor& hidden, tensor::Units& units) const {
   const auto block = [this](const tensor::Tensors& in) {
-    const auto [rows, weight] = head_factors(in[0]);
-    const auto logits = at::linear(rows, weight).narrow(-1, 0, vocab_size());
+    const auto [rows, weight, inner, b, factor] = head_product(in[0]);
+    auto logits = at::linear(rows, weight);
+    if (b.defined()) logits = logits + at::linear(inner, b.to(rows.scalar_type()));
+    if (factor.defined()) logits = (logits * factor).to(rows.scalar_type());
+    logits = logits.narrow(-1, 0, vocab_size());
     return logit_cap() > 0 ? ops::soft_cap(logits, logit_cap()) : logits;
   };
   return run_unit(units, head_unit(), {hidden}, block);
 }
 
-Model::HeadFactors Model::head_factors(const at::Tensor& hidden) const {
+ops::HeadProduct Model::head_product(const at::Tensor& hidden) const {
+  ops::HeadProduct product{hidden, head_weight()};
   const auto& lora = head_lora();
-  if (!lora) return {hidden, head_weight()};
-  auto weight = head_weight();
-  auto b = lora->b * lora->scale;
-  const int64_t padding = weight.size(0) - b.size(0);
+  if (!lora) return product;
+  const auto& weight = product.weight;
+  const int64_t rows = lora->b.size(0), padding = weight.size(0) - rows;
+  product.inner = at::linear(hidden, lora->a.to(hidden.scalar_type()));
+  product.b = at::constant_pad_nd(lora->b * lora->scale, {0, 0, 0, padding});
   if (lora->magnitude.defined()) {
-    const auto lengths = row_lengths(weight.narrow(0, 0, b.size(0)), *lora);
-    const auto factor = (lora->magnitude / lengths).unsqueeze(1);
-    b = b * factor;
-    weight = (weight * at::constant_pad_nd(factor, {0, 0, 0, padding})).to(hidden.scalar_type());
+    const auto factor = dora_factor(weight.narrow(0, 0, rows), *lora);
+    product.factor = at::constant_pad_nd(factor, {0, padding});
   }
-  const auto inner = at::linear(hidden, lora->a.to(hidden.scalar_type()));
-  b = at::constant_pad_nd(b, {0, 0, 0, padding}).to(hidden.scalar_type());
-  return {at::cat({hidden, inner}, -1), at::cat({weight, b}, 1)};
+  return product;
 }
 
 void Model::fill_magnitudes(std::span<const tensor::TensorSlice> slices,
@@ -125,6 +127,17 @@ void Model::fill_magnitudes(std::span<const tensor::TensorSlice> slices,
       slice.data.copy_(lengths.slice(0, slice.begin, slice.end));
     }
   }
+}
+
+StandingWeights::StandingWeights(const Model& model) : model_(model) {
+  for (const auto& layer : model_.dora_) {
+    SKEIN_CHECK(!layer.lora->standing.on, "somebody holds the weights already");
+    layer.lora->standing.on = true;
+  }
+}
+
+StandingWeights::~StandingWeights() {
+  for (const auto& layer : model_.dora_) layer.lora->standing = {};
 }
 
 std::unique_ptr<Model> build(const plan::HfConfig& config, const BuildOptions& options) {

@@ -19,6 +19,7 @@
 
 #include "skein/model/kv_cache.h"
 #include "skein/model/layers.h"
+#include "skein/ops/linear_cross_entropy.h"
 #include "skein/plan/hf_config.h"
 #include "skein/tensor/batch.h"
 #include "skein/tensor/parameter_table.h"
@@ -44,8 +45,14 @@ class Model {
                      tensor::Units& units) const;
 
   // Hidden states (B, T, C) of the T tokens (B, T) that follow what the cache holds, which it then
-  // holds too. Equal to forward over the whole row, without dropout and without gradients.
-  at::Tensor decode(const at::Tensor& tokens, KvCache& cache, tensor::Units& units) const;
+  // holds too. `counts`: of each row so many are its own, the others padding; empty: all are. Equal
+  // to forward over the whole row, without dropout and without gradients, where no row has outgrown
+  // what the cache holds.
+  at::Tensor decode(const at::Tensor& tokens, KvCache& cache, tensor::Units& units,
+                    std::span<const int64_t> counts = {}) const;
+  // A row that grows from `before` to `after` tokens has to be decoded again from its first one:
+  // what the cache holds of it was made for shorter texts (longrope).
+  virtual bool outgrows(int64_t /*before*/, int64_t /*after*/) const { return false; }
 
   // The longest row that the model was made for.
   virtual int64_t max_positions() const = 0;
@@ -76,9 +83,13 @@ class Model {
   // forward, inside its pass.
   virtual at::Tensor hidden_states(const tensor::Batch& batch, const tensor::StepKey& key,
                                    tensor::Units& units) const = 0;
-  // decode, once the positions (B, T) of the tokens are known.
-  virtual at::Tensor decode_at(const at::Tensor& positions, const at::Tensor& tokens,
-                               KvCache& cache, tensor::Units& units) const = 0;
+  // decode, once it is known where the tokens stand.
+  struct NextTokens {
+    at::Tensor tokens, positions;  // (B, T)
+    std::vector<int64_t> lengths;  // of the rows, these tokens counted
+  };
+  virtual at::Tensor decode_at(const NextTokens& next, KvCache& cache,
+                               tensor::Units& units) const = 0;
   virtual int head_unit() const = 0;
   virtual const at::Tensor& head_weight() const = 0;  // (V, C) and perhaps padded rows
   virtual const std::optional<Lora>& head_lora() const = 0;
@@ -87,15 +98,25 @@ class Model {
 
  private:
   friend std::unique_ptr<Model> build(const plan::HfConfig& config, const BuildOptions& options);
+  friend class StandingWeights;
 
-  // hidden (…, C) and the head's weight as one product makes the logits of them, an adapter's part
-  // as further columns of both.
-  struct HeadFactors {
-    at::Tensor hidden, weight;
-  };
-  HeadFactors head_factors(const at::Tensor& hidden) const;
+  // Of hidden (…, C).
+  ops::HeadProduct head_product(const at::Tensor& hidden) const;
 
   std::vector<DoraLayer> dora_;
+};
+
+// While it lives nobody changes the model's weights: what follows from them alone (the lengths of
+// DoRA's rows) is computed once, not for every token. For generation.
+class [[nodiscard]] StandingWeights {
+ public:
+  explicit StandingWeights(const Model& model);
+  ~StandingWeights();
+  StandingWeights(const StandingWeights&) = delete;
+  StandingWeights& operator=(const StandingWeights&) = delete;
+
+ private:
+  const Model& model_;
 };
 
 // The table is filled, its slots are empty: materialise() or a sharding fills them. Throws

@@ -7,9 +7,11 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/pow.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/where.h>
 
+#include <algorithm>
 #include <numbers>
 #include <vector>
 
@@ -69,6 +71,19 @@ at::Tensor dynamic(const Rope& rope, int64_t length, const at::TensorOptions& op
   return at::pow(theta, at::arange(0, rope.channels, 2, wide(options)) / channels).reciprocal();
 }
 
+// Do documents of these lengths?
+bool turn_alike(const Rope& rope, int64_t a, int64_t b) {
+  const auto original = rope.original_positions;
+  switch (rope.type) {
+    case plan::RopeType::kDynamic:
+      return std::max(a, original) == std::max(b, original);
+    case plan::RopeType::kLongRope:
+      return (a > original) == (b > original);
+    default:
+      return true;
+  }
+}
+
 at::Tensor frequencies(const Rope& rope, int64_t length, const at::TensorOptions& options) {
   const auto plain = [&] { return ops::rope_frequencies(rope.channels, rope.theta, options); };
   switch (rope.type) {
@@ -95,11 +110,34 @@ ops::RopeTable rotary_table(const Rope& rope, const at::Tensor& positions, int64
   return ops::rope_table(positions, frequencies(rope, length, options), rope.magnitude, options);
 }
 
+ops::RopeTable rotary_table(const Rope& rope, const at::Tensor& positions,
+                            std::span<const int64_t> lengths, const at::TensorOptions& options) {
+  const auto as_first = [&](int64_t length) { return turn_alike(rope, length, lengths[0]); };
+  if (std::ranges::all_of(lengths, as_first)) {
+    return rotary_table(rope, positions, lengths[0], options);
+  }
+  std::vector<at::Tensor> cos, sin;
+  for (size_t row = 0; row < lengths.size(); ++row) {
+    const auto own = positions.dim() == 1 ? positions : positions[static_cast<int64_t>(row)];
+    const auto table = rotary_table(rope, own, lengths[row], options);
+    cos.push_back(table.cos);
+    sin.push_back(table.sin);
+  }
+  return {at::stack(cos), at::stack(sin)};
+}
+
 ops::RopeTable rotary_table(const Rope& rope, const tensor::Batch& batch,
                             const at::TensorOptions& options) {
   if (!batch.run) {
     const auto length = batch.tokens.size(1);
-    return rotary_table(rope, at::arange(length, wide(options)), length, options);
+    const auto positions = at::arange(length, wide(options));
+    if (!batch.row_lengths.defined() || !rope.depends_on_length()) {
+      return rotary_table(rope, positions, length, options);
+    }
+    // The host waits for a device; rows that are not full are few.
+    const auto lengths = batch.row_lengths.cpu();
+    return rotary_table(rope, positions,
+                        std::span(lengths.const_data_ptr<int64_t>(), lengths.numel()), options);
   }
   const auto& run = *batch.run;
   if (!rope.depends_on_length()) return rotary_table(rope, run.positions, run.longest, options);

@@ -6,6 +6,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
+#include <span>
+
 #include "skein/ops/rope.h"
 #include "skein/plan/families/rope.h"
 #include "skein/tensor/batch.h"
@@ -17,7 +20,12 @@ namespace skein::model {
 ops::RopeTable rotary_table(const plan::Rope& rope, const at::Tensor& positions, int64_t length,
                             const at::TensorOptions& options);
 
-// Of all tokens of a batch (T, D/2), each in its own document.
+// Of `positions` (T) or (B, T) in rows of `lengths` tokens: (B, T, D/2) where they turn
+// differently.
+ops::RopeTable rotary_table(const plan::Rope& rope, const at::Tensor& positions,
+                            std::span<const int64_t> lengths, const at::TensorOptions& options);
+
+// Of all tokens of a batch, each in its own document: (T, D/2), or (B, T, D/2) where rows differ.
 ops::RopeTable rotary_table(const plan::Rope& rope, const tensor::Batch& batch,
                             const at::TensorOptions& options);
 

@@ -47,6 +47,11 @@ inline const std::string kTinyGemma3 =
 inline const std::string kTinyPhi =
     tiny_decoder("phi3", R"(, "head_dim": 4, "partial_rotary_factor": 0.5, "resid_pdrop": 0.2)");
 
+// Of kTinyPhi: five positions with the short factors.
+inline const std::string kTinyLongRope =
+    R"(, "partial_rotary_factor": 1, "original_max_position_embeddings": 5,
+        "rope_scaling": {"rope_type": "longrope", "short_factor": [1, 1.5], "long_factor": [2, 9]})";
+
 // The start of a tiny config.json of every family: heads of at least two, 9 positions, 17 tokens.
 inline std::vector<std::string> tiny_families() {
   return {

@@ -4,6 +4,7 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/addmm.h>
+#include <ATen/ops/addmv.h>
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
@@ -17,6 +18,8 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
+#include <array>
+#include <optional>
 #include <utility>
 
 #include "skein/core/error.h"
@@ -38,22 +41,43 @@ at::ScalarType row_dtype(const at::Tensor& hidden) {
 }
 
 struct Head {
-  at::Tensor hidden;   // (N, C)
-  at::Tensor weight;   // (P, C)
+  HeadProduct product;
   at::Tensor targets;  // (N)
   HeadOptions options;
 
+  int64_t rows() const { return product.hidden.size(0); }
   int64_t vocabulary() const {
-    return options.vocabulary > 0 ? options.vocabulary : weight.size(0);
+    return options.vocabulary > 0 ? options.vocabulary : product.weight.size(0);
   }
 };
+
+// Those that are there, as autograd takes them.
+variable_list tensors_of(const HeadProduct& product) {
+  variable_list tensors{product.hidden, product.weight};
+  if (product.b.defined()) tensors.insert(tensors.end(), {product.inner, product.b});
+  if (product.factor.defined()) tensors.push_back(product.factor);
+  return tensors;
+}
+HeadProduct product_of(at::TensorList tensors) {
+  HeadProduct product{tensors[0], tensors[1]};
+  if (tensors.size() > 2) {
+    product.inner = tensors[2];
+    product.b = tensors[3];
+  }
+  if (tensors.size() > 4) product.factor = tensors[4];
+  return product;
+}
 
 // What one chunk of rows gives.
 struct Chunk {
   int64_t begin = 0;    // first row
-  at::Tensor hidden;    // (n, C)
+  int64_t rows = 0;     // n
   at::Tensor log_prob;  // (n) of the (smoothed) targets, 0 where ignored
+  at::Tensor unscaled;  // (n, P) logits before the factor, where there is one and gradients are
   at::Tensor d_logits;  // (n, P) gradient of log_prob, where asked for; 0 in padding
+
+  // Its rows of a tensor (N, …).
+  at::Tensor of(const at::Tensor& all) const { return all.narrow(0, begin, rows); }
 };
 
 enum class Want { kValues, kGradients };
@@ -105,9 +129,9 @@ void finish_fused(Chunk& chunk, const at::Tensor& logits, const at::Tensor& targ
 
 // Chunks of fp32 logits of about this size. A GPU wants large products and has the memory.
 int64_t rows_per_chunk(const Head& head) {
-  const auto row_bytes =
-      head.weight.size(0) * static_cast<int64_t>(c10::elementSize(row_dtype(head.hidden)));
-  const int64_t bytes = head.options.logits_bytes * (head.hidden.is_cuda() ? kCudaChunkFactor : 1);
+  const auto& [hidden, weight, inner, b, factor] = head.product;
+  const auto row_bytes = weight.size(0) * static_cast<int64_t>(c10::elementSize(row_dtype(hidden)));
+  const int64_t bytes = head.options.logits_bytes * (hidden.is_cuda() ? kCudaChunkFactor : 1);
   return std::max<int64_t>(1, bytes / row_bytes);
 }
 
@@ -120,24 +144,33 @@ at::Tensor cap_logits(at::Tensor& logits, double cap, Want want) {
   return slope;
 }
 
+at::Tensor logits_of(Chunk& chunk, const HeadProduct& product, Want want) {
+  const auto& [hidden, weight, inner, b, factor] = product;
+  auto logits = at::mm(chunk.of(hidden), weight.t());
+  if (b.defined()) logits.addmm_(chunk.of(inner), b.to(logits.scalar_type()).t());
+  if (!factor.defined()) return logits;
+  if (want == Want::kGradients) chunk.unscaled = logits.clone();
+  return logits.mul_(factor);
+}
+
 template <typename Visit>
 void for_each_chunk(const Head& head, Want want, Visit visit) {
   const int64_t step = rows_per_chunk(head);
-  const bool fused = head.hidden.is_cuda() && head.hidden.scalar_type() != at::kDouble;
-  for (int64_t begin = 0; begin < head.hidden.size(0); begin += step) {
-    const int64_t rows = std::min(step, head.hidden.size(0) - begin);
-    Chunk chunk{.begin = begin, .hidden = head.hidden.narrow(0, begin, rows)};
-    auto logits = at::mm(chunk.hidden, head.weight.t());
+  const auto& hidden = head.product.hidden;
+  const bool fused = hidden.is_cuda() && hidden.scalar_type() != at::kDouble;
+  for (int64_t begin = 0; begin < head.rows(); begin += step) {
+    Chunk chunk{.begin = begin, .rows = std::min(step, head.rows() - begin)};
+    auto logits = logits_of(chunk, head.product, want);
     const auto slope = cap_logits(logits, head.options.cap, want);
-    const auto targets = head.targets.narrow(0, begin, rows);
     const auto finish = fused ? finish_fused : finish_plain;
-    finish(chunk, logits, targets, {head.vocabulary(), head.options.smoothing}, want);
+    finish(chunk, logits, chunk.of(head.targets), {head.vocabulary(), head.options.smoothing},
+           want);
     if (slope.defined()) chunk.d_logits.mul_(slope);
     visit(chunk);
   }
 }
 
-// Collects d_hidden and d_weight over the chunks.
+// Collects the gradients of the factors of a product hidden · weightᵀ over the chunks.
 //
 // What a row counts for (`scale`) meets the fp32 products, never the 16-bit d_logits or hidden: of
 // all rows about alike, as the reciprocal of a number of targets is, it would be rounded to the
@@ -146,10 +179,17 @@ void for_each_chunk(const Head& head, Want want, Visit visit) {
 // of it: 1 where all are alike.
 class Gradients {
  public:
+  struct Factors {
+    at::Tensor hidden;  // (N, C)
+    at::Tensor weight;  // (P, C); may be wider
+  };
   // `scale` (N): fp32, fp64 for float64 inputs.
-  Gradients(const Head& head, const at::Tensor& scale, bool hidden_wanted, bool weight_wanted)
-      : weight_(head.weight), scale_(scale.unsqueeze(1)) {
-    if (hidden_wanted) d_hidden_ = at::empty(head.hidden.sizes(), head.hidden.options());
+  Gradients(const Factors& factors, const at::Tensor& scale, bool hidden_wanted, bool weight_wanted)
+      : hidden_(factors.hidden),
+        weight_(factors.weight.to(factors.hidden.scalar_type())),
+        d_weight_dtype_(factors.weight.scalar_type()),
+        scale_(scale.unsqueeze(1)) {
+    if (hidden_wanted) d_hidden_ = at::empty(hidden_.sizes(), hidden_.options());
     if (!weight_wanted) return;
     // Sums over chunks of 16-bit weights are formed in fp32, at twice the bytes of d_weight.
     d_weight_ = at::zeros(weight_.sizes(), weight_.options().dtype(row_dtype(weight_)));
@@ -162,15 +202,12 @@ class Gradients {
   }
 
   void add(const Chunk& chunk) {
-    const auto rows = [&](const at::Tensor& all) {
-      return all.narrow(0, chunk.begin, chunk.hidden.size(0));
-    };
     if (d_hidden_.defined()) {
-      auto place = rows(d_hidden_);
-      at::mul_out(place, wide_product(chunk.d_logits, weight_), rows(scale_));
+      auto place = chunk.of(d_hidden_);
+      at::mul_out(place, wide_product(chunk.d_logits, weight_), chunk.of(scale_));
     }
     if (!d_weight_.defined()) return;
-    const auto hidden = (chunk.hidden * rows(is_16_bit() ? share_ : scale_));
+    const auto hidden = chunk.of(hidden_) * chunk.of(is_16_bit() ? share_ : scale_);
     add_to_weight(chunk.d_logits.t(), hidden.to(weight_.scalar_type()));
   }
 
@@ -179,6 +216,7 @@ class Gradients {
   at::Tensor take_d_weight() {
     auto sum = std::exchange(d_weight_, at::Tensor());
     if (!sum.defined() || !is_16_bit()) return sum;
+    if (d_weight_dtype_ == sum.scalar_type()) return sum.mul_(largest_);
     auto narrow = at::empty(sum.sizes(), weight_.options());
     return at::mul_out(narrow, sum, largest_);
   }
@@ -202,9 +240,50 @@ class Gradients {
     }
   }
 
-  at::Tensor weight_, d_hidden_, d_weight_;
+  at::Tensor hidden_, weight_, d_hidden_, d_weight_;
+  at::ScalarType d_weight_dtype_;
   at::Tensor scale_;            // (N, 1)
   at::Tensor largest_, share_;  // (1) and (N, 1): their product is the scale
+};
+
+// Of tensors_of(), in their order.
+using Wanted = std::array<bool, 5>;
+
+class HeadGradients {
+ public:
+  HeadGradients(const HeadProduct& product, const at::Tensor& scale, const Wanted& wanted)
+      : scale_(scale), factor_(product.factor) {
+    weight_.emplace(Gradients::Factors{product.hidden, product.weight}, scale, wanted[0],
+                    wanted[1]);
+    if (product.b.defined()) {
+      adapter_.emplace(Gradients::Factors{product.inner, product.b}, scale, wanted[2], wanted[3]);
+    }
+    if (wanted[4]) d_factor_ = at::zeros(factor_.sizes(), scale.options());
+  }
+
+  void add(Chunk& chunk) {
+    if (d_factor_.defined()) {
+      const auto wide = scale_.scalar_type();
+      d_factor_.addmv_((chunk.unscaled.to(wide).mul_(chunk.d_logits)).t(), chunk.of(scale_));
+    }
+    if (factor_.defined()) chunk.d_logits.mul_(factor_);
+    weight_->add(chunk);
+    if (adapter_) adapter_->add(chunk);
+  }
+
+  variable_list take() {
+    variable_list gradients{weight_->d_hidden(), weight_->take_d_weight()};
+    if (adapter_) {
+      gradients.insert(gradients.end(), {adapter_->d_hidden(), adapter_->take_d_weight()});
+    }
+    if (factor_.defined()) gradients.push_back(d_factor_);
+    return gradients;
+  }
+
+ private:
+  std::optional<Gradients> weight_, adapter_;
+  at::Tensor scale_;  // (N)
+  at::Tensor factor_, d_factor_;
 };
 
 // What is constant to autograd.
@@ -227,40 +306,51 @@ at::Tensor take_scaled(AutogradContext* context, const char* name, const at::Ten
   return gradient;
 }
 
+constexpr const char* kNames[] = {"d_hidden", "d_weight", "d_inner", "d_b", "d_factor"};
+
 struct CrossEntropySum : Function<CrossEntropySum> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& hidden,
-                            const at::Tensor& weight, const Rows& rows) {
-    const Head head{hidden, weight, rows.targets, rows.options};
-    const bool hidden_wanted = rows.gradients && hidden.requires_grad();
-    const bool weight_wanted = rows.gradients && weight.requires_grad();
-    const auto want = hidden_wanted || weight_wanted ? Want::kGradients : Want::kValues;
+  static at::Tensor forward(AutogradContext* context, at::TensorList tensors, const Rows& rows) {
+    const Head head{product_of(tensors), rows.targets, rows.options};
+    Wanted wanted{};
+    std::ranges::transform(tensors, wanted.begin(), [&](const at::Tensor& tensor) {
+      return rows.gradients && tensor.requires_grad();
+    });
+    const auto want = std::ranges::count(wanted, true) > 0 ? Want::kGradients : Want::kValues;
     const auto weights = rows.weights.neg();
-    Gradients gradients(head, weights.to(row_dtype(hidden)), hidden_wanted, weight_wanted);
+    HeadGradients gradients(head.product, weights.to(row_dtype(head.product.hidden)), wanted);
     auto loss = at::zeros({}, weights.options());
-    for_each_chunk(head, want, [&](const Chunk& chunk) {
-      loss += (chunk.log_prob * weights.narrow(0, chunk.begin, chunk.hidden.size(0))).sum();
+    for_each_chunk(head, want, [&](Chunk& chunk) {
+      loss += (chunk.log_prob * chunk.of(weights)).sum();
       if (want == Want::kGradients) gradients.add(chunk);
     });
-    context->saved_data["d_hidden"] = gradients.d_hidden();
-    context->saved_data["d_weight"] = gradients.take_d_weight();
+    const auto found = gradients.take();
+    for (size_t i = 0; i < found.size(); ++i) context->saved_data[kNames[i]] = found[i];
+    context->saved_data["count"] = static_cast<int64_t>(found.size());
     return loss;
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& incoming) {
-    auto d_hidden = take_scaled(context, "d_hidden", incoming[0]);
-    return {std::move(d_hidden), take_scaled(context, "d_weight", incoming[0]), {}};
+    variable_list gradients;
+    const auto count = static_cast<size_t>(context->saved_data["count"].toInt());
+    for (size_t i = 0; i < count; ++i) {
+      gradients.push_back(take_scaled(context, kNames[i], incoming[0]));
+    }
+    gradients.emplace_back();  // the rows
+    return gradients;
   }
 };
 
 struct LogProbs : Function<LogProbs> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& hidden,
-                            const at::Tensor& weight, const at::Tensor& targets,
-                            const HeadOptions& options) {
+  static at::Tensor forward(AutogradContext* context, at::TensorList tensors,
+                            const at::Tensor& targets, const HeadOptions& options) {
+    const auto product = product_of(tensors);
+    const auto& hidden = product.hidden;
     auto log_probs = at::empty(targets.sizes(), hidden.options().dtype(row_dtype(hidden)));
-    for_each_chunk({hidden, weight, targets, options}, Want::kValues, [&](const Chunk& chunk) {
-      log_probs.narrow(0, chunk.begin, chunk.hidden.size(0)).copy_(chunk.log_prob);
-    });
-    context->save_for_backward({hidden, weight, targets});
+    for_each_chunk({product, targets, options}, Want::kValues,
+                   [&](const Chunk& chunk) { chunk.of(log_probs).copy_(chunk.log_prob); });
+    variable_list saved = tensors.vec();
+    saved.push_back(targets);
+    context->save_for_backward(saved);
     context->saved_data["logits_bytes"] = options.logits_bytes;
     context->saved_data["vocabulary"] = options.vocabulary;
     context->saved_data["cap"] = options.cap;
@@ -272,18 +362,30 @@ struct LogProbs : Function<LogProbs> {
     const auto number = [&](const char* name) { return context->saved_data[name].toInt(); };
     const HeadOptions options{number("logits_bytes"), number("vocabulary"),
                               context->saved_data["cap"].toDouble()};
-    const Head head{saved[0], saved[1], saved[2], options};
-    Gradients gradients(head, incoming[0], context->needs_input_grad(0),
-                        context->needs_input_grad(1));
-    for_each_chunk(head, Want::kGradients, [&](const Chunk& chunk) { gradients.add(chunk); });
-    return {gradients.d_hidden(), gradients.take_d_weight(), {}, {}};
+    const auto tensors = at::TensorList(saved).slice(0, saved.size() - 1);
+    const Head head{product_of(tensors), saved.back(), options};
+    Wanted wanted{};
+    for (size_t i = 0; i < tensors.size(); ++i) wanted[i] = context->needs_input_grad(i);
+    HeadGradients gradients(head.product, incoming[0], wanted);
+    for_each_chunk(head, Want::kGradients, [&](Chunk& chunk) { gradients.add(chunk); });
+    auto found = gradients.take();
+    found.resize(found.size() + 2);  // targets, options
+    return found;
   }
 };
 
-void check_shapes(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& targets,
+void check_shapes(const HeadProduct& product, const at::Tensor& targets,
                   const HeadOptions& options) {
+  const auto& [hidden, weight, inner, b, factor] = product;
   SKEIN_CHECK(hidden.dim() == 2 && weight.dim() == 2 && hidden.size(1) == weight.size(1),
               "hidden must be (N, C) and weight (V, C)");
+  SKEIN_CHECK(inner.defined() == b.defined() && (b.defined() || !factor.defined()),
+              "an adapter has both of its parts, and a factor is an adapter's");
+  SKEIN_CHECK(!b.defined() || (inner.size(0) == hidden.size(0) && b.size(0) == weight.size(0) &&
+                               inner.size(1) == b.size(1)),
+              "inner must be (N, rank) and b (V, rank)");
+  SKEIN_CHECK(!factor.defined() || (factor.dim() == 1 && factor.size(0) == weight.size(0)),
+              "factor must be (V)");
   SKEIN_CHECK(options.vocabulary >= 0 && options.vocabulary <= weight.size(0),
               "the vocabulary has at most the weight's rows");
   SKEIN_CHECK(targets.dim() == 1 && targets.size(0) == hidden.size(0), "targets must be (N)");
@@ -292,25 +394,26 @@ void check_shapes(const at::Tensor& hidden, const at::Tensor& weight, const at::
 
 }  // namespace
 
-at::Tensor linear_cross_entropy_sum(const at::Tensor& hidden, const at::Tensor& weight,
-                                    const at::Tensor& targets, const at::Tensor& weights,
-                                    const HeadOptions& options) {
-  check_shapes(hidden, weight, targets, options);
-  const auto wide = hidden.options().dtype(at::kDouble).requires_grad(false);
+at::Tensor linear_cross_entropy_sum(const HeadProduct& product, const at::Tensor& targets,
+                                    const at::Tensor& weights, const HeadOptions& options) {
+  check_shapes(product, targets, options);
+  const auto wide = product.hidden.options().dtype(at::kDouble).requires_grad(false);
   const Rows rows{
       .targets = targets,
       .weights = weights.defined() ? weights.detach().to(wide) : at::ones(targets.sizes(), wide),
       .gradients = c10::GradMode::is_enabled(),
       .options = options};
   SKEIN_CHECK(rows.weights.sizes() == targets.sizes(), "weights must be (N)");
-  return CrossEntropySum::apply(hidden, weight, rows);
+  const auto tensors = tensors_of(product);
+  return CrossEntropySum::apply(at::TensorList(tensors), rows);
 }
 
-at::Tensor linear_log_probs(const at::Tensor& hidden, const at::Tensor& weight,
-                            const at::Tensor& targets, const HeadOptions& options) {
-  check_shapes(hidden, weight, targets, options);
+at::Tensor linear_log_probs(const HeadProduct& product, const at::Tensor& targets,
+                            const HeadOptions& options) {
+  check_shapes(product, targets, options);
   SKEIN_CHECK(options.smoothing == 0, "probabilities are not smoothed");
-  return LogProbs::apply(hidden, weight, targets, options);
+  const auto tensors = tensors_of(product);
+  return LogProbs::apply(at::TensorList(tensors), targets, options);
 }
 
 }  // namespace skein::ops

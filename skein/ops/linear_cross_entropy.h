@@ -33,20 +33,30 @@ struct HeadOptions {
   double smoothing = 0;
 };
 
-// hidden (N, C), weight (V, C), targets (N) int64, weights (N) or undefined (all one; a constant to
-// autograd) -> float64 scalar: sum of weights[n] · -log p(targets[n] | hidden[n]), smoothed.
+// What logits are made of: (hidden · weightᵀ + inner · bᵀ) · factor. The last three are an
+// adapter's and may be undefined: of a frozen weight then nothing of its size is made, neither a
+// sum with the adapter nor a gradient.
+struct HeadProduct {
+  at::Tensor hidden;    // (N, C)
+  at::Tensor weight;    // (V, C)
+  at::Tensor inner{};   // (N, rank), in hidden's dtype
+  at::Tensor b{};       // (V, rank); may be wider than hidden, and its gradient is then too
+  at::Tensor factor{};  // (V), DoRA's; may be wider too. Holds one more chunk of logits
+};
+
+// targets (N) int64, weights (N) or undefined (all one; a constant to autograd) -> float64 scalar:
+// sum of weights[n] · -log p(targets[n] | hidden[n]), smoothed.
 //
 // When gradients are wanted they are made in forward, chunk by chunk, while the logits are there:
 // one product less than computing the logits again, for d_weight (V, C) held until backward (under
 // 16 bits an fp32 sum while forward runs). Backward runs once.
-at::Tensor linear_cross_entropy_sum(const at::Tensor& hidden, const at::Tensor& weight,
-                                    const at::Tensor& targets, const at::Tensor& weights,
-                                    const HeadOptions& options = {});
+at::Tensor linear_cross_entropy_sum(const HeadProduct& product, const at::Tensor& targets,
+                                    const at::Tensor& weights, const HeadOptions& options = {});
 
 // log p(targets[n] | hidden[n]) -> (N), fp32 (fp64 for float64 inputs), 0 in ignored rows. Never
 // smoothed: a probability is what it is.
 // Backward makes the logits again, since each row has its own incoming gradient.
-at::Tensor linear_log_probs(const at::Tensor& hidden, const at::Tensor& weight,
-                            const at::Tensor& targets, const HeadOptions& options = {});
+at::Tensor linear_log_probs(const HeadProduct& product, const at::Tensor& targets,
+                            const HeadOptions& options = {});
 
 }  // namespace skein::ops

@@ -64,7 +64,7 @@ TEST(LinearCrossEntropy, EqualsThePlainFormulaForEveryChunkSize) {
   const auto expected = -(c.plain_log_probs() * c.weights).sum();
   const auto wanted = c.gradients(expected * 3);
   for (const int64_t rows : {1, 3, 4, 11, 100}) {
-    const auto loss = linear_cross_entropy_sum(c.hidden, c.weight, c.targets, c.weights,
+    const auto loss = linear_cross_entropy_sum({c.hidden, c.weight}, c.targets, c.weights,
                                                {.logits_bytes = bytes_of_rows(rows)});
     EXPECT_EQ(loss.scalar_type(), at::kDouble);
     EXPECT_TRUE(at::allclose(loss, expected, 1e-12)) << rows;
@@ -76,13 +76,13 @@ TEST(LinearCrossEntropy, EqualsThePlainFormulaForEveryChunkSize) {
 
 TEST(LinearCrossEntropy, WithoutWeightsEveryTargetCountsOnce) {
   const HeadCase c(at::kDouble);
-  const auto loss = linear_cross_entropy_sum(c.hidden, c.weight, c.targets, {});
+  const auto loss = linear_cross_entropy_sum({c.hidden, c.weight}, c.targets, {});
   EXPECT_TRUE(at::allclose(loss, -c.plain_log_probs().sum(), 1e-12));
 }
 
 TEST(LinearCrossEntropy, IgnoredRowsGiveExactlyZeroGradient) {
   const HeadCase c(at::kFloat);
-  const auto loss = linear_cross_entropy_sum(c.hidden, c.weight, c.targets, {});
+  const auto loss = linear_cross_entropy_sum({c.hidden, c.weight}, c.targets, {});
   const auto rows = c.gradients(loss)[0].index({c.targets.eq(tensor::kIgnore)});
   ASSERT_EQ(rows.size(0), 3);
   EXPECT_TRUE(at::equal(rows, at::zeros_like(rows)));
@@ -90,12 +90,12 @@ TEST(LinearCrossEntropy, IgnoredRowsGiveExactlyZeroGradient) {
 
 TEST(LinearCrossEntropy, SixteenBitGradientsStayNearTheWideOnes) {
   const HeadCase c(at::kBFloat16);
-  const auto loss = linear_cross_entropy_sum(c.hidden, c.weight, c.targets, {},
+  const auto loss = linear_cross_entropy_sum({c.hidden, c.weight}, c.targets, {},
                                              {.logits_bytes = bytes_of_rows(1)});
   const auto found = c.gradients(loss);
   const auto hidden = c.hidden.detach().to(at::kDouble).set_requires_grad(true);
   const auto weight = c.weight.detach().to(at::kDouble).set_requires_grad(true);
-  const auto wide = linear_cross_entropy_sum(hidden, weight, c.targets, {});
+  const auto wide = linear_cross_entropy_sum({hidden, weight}, c.targets, {});
   const auto wanted = torch::autograd::grad({wide}, {hidden, weight});
   EXPECT_TRUE(at::allclose(loss, wide, 1e-2));
   for (size_t i = 0; i < 2; ++i) {
@@ -107,20 +107,21 @@ TEST(LinearCrossEntropy, SixteenBitGradientsStayNearTheWideOnes) {
 
 TEST(LinearCrossEntropy, FrozenWeightGetsNoGradient) {
   const HeadCase c(at::kDouble);
-  const auto expected = c.gradients(linear_cross_entropy_sum(c.hidden, c.weight, c.targets, {}))[0];
-  const auto loss = linear_cross_entropy_sum(c.hidden, c.weight.detach(), c.targets, {});
+  const auto expected =
+      c.gradients(linear_cross_entropy_sum({c.hidden, c.weight}, c.targets, {}))[0];
+  const auto loss = linear_cross_entropy_sum({c.hidden, c.weight.detach()}, c.targets, {});
   EXPECT_TRUE(at::equal(torch::autograd::grad({loss}, {c.hidden})[0], expected));
 }
 
 TEST(LinearCrossEntropy, KeepsNoGraphWithoutGradMode) {
   const HeadCase c(at::kDouble);
   const at::NoGradGuard no_grad;
-  EXPECT_FALSE(linear_cross_entropy_sum(c.hidden, c.weight, c.targets, {}).requires_grad());
+  EXPECT_FALSE(linear_cross_entropy_sum({c.hidden, c.weight}, c.targets, {}).requires_grad());
 }
 
 TEST(LinearCrossEntropy, RunsOnTheMetaDevice) {
   const auto meta = at::TensorOptions(at::kMeta);
-  const auto loss = linear_cross_entropy_sum(at::empty({5, 4}, meta), at::empty({7, 4}, meta),
+  const auto loss = linear_cross_entropy_sum({at::empty({5, 4}, meta), at::empty({7, 4}, meta)},
                                              at::empty({5}, meta.dtype(at::kLong)), {});
   EXPECT_EQ(loss.dim(), 0);
 }
@@ -176,21 +177,21 @@ TEST(LinearCrossEntropy, FactorsReachSixteenBitGradientsUnrounded) {
   };
   check("weights", 1e-4, [&](double count, const auto& hidden, const auto& weight) {
     const auto weights = at::full({LengthCase::kManyRows}, 1 / count, at::kDouble);
-    return linear_cross_entropy_sum(hidden, weight, c.targets, weights);
+    return linear_cross_entropy_sum({hidden, weight}, c.targets, weights);
   });
   // Gradients that have been rounded to 16 bits, times a factor, are rounded a second time: few
   // values that round alike. The factor itself is not: that would be 4e-3.
   check("after", 5e-4, [&](double count, const auto& hidden, const auto& weight) {
-    return linear_cross_entropy_sum(hidden, weight, c.targets, {}) / count;
+    return linear_cross_entropy_sum({hidden, weight}, c.targets, {}) / count;
   });
   check("log_probs", 1e-4, [&](double count, const auto& hidden, const auto& weight) {
-    return linear_log_probs(hidden, weight, c.targets).sum() / count;
+    return linear_log_probs({hidden, weight}, c.targets).sum() / count;
   });
 }
 
 TEST(LinearCrossEntropy, ASecondBackwardIsRefused) {
   const HeadCase c(at::kDouble);
-  const auto loss = linear_cross_entropy_sum(c.hidden, c.weight, c.targets, {});
+  const auto loss = linear_cross_entropy_sum({c.hidden, c.weight}, c.targets, {});
   const auto again = [&] { torch::autograd::grad({loss}, {c.hidden}, {}, /*retain_graph=*/true); };
   again();
   EXPECT_THROW(again(), InternalError);
@@ -214,10 +215,10 @@ TEST(LinearCrossEntropy, PaddedRowsAreNotSeen) {
           at::allclose(gradients[1].narrow(0, 0, kVocabulary), wanted[1], tolerance, tolerance));
       EXPECT_EQ(gradients[1].narrow(0, kVocabulary, 3).count_nonzero().item<int64_t>(), 0);
     };
-    check(linear_cross_entropy_sum(c.hidden, c.weight, c.targets, c.weights, plain),
-          linear_cross_entropy_sum(c.hidden, padded, c.targets, c.weights, options));
-    check(linear_log_probs(c.hidden, c.weight, c.targets, plain),
-          linear_log_probs(c.hidden, padded, c.targets, options));
+    check(linear_cross_entropy_sum({c.hidden, c.weight}, c.targets, c.weights, plain),
+          linear_cross_entropy_sum({c.hidden, padded}, c.targets, c.weights, options));
+    check(linear_log_probs({c.hidden, c.weight}, c.targets, plain),
+          linear_log_probs({c.hidden, padded}, c.targets, options));
   }
 }
 
@@ -227,7 +228,7 @@ TEST(LinearLogProbs, EqualsThePlainFormulaForEveryChunkSize) {
   const auto wanted = c.gradients((expected * c.weights).sum());
   for (const int64_t rows : {1, 4, 100}) {
     const auto found =
-        linear_log_probs(c.hidden, c.weight, c.targets, {.logits_bytes = bytes_of_rows(rows)});
+        linear_log_probs({c.hidden, c.weight}, c.targets, {.logits_bytes = bytes_of_rows(rows)});
     EXPECT_TRUE(at::allclose(found, expected, 1e-12)) << rows;
     const auto gradients = c.gradients((found * c.weights).sum());
     EXPECT_TRUE(at::allclose(gradients[0], wanted[0], 1e-11, 1e-13)) << rows;
@@ -240,8 +241,8 @@ TEST(LinearCrossEntropy, CapsLogits) {
   const double cap = 0.7;
   const auto expected = c.plain_log_probs(cap);
   const HeadOptions options{.logits_bytes = bytes_of_rows(4), .cap = cap};
-  const auto found = linear_log_probs(c.hidden, c.weight, c.targets, options);
-  const auto sum = linear_cross_entropy_sum(c.hidden, c.weight, c.targets, c.weights, options);
+  const auto found = linear_log_probs({c.hidden, c.weight}, c.targets, options);
+  const auto sum = linear_cross_entropy_sum({c.hidden, c.weight}, c.targets, c.weights, options);
   EXPECT_TRUE(at::allclose(found, expected, 1e-12, 1e-12));
   const auto loss = -(expected * c.weights).sum();
   EXPECT_TRUE(at::allclose(sum, loss, 1e-12));
@@ -250,6 +251,64 @@ TEST(LinearCrossEntropy, CapsLogits) {
   for (size_t i = 0; i < wanted.size(); ++i) {
     EXPECT_TRUE(at::allclose(of_sum[i], wanted[i], 1e-10, 1e-12)) << i;
     EXPECT_TRUE(at::allclose(of_rows[i], wanted[i], 1e-10, 1e-12)) << i;
+  }
+}
+
+// An adapter's part beside the weight, with DoRA's factor and without.
+TEST(LinearCrossEntropy, TakesAnAdapterBesideTheWeight) {
+  const HeadCase c(at::kDouble);
+  constexpr int64_t kRank = 2;
+  const auto leaf = [](at::IntArrayRef shape) {
+    return at::randn(shape, at::kDouble).set_requires_grad(true);
+  };
+  const auto inner = leaf({kRows, kRank}), b = leaf({kVocabulary, kRank}),
+             factor = leaf({kVocabulary});
+  for (const double cap : {0.0, 0.7}) {
+    for (const bool scaled : {false, true}) {
+      const HeadProduct product{c.hidden, c.weight, inner, b, scaled ? factor : at::Tensor()};
+      auto logits = c.hidden.matmul(c.weight.t()) + inner.matmul(b.t());
+      if (scaled) logits = logits * factor;
+      if (cap > 0) logits = (logits / cap).tanh() * cap;
+      const auto index = c.targets.clamp_min(0).unsqueeze(1);
+      const auto expected =
+          at::log_softmax(logits, 1).gather(1, index).squeeze(1) * c.targets.ne(tensor::kIgnore);
+      std::vector<at::Tensor> leaves{c.hidden, c.weight, inner, b};
+      if (scaled) leaves.push_back(factor);
+      const auto wanted = torch::autograd::grad({(expected * c.weights).sum()}, leaves);
+      for (const int64_t rows : {1, 4, 100}) {
+        const HeadOptions options{.logits_bytes = bytes_of_rows(rows), .cap = cap};
+        const auto log_probs = linear_log_probs(product, c.targets, options);
+        const auto sum = linear_cross_entropy_sum(product, c.targets, c.weights, options);
+        EXPECT_TRUE(at::allclose(log_probs, expected, 1e-12, 1e-12));
+        EXPECT_TRUE(at::allclose(sum, -(expected * c.weights).sum(), 1e-12));
+        const auto of_rows = torch::autograd::grad({(log_probs * c.weights).sum()}, leaves);
+        const auto of_sum = torch::autograd::grad({-sum}, leaves);
+        for (size_t i = 0; i < leaves.size(); ++i) {
+          EXPECT_TRUE(at::allclose(of_rows[i], wanted[i], 1e-10, 1e-12)) << i << " " << rows;
+          EXPECT_TRUE(at::allclose(of_sum[i], wanted[i], 1e-10, 1e-12)) << i << " " << rows;
+        }
+      }
+    }
+  }
+}
+
+// In 16 bits an adapter's fp32 parts keep gradients in fp32, near those of fp32 products.
+TEST(LinearCrossEntropy, AdaptersBesideSixteenBitWeightsKeepWideGradients) {
+  const LengthCase c;
+  const auto inner = LengthCase::leaf(at::randn({LengthCase::kManyRows, 4}), at::kBFloat16),
+             wide_inner = LengthCase::leaf(inner.detach(), at::kFloat);
+  const auto b = LengthCase::leaf(at::randn({LengthCase::kWords, 4}) * 0.1, at::kFloat),
+             factor = LengthCase::leaf(at::rand({LengthCase::kWords}) + 0.5, at::kFloat);
+  const auto gradients = [&](const HeadProduct& product) {
+    const auto loss = linear_cross_entropy_sum(product, c.targets, {});
+    return torch::autograd::grad({loss}, {product.hidden, product.inner, b, factor});
+  };
+  const auto narrow = gradients({c.hidden, c.weight.detach(), inner, b, factor});
+  const auto wide = gradients({c.wide_hidden, c.wide_weight.detach(), wide_inner, b, factor});
+  for (size_t i = 0; i < wide.size(); ++i) {
+    EXPECT_EQ(narrow[i].scalar_type(), i < 2 ? at::kBFloat16 : at::kFloat);
+    const auto distance = (narrow[i].to(at::kFloat) - wide[i]).norm() / wide[i].norm();
+    EXPECT_LT(distance.item<double>(), 1e-2) << i;
   }
 }
 
@@ -272,7 +331,8 @@ TEST(LinearCrossEntropy, SmoothsLabels) {
                                   .vocabulary = kVocabulary,
                                   .cap = cap,
                                   .smoothing = share};
-        const auto loss = linear_cross_entropy_sum(c.hidden, padded, c.targets, c.weights, options);
+        const auto loss =
+            linear_cross_entropy_sum({c.hidden, padded}, c.targets, c.weights, options);
         EXPECT_TRUE(at::allclose(loss, expected, 1e-12)) << cap << " " << share << " " << rows;
         const auto found = torch::autograd::grad({loss * 3}, {c.hidden, padded});
         EXPECT_TRUE(at::allclose(found[0], wanted[0], 1e-10, 1e-12)) << cap << share << rows;
@@ -287,7 +347,7 @@ TEST(LinearCrossEntropy, SmoothedSixteenBitGradientsStayNearTheWideOnes) {
   const LengthCase c;
   const HeadOptions options{.smoothing = 0.3};
   const auto loss = [&](const at::Tensor& hidden, const at::Tensor& weight) {
-    return linear_cross_entropy_sum(hidden, weight, c.targets, {}, options);
+    return linear_cross_entropy_sum({hidden, weight}, c.targets, {}, options);
   };
   const auto narrow = torch::autograd::grad({loss(c.hidden, c.weight)}, {c.hidden, c.weight});
   const auto wide =

@@ -196,12 +196,12 @@ bool Schedule::is_last_root(int unit) const {
 }
 
 // Of a pass whose inputs carry no gradient: the turn of the first trainable unit, or the first
-// after a trainable root unit.
+// after a root unit that feeds blocks with what trains.
 size_t Schedule::first_reached_turn() const {
   for (size_t turn = 0; turn < order_.size(); ++turn) {
     if (units_[order_[turn]].trainable) return turn;
     for (int unit = 0; unit < order_[turn]; ++unit) {
-      if (units_[unit].root && units_[unit].trainable) return turn;
+      if (units_[unit].root && units_[unit].trainable && units_[unit].feeds_blocks) return turn;
     }
   }
   return order_.size();
@@ -216,8 +216,8 @@ std::vector<int> Schedule::reduce_order() const {
   std::vector<int> order;
   const auto add_roots = [&](bool last) {
     for (int unit = 0; unit < std::ssize(units_); ++unit) {
-      const auto& [name, root, trainable] = units_[unit];
-      if (root && trainable && is_last_root(unit) == last) order.push_back(unit);
+      const bool reduces = units_[unit].root && units_[unit].trainable;
+      if (reduces && is_last_root(unit) == last) order.push_back(unit);
     }
   };
   add_roots(/*last=*/true);

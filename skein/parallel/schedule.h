@@ -46,6 +46,9 @@ class Schedule {
     std::string name;
     bool root = false;
     bool trainable = true;
+    // Of a root unit: is something that trains in it used before blocks behind it? Of a tied
+    // embedding and head the embedding may be frozen.
+    bool feeds_blocks = true;
   };
 
   // `forward_order`: the block of each turn of a forward pass; holds every block at least once.

@@ -148,6 +148,21 @@ TEST(Schedule, AFrozenBlockAfterATrainableRootIsPassedThrough) {
   EXPECT_EQ(trace.issued(), "g1 g2 g3 g2 g1 r0 ");
 }
 
+// A tied root unit of which the final norm trains.
+TEST(Schedule, AFrozenBodyBelowATrainableEndIsGatheredOnce) {
+  const std::vector<Schedule::Unit> units{{"root", true, true, /*feeds_blocks=*/false},
+                                          {"block 0", false, false},
+                                          {"block 1", false, false},
+                                          {"block 2", false, false}};
+  Trace trace(units);
+  trace.schedule.begin_micro_batch();
+  trace.forward({});
+  trace.use(0);
+  trace.backward({0});
+  trace.schedule.end_micro_batch();
+  EXPECT_EQ(trace.issued(), "g1 g2 g3 r0 ");
+}
+
 TEST(Schedule, TwoPassesAreReducedWhenTheFirstIsLeft) {
   Trace trace;
   trace.schedule.begin_micro_batch();

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <ranges>
 #include <utility>
 
 #include "skein/core/error.h"
@@ -53,9 +54,16 @@ Sharded::Sharded(const tensor::ParameterTable& table, const ShardOptions& option
 
 std::vector<Schedule::Unit> Sharded::scheduled_units() const {
   std::vector<Schedule::Unit> units;
-  for (const auto& [name, root] : table_.units) units.push_back({name, root, /*trainable=*/false});
-  for (const auto& parameter : table_.parameters) {
-    if (parameter.trainable) units[parameter.unit].trainable = true;
+  for (const auto& [name, root] : table_.units) {
+    units.push_back({name, root, /*trainable=*/false, /*feeds_blocks=*/false});
+  }
+  bool blocks_follow = false;
+  for (const auto& parameter : std::views::reverse(table_.parameters)) {
+    auto& unit = units[parameter.unit];
+    blocks_follow = blocks_follow || !unit.root;
+    if (!parameter.trainable) continue;
+    unit.trainable = true;
+    unit.feeds_blocks = unit.feeds_blocks || blocks_follow;
   }
   return units;
 }

@@ -421,6 +421,51 @@ TEST(Sharded, NoGatherIsWaitedForBeforeItsUse) {
 }
 
 // Misuse is named at every stage, also from inside autograd.
+// A tied root unit: its embedding (384 elements) and the blocks are frozen, its end (512) trains.
+TEST(Sharded, GradientsDoNotRunThroughAFrozenBodyToAFrozenEmbedding) {
+  for (const bool embedding_trains : {false, true}) {
+    tensor::ParameterTable table;
+    std::array<at::Tensor, 4> weights;
+    table.add_unit("root", /*root=*/true);
+    table.add_unit("block 0");
+    table.add_unit("block 1");
+    const int64_t columns[] = {6, 2, 4, 8};
+    for (int i = 0; i < 4; ++i) {
+      table.add({.name = fmt::format("weight {}", i),
+                 .shape = {64, columns[i]},
+                 .dtype = at::kDouble,
+                 .unit = i % 3,
+                 .init = {tensor::Init::Kind::kNormal, 0.1},
+                 .trainable = i == 3 || (i == 0 && embedding_trains),
+                 .slot = &weights[i]});
+    }
+    auto backend = std::make_shared<RecordingBackend>();
+    Sharded sharded(table, {.stage = {3}}, comm::Group(backend));
+    sharded.initialise(3);
+    backend->take();
+    sharded.begin_micro_batch(0, 1);
+    at::Tensor x;
+    {
+      const tensor::ForwardPass pass(sharded);
+      const auto run = [&](int i) {
+        const auto block = [&, i](const Tensors& in) {
+          const auto sum = weights[i].sum(1);
+          return Tensors{in.empty() ? sum : in[0] + sum};
+        };
+        x = sharded.run(i % 3, block, x.defined() ? Tensors{x} : Tensors{})[0];
+      };
+      for (int i = 0; i < 3; ++i) run(i);
+      EXPECT_EQ(x.requires_grad(), embedding_trains);
+      run(3);
+    }
+    torch::autograd::backward({(x * x).sum()});
+    sharded.end_micro_batch();
+    const auto events = backend->take();
+    const auto gathers = std::ranges::count(events, "gather 128");  // of block 0
+    EXPECT_EQ(gathers, embedding_trains ? 2 : 1);
+  }
+}
+
 TEST(Sharded, MisuseNamesTheUnit) {
   for (const int stage : {0, 1, 2, 3}) {
     const auto message = [&](const std::function<void(Sharded&, const Untied&)>& body) {

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "skein/plan/reach.h"
+
 namespace skein::plan {
 namespace {
 
@@ -35,30 +37,33 @@ double training_flops_per_token(const Dimensions& d, int64_t sequence_length) {
   return 6 * static_cast<double>(matmul_parameters(d)) + attention_flops(d, sequence_length);
 }
 
-double training_flops_per_token(const Dimensions& d, const Shapes& shapes,
-                                int64_t sequence_length) {
-  int first_trainable = static_cast<int>(shapes.units.size());
-  for (const auto& parameter : shapes.parameters) {
-    if (parameter.trainable) first_trainable = std::min(first_trainable, parameter.unit);
-  }
-  double difference = 0;
+TrainingFlops::TrainingFlops(const Dimensions& d, const Shapes& shapes)
+    : dimensions_(d), products_(6 * static_cast<double>(matmul_parameters(d))) {
+  const auto reached = reached_units(shapes);
   for (const auto& parameter : shapes.parameters) {
     const auto size = static_cast<double>(parameter.numel());
-    if (parameter.adapter && parameter.shape.size() > 1) difference += 6 * size;
+    if (parameter.adapter && parameter.shape.size() > 1) products_ += 6 * size;
     if (parameter.adapter || parameter.trainable || !is_product(parameter)) continue;
-    const bool reached = parameter.unit >= first_trainable || parameter.padded_rows > 0;
-    difference -= (reached ? 2 : 4) * size;
+    const bool backward = reached[static_cast<size_t>(parameter.unit)] || parameter.padded_rows > 0;
+    products_ -= (backward ? 2 : 4) * size;
   }
-  const auto before = std::count_if(shapes.units.begin(), shapes.units.begin() + first_trainable,
-                                    [](const UnitShape& unit) { return !unit.root; });
-  const double forward_alone = static_cast<double>(before) / static_cast<double>(d.layers);
-  return training_flops_per_token(d, sequence_length) + difference -
-         attention_flops(d, sequence_length) * forward_alone * 2 / 3;
+  int64_t forward_alone = 0;  // blocks
+  for (size_t unit = 0; unit < shapes.units.size(); ++unit) {
+    if (!shapes.units[unit].root && !reached[unit]) ++forward_alone;
+  }
+  attention_share_ -= static_cast<double>(forward_alone) / static_cast<double>(d.layers) * 2 / 3;
 }
 
-double model_flops_utilisation(double flops_per_token, double tokens_per_second, double peak_flops,
-                               int64_t num_devices) {
-  return flops_per_token * tokens_per_second / (peak_flops * static_cast<double>(num_devices));
+double TrainingFlops::per_token(int64_t sequence_length) const {
+  return products_ + attention_flops(dimensions_, sequence_length) * attention_share_;
+}
+
+double TrainingFlops::of_document(int64_t num_tokens) const {
+  return per_token(num_tokens) * static_cast<double>(num_tokens);
+}
+
+double model_flops_utilisation(double flops_per_second, double peak_flops, int64_t num_devices) {
+  return flops_per_second / (peak_flops * static_cast<double>(num_devices));
 }
 
 }  // namespace skein::plan

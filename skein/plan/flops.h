@@ -5,7 +5,7 @@
 // How much arithmetic does a token cost, and how much of the device does that use?
 //
 // Counted from the shapes, as useful work:
-//   F = 6 * N_mm + 6 * layers * heads * head_dim * T      FLOPs per trained token
+//   F = 6 * N_mm + 6 * layers * heads * head_dim * T      FLOPs per token of a document of T
 // (in layers with a window W < T, 2 W - W²/T in place of T: what a token sees on average, twice)
 // N_mm: weights that take part in a matrix product, which is every projection and the output head,
 // tied or not; not the input embedding (a lookup), norms or biases. A multiply-add is 2 FLOPs and
@@ -24,12 +24,23 @@ namespace skein::plan {
 int64_t matmul_parameters(const Dimensions& dimensions);
 // Forward and backward; `sequence_length` is what attention looks back over at most.
 double training_flops_per_token(const Dimensions& dimensions, int64_t sequence_length);
+
 // The same where not all of the model trains: `shapes` are those of plan::tune().
-double training_flops_per_token(const Dimensions& dimensions, const Shapes& shapes,
-                                int64_t sequence_length);
+class TrainingFlops {
+ public:
+  TrainingFlops(const Dimensions& dimensions, const Shapes& shapes);
+
+  double per_token(int64_t sequence_length) const;
+  // Of a document, which attention does not leave.
+  double of_document(int64_t num_tokens) const;
+
+ private:
+  Dimensions dimensions_;
+  double products_ = 0;         // of a token
+  double attention_share_ = 1;  // of what it costs where everything trains
+};
 
 // Model FLOPs utilisation: the useful share of what `num_devices` could do at `peak_flops` each.
-double model_flops_utilisation(double flops_per_token, double tokens_per_second, double peak_flops,
-                               int64_t num_devices);
+double model_flops_utilisation(double flops_per_second, double peak_flops, int64_t num_devices);
 
 }  // namespace skein::plan

@@ -41,8 +41,8 @@ TEST(Flops, Gpt2Small) {
 }
 
 TEST(Flops, UtilisationIsTheShareOfAllDevices) {
-  EXPECT_DOUBLE_EQ(model_flops_utilisation(1e9, 400e3, 800e12, 1), 0.5);
-  EXPECT_DOUBLE_EQ(model_flops_utilisation(1e9, 400e3, 800e12, 2), 0.25);
+  EXPECT_DOUBLE_EQ(model_flops_utilisation(400e12, 800e12, 1), 0.5);
+  EXPECT_DOUBLE_EQ(model_flops_utilisation(400e12, 800e12, 2), 0.25);
 }
 
 }  // namespace

@@ -5,9 +5,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <vector>
 
 #include "skein/core/amounts.h"
+#include "skein/plan/reach.h"
 
 namespace skein::plan {
 namespace {
@@ -137,8 +139,24 @@ FlatBytes flat_bytes(const Shapes& shapes, const MemoryQuestion& question) {
 
 namespace {
 
+// What of the head trains: its weight, or an adapter beside it.
+struct HeadTraining {
+  bool weight = false, dora = false;
+  int64_t rank = 0;
+};
+
+HeadTraining head_training(const Shapes& shapes) {
+  HeadTraining head;
+  for (const auto& parameter : shapes.parameters) {
+    if (parameter.padded_rows > 0 && parameter.trainable) head.weight = true;
+    if (parameter.name == "lm_head.lora_A.weight") head.rank = parameter.shape[0];
+    if (parameter.name == "lm_head.lora_magnitude_vector") head.dora = true;
+  }
+  return head;
+}
+
 // Beside the activations, while the head's forward makes its gradients.
-int64_t head_bytes(const Dimensions& d, const MemoryQuestion& question, bool trains) {
+int64_t head_bytes(const Dimensions& d, const MemoryQuestion& question, const HeadTraining& head) {
   const int64_t tokens = question.rows * question.tokens,
                 vocabulary = padded_head_rows(d.vocabulary);
   const int64_t narrow = question.weight_bytes, wide = std::max<int64_t>(4, narrow);
@@ -150,19 +168,15 @@ int64_t head_bytes(const Dimensions& d, const MemoryQuestion& question, bool tra
   const int64_t d_weight = vocabulary * d.channels;
   int64_t logits = rows * vocabulary * (fused ? narrow : 2 * narrow + wide);
   if (d.capped_logits) logits += rows * vocabulary * narrow;
+  if (head.dora) logits += rows * vocabulary * (narrow + (narrow < wide ? wide : 0));
   // CPUs multiply wide copies of 16-bit weights and gradients.
   if (!question.cuda && narrow < wide) logits += (d_weight + rows * vocabulary) * wide;
   // At the end the wide sum is rounded to the weights' 16 bits.
-  const int64_t rounded = trains && narrow < wide ? d_weight * narrow : 0;
+  const int64_t rounded = head.weight && narrow < wide ? d_weight * narrow : 0;
   const int64_t d_hidden = tokens * d.channels * narrow + 2 * rows * d.channels * wide;
-  return std::max(logits, rounded) + (trains ? d_weight * wide : 0) + d_hidden;
-}
-
-bool head_trains(const Shapes& shapes) {
-  return std::ranges::any_of(shapes.parameters, [](const ParameterShape& parameter) {
-    return (parameter.padded_rows > 0 && parameter.trainable) ||
-           parameter.name.starts_with("lm_head.lora_");
-  });
+  // B, padded, and its gradient; inner values and theirs.
+  const int64_t adapter = 2 * head.rank * (vocabulary * wide + tokens * narrow);
+  return std::max(logits, rounded) + (head.weight ? d_weight * wide : 0) + d_hidden + adapter;
 }
 
 // Gradients of the block that has most of them, as autograd gives them.
@@ -181,36 +195,60 @@ int64_t largest_block(const Shapes& shapes, const MemoryQuestion& question) {
 // What of a block's activations its linear layers keep, because they or adapters of them train.
 struct KeptInputs {
   bool attention = false, mlp = false, down = false;
-  int64_t ranks = 0;     // of all its adapters
+  // Beside them: inner values of all its adapters; of DoRA each output before it is scaled, and
+  // each input as dropout has left it, in place of the input itself.
+  int64_t adapters = 0;
   bool reached = false;  // by gradients
 };
 
-std::vector<KeptInputs> kept_inputs(const Shapes& shapes) {
+std::string adapted_module(const ParameterShape& adapter) {
+  return adapter.name.substr(0, adapter.name.find(".lora_"));
+}
+
+bool is_magnitude(const ParameterShape& parameter) {
+  return parameter.name.ends_with(".lora_magnitude_vector");
+}
+
+std::set<std::string> dora_modules(const Shapes& shapes) {
+  std::set<std::string> modules;
+  for (const auto& parameter : shapes.parameters) {
+    if (is_magnitude(parameter)) modules.insert(adapted_module(parameter));
+  }
+  return modules;
+}
+
+void keep_input_of(const std::string& module, KeptInputs& block) {
+  const auto is = [&](const char* word) { return module.find(word) != std::string::npos; };
+  if (is("mlp.down_proj") || is("mlp.c_proj")) {
+    block.down = true;
+  } else if (is("mlp.")) {
+    block.mlp = true;
+  } else if (!is("attn.c_proj") && !is("o_proj")) {  // attention itself keeps its result
+    block.attention = true;
+  }
+}
+
+std::vector<KeptInputs> kept_inputs(const Shapes& shapes, bool adapter_dropout) {
   std::vector<KeptInputs> blocks;
   std::vector<size_t> place(shapes.units.size(), 0);
-  bool reached = false;
+  const auto reached = reached_units(shapes);
   for (size_t unit = 0; unit < shapes.units.size(); ++unit) {
-    for (const auto& parameter : shapes.parameters) {
-      reached = reached || (static_cast<size_t>(parameter.unit) == unit && parameter.trainable);
-    }
     if (shapes.units[unit].root) continue;
     place[unit] = blocks.size();
-    blocks.push_back({.reached = reached});
+    blocks.push_back({.reached = reached[unit]});
   }
+  const auto dora = dora_modules(shapes);
   for (const auto& parameter : shapes.parameters) {
     if (shapes.units[static_cast<size_t>(parameter.unit)].root || !parameter.trainable) continue;
     auto& block = blocks[place[static_cast<size_t>(parameter.unit)]];
-    const auto is = [&](const char* word) {
-      return parameter.name.find(word) != std::string::npos;
-    };
-    if (parameter.name.ends_with(".lora_A.weight")) block.ranks += parameter.shape[0];
+    if (is_magnitude(parameter)) block.adapters += parameter.shape[0];
     if (parameter.shape.size() < 2) continue;
-    if (is("mlp.down_proj") || is("mlp.c_proj")) {
-      block.down = true;
-    } else if (is("mlp.")) {
-      block.mlp = true;
-    } else if (!is("attn.c_proj") && !is("o_proj")) {  // attention itself keeps its result
-      block.attention = true;
+    const bool is_a = parameter.name.ends_with(".lora_A.weight");
+    if (is_a) block.adapters += parameter.shape[0];
+    if (adapter_dropout && parameter.adapter && dora.contains(adapted_module(parameter))) {
+      if (is_a) block.adapters += parameter.shape[1];
+    } else {
+      keep_input_of(parameter.name, block);
     }
   }
   return blocks;
@@ -240,9 +278,9 @@ Activations activation_bytes(const Shapes& shapes, const Dimensions& d,
   const int64_t inner = (d.gated ? 3 : 2) * d.inner;
   const int64_t full_block = 4 * d.channels + 2 * d.query_width + 2 * d.key_width + inner;
   int64_t all_blocks = 0, per_block = 0, reached = 0;
-  for (const auto& block : kept_inputs(shapes)) {
+  for (const auto& block : kept_inputs(shapes, question.adapter_dropout)) {
     if (!block.reached) continue;
-    const int64_t kept = full_block + block.ranks - (block.attention ? 0 : d.channels) -
+    const int64_t kept = full_block + block.adapters - (block.attention ? 0 : d.channels) -
                          (block.mlp ? 0 : d.channels) - (block.down ? 0 : d.inner);
     all_blocks += kept;
     per_block = std::max(per_block, kept);
@@ -252,7 +290,7 @@ Activations activation_bytes(const Shapes& shapes, const Dimensions& d,
   const int64_t ends = 4 * d.channels;  // embedding, final norm, their gradients
   const int64_t unfused = unfused_layers(d, question);
   Activations result;
-  result.head = head_bytes(d, question, head_trains(shapes));
+  result.head = head_bytes(d, question, head_training(shapes));
   int64_t received = 0;
   for (const auto& unit : unit_bytes(shapes, question)) {
     if (question.ranks > 1) received = std::max(received, unit.gradients);

@@ -30,6 +30,7 @@ struct MemoryQuestion {
   int64_t rows = 1;                 // of a micro-batch
   int64_t tokens = 1;               // of a row
   bool recompute = false;           // gradient_checkpointing
+  bool adapter_dropout = false;     // lora_dropout
   bool cuda = false;                // else a CPU
 };
 

@@ -93,6 +93,7 @@ ModelOutlook measure_model(const config::RunConfig& config, const Machine& machi
                           .rows = outlook.batches.per_device,
                           .tokens = tokens_of_row(config, outlook.data),
                           .recompute = config.model.gradient_checkpointing,
+                          .adapter_dropout = config.finetune.lora_dropout > 0,
                           .cuda = machine.place.on_gpus()};
   model.activations = activation_bytes(model.shapes, architecture.dimensions(), question);
   for (question.stage = 0; question.stage <= 3; ++question.stage) {

@@ -12,6 +12,7 @@
 #include "skein/plan/flops.h"
 #include "skein/plan/hf_config.h"
 #include "skein/plan/memory_estimate.h"
+#include "skein/plan/reach.h"
 
 namespace skein::plan {
 namespace {
@@ -213,11 +214,31 @@ TEST(Tuning, FrozenWeightsHaveNeitherGradientsNorStates) {
             all - (all - tokens * 4 * 8) / 4 * 3);
 }
 
+// Whether the head is the embedding or not: what trains stands behind the blocks, or before them.
+TEST(Tuning, BackwardStopsWhereNothingTrainsBelow) {
+  for (const auto& config : {llama(), llama(R"(, "tie_word_embeddings": true)")}) {
+    const auto reached = [&](int64_t layers, const std::string& module) {
+      const Tuning tuning{.freeze =
+                              FreezeOptions{.trainable_layers = layers, .extra_modules = {module}}};
+      const auto shapes = tune(config.architecture, tuning).shapes;
+      const auto found = reached_units(shapes);
+      int64_t blocks = 0;
+      for (size_t unit = 0; unit < found.size(); ++unit) {
+        blocks += !shapes.units[unit].root && found[unit] ? 1 : 0;
+      }
+      return blocks;
+    };
+    EXPECT_EQ(reached(0, "norm"), 0);
+    EXPECT_EQ(reached(1, "norm"), 1);
+    EXPECT_EQ(reached(0, "embed_tokens"), 4);
+  }
+}
+
 TEST(Tuning, FrozenWeightsCostTwoThirdsOfTheProducts) {
   const auto dimensions = llama().dimensions();
   const double all = training_flops_per_token(dimensions, 16);
   const auto flops = [&](const Tuning& tuning) {
-    return training_flops_per_token(dimensions, tune(llama().architecture, tuning).shapes, 16);
+    return TrainingFlops(dimensions, tune(llama().architecture, tuning).shapes).per_token(16);
   };
   EXPECT_EQ(flops({}), all);
   const auto matrices = static_cast<double>(matmul_parameters(dimensions));
@@ -228,6 +249,10 @@ TEST(Tuning, FrozenWeightsCostTwoThirdsOfTheProducts) {
   const double head = 19 * 8, block = (matrices - head) / 4, attention = all - 6 * matrices;
   EXPECT_NEAR(flops({.freeze = FreezeOptions{.trainable_layers = 1}}),
               all - 2 * head - 4 * 3 * block - attention / 2, 1e-6);
+  // Attention grows with the square of a document.
+  const TrainingFlops lengths(dimensions, llama().shapes());
+  EXPECT_EQ(lengths.of_document(16), 16 * all);
+  EXPECT_NEAR(2 * lengths.of_document(16) - 4 * lengths.of_document(8), 16 * attention, 1e-6);
 }
 
 }  // namespace

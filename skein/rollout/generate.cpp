@@ -37,13 +37,13 @@ void check(const Request& request, size_t number, const model::Model& model) {
 struct Row {
   size_t request = 0;
   uint64_t sample = 0;
-  int64_t length = 0;  // the prompt counted
-  int64_t room = 0;    // further tokens
+  std::vector<int64_t> tokens;  // the prompt's and new ones
+  int64_t room = 0;             // for further ones
   Finish at_the_end = Finish::kLength;
   std::vector<int64_t> seen;  // every token once
   std::unordered_set<int64_t> seen_set;
-  int64_t last = 0;
 
+  int64_t length() const { return static_cast<int64_t>(tokens.size()); }
   void see(int64_t token) {
     if (seen_set.insert(token).second) seen.push_back(token);
   }
@@ -65,46 +65,51 @@ class Batch {
   void run(std::span<const Request> requests, size_t first, size_t count,
            std::vector<Continuation>& results) {
     begin(requests, first, count);
-    auto logits = prefill(requests.subspan(first, count));
+    auto logits = read_all();
     while (true) {
       take_tokens(logits, results);
       if (rows_.empty()) return;
-      logits = step();
+      logits = must_begin_anew() ? read_all() : step();
     }
   }
 
  private:
   void begin(std::span<const Request> requests, size_t first, size_t count) {
-    int64_t capacity = 0;
+    capacity_ = 0;
     rows_.clear();
     for (size_t i = first; i < first + count; ++i) {
       const auto length = static_cast<int64_t>(requests[i].prompt.size());
       const auto left = model_.max_positions() - length;
-      Row row{.request = i, .sample = requests[i].sample, .length = length};
+      Row row{.request = i, .sample = requests[i].sample, .tokens = requests[i].prompt};
       row.room = std::min(options_.max_new_tokens, left);
       row.at_the_end = left < options_.max_new_tokens ? Finish::kPositions : Finish::kLength;
       for (const auto token : requests[i].prompt) row.see(token);
-      capacity = std::max(capacity, length + row.room);
+      capacity_ = std::max(capacity_, length + row.room);
       rows_.push_back(std::move(row));
     }
-    cache_ = model::KvCache(static_cast<int64_t>(count), capacity);
   }
 
-  // Prompts padded on the right; the logits of each row's last token.
-  at::Tensor prefill(std::span<const Request> requests) {
+  // The last token of a row may have made its text longer than what the cache holds is made for.
+  bool must_begin_anew() const {
+    return std::ranges::any_of(
+        rows_, [&](const Row& row) { return model_.outgrows(row.length() - 1, row.length()); });
+  }
+
+  // All tokens into an empty cache, padded on the right; the logits of each row's last token.
+  at::Tensor read_all() {
     std::vector<int64_t> lengths;
     lengths.reserve(rows_.size());
-    for (const auto& row : rows_) lengths.push_back(row.length);
+    for (const auto& row : rows_) lengths.push_back(row.length());
     const auto count = static_cast<int64_t>(lengths.size());
+    cache_ = model::KvCache(count, capacity_);
     auto tokens = at::zeros({count, *std::ranges::max_element(lengths)}, at::kLong);
     auto last = at::empty({count, 1, 1}, at::kLong);
     for (int64_t i = 0; i < count; ++i) {
-      const auto& prompt = requests[static_cast<size_t>(i)].prompt;
-      std::ranges::copy(prompt, tokens[i].mutable_data_ptr<int64_t>());
-      last.mutable_data_ptr<int64_t>()[i] = static_cast<int64_t>(prompt.size()) - 1;
+      const auto& row = rows_[static_cast<size_t>(i)];
+      std::ranges::copy(row.tokens, tokens[i].mutable_data_ptr<int64_t>());
+      last.mutable_data_ptr<int64_t>()[i] = row.length() - 1;
     }
-    const auto hidden = model_.decode(tokens.to(device_), cache_, units_);  // (B, T, C)
-    cache_.truncate(lengths);
+    const auto hidden = model_.decode(tokens.to(device_), cache_, units_, lengths);  // (B, T, C)
     const auto index = last.to(device_).expand({count, 1, hidden.size(2)});
     return logits_of(hidden.gather(1, index));
   }
@@ -112,7 +117,7 @@ class Batch {
   at::Tensor step() {
     auto tokens = at::empty({static_cast<int64_t>(rows_.size()), 1}, at::kLong);
     for (size_t i = 0; i < rows_.size(); ++i) {
-      tokens.mutable_data_ptr<int64_t>()[i] = rows_[i].last;
+      tokens.mutable_data_ptr<int64_t>()[i] = rows_[i].tokens.back();
     }
     return logits_of(model_.decode(tokens.to(device_), cache_, units_));
   }
@@ -129,7 +134,8 @@ class Batch {
     for (size_t i = 0; i < rows_.size(); ++i) {
       auto& row = rows_[i];
       const std::span scores(logits.mutable_data_ptr<float>() + i * vocabulary, vocabulary);
-      row.last = sampler_.pick(scores, row.seen, {row.sample, static_cast<uint64_t>(row.length)});
+      row.tokens.push_back(
+          sampler_.pick(scores, row.seen, {row.sample, static_cast<uint64_t>(row.length())}));
       if (is_last_token(row, results[row.request])) continue;
       kept.push_back(static_cast<int64_t>(i));
       going_on.push_back(std::move(row));
@@ -139,12 +145,12 @@ class Batch {
   }
 
   bool is_last_token(Row& row, Continuation& result) {
-    result.tokens.push_back(row.last);
-    row.see(row.last);
-    ++row.length;
+    const auto token = row.tokens.back();
+    result.tokens.push_back(token);
+    row.see(token);
     --row.room;
-    const bool goes_on = !options_.on_token || options_.on_token(row.request, row.last);
-    if (std::ranges::count(options_.stop_tokens, row.last) > 0) {
+    const bool goes_on = !options_.on_token || options_.on_token(row.request, token);
+    if (std::ranges::count(options_.stop_tokens, token) > 0) {
       result.finish = Finish::kStopToken;
     } else if (!goes_on) {
       result.finish = Finish::kCallback;
@@ -162,6 +168,7 @@ class Batch {
   const GenerateOptions& options_;
   Sampler sampler_;
   model::KvCache cache_;
+  int64_t capacity_ = 0;
   std::vector<Row> rows_;
 };
 
@@ -176,6 +183,7 @@ std::vector<Continuation> generate(const model::Model& model, tensor::Units& uni
   }
   for (size_t i = 0; i < requests.size(); ++i) check(requests[i], i, model);
   const at::NoGradGuard no_grad;
+  const model::StandingWeights standing(model);
   std::vector<Continuation> results(requests.size());
   Batch batch(model, units, device, options);
   const auto at_once = static_cast<size_t>(options.max_rows);

@@ -3,9 +3,13 @@
 #include "skein/rollout/generate.h"
 
 #include <ATen/ops/tensor.h>
+#include <ATen/record_function.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
 
 #include "skein/core/error.h"
 #include "skein/model/tiny_models.h"
@@ -42,6 +46,20 @@ Tokens slow_greedy(const model::Model& model, Tokens row, size_t count) {
   return found;
 }
 
+// Each row begins anew where it outgrows the short factors, at five tokens: none, all, or some of
+// its new ones come after. How many are asked for does not matter.
+TEST(Generate, LongropeTurnsByTheLengthThatTheTextHas) {
+  const auto model = model::tiny_model(model::tiny_config(model::kTinyPhi, model::kTinyLongRope));
+  for (const int64_t count : {2, 4}) {
+    const auto found = run(*model, {{kLongPrompt}, {kShortPrompt}, {kOtherPrompt}},
+                           {.sampling = {.temperature = 0}, .max_new_tokens = count});
+    const auto size = static_cast<size_t>(count);
+    EXPECT_EQ(found[0].tokens, slow_greedy(*model, kLongPrompt, size));
+    EXPECT_EQ(found[1].tokens, slow_greedy(*model, kShortPrompt, size));
+    EXPECT_EQ(found[2].tokens, slow_greedy(*model, kOtherPrompt, size));
+  }
+}
+
 TEST(Generate, GreedyEqualsTheSlowWayForEveryRowOfABatch) {
   for (const auto& config : generate_cases()) {
     const auto model = model::tiny_model(config);
@@ -51,6 +69,45 @@ TEST(Generate, GreedyEqualsTheSlowWayForEveryRowOfABatch) {
     EXPECT_EQ(found[1].tokens, slow_greedy(*model, kShortPrompt, 20));
     EXPECT_EQ(found[2].tokens, slow_greedy(*model, kOtherPrompt, 20));
     EXPECT_EQ(found[2].finish, Finish::kLength);
+  }
+}
+
+// Calls of an operator by this thread.
+class CallCounter {
+ public:
+  explicit CallCounter(std::string name) {
+    name_ = std::move(name);
+    calls_ = 0;
+    handle_ = at::addThreadLocalCallback(
+        at::RecordFunctionCallback([](const at::RecordFunction& function) {
+          calls_ += name_ == function.name() ? 1 : 0;
+          return std::unique_ptr<at::ObserverContext>();
+        }));
+  }
+  ~CallCounter() { at::removeCallback(handle_); }
+  CallCounter(const CallCounter&) = delete;
+  CallCounter& operator=(const CallCounter&) = delete;
+
+  int calls() const { return calls_; }
+
+ private:
+  inline static std::string name_;
+  inline static int calls_ = 0;
+  at::CallbackHandle handle_;
+};
+
+// They take as long as a token does. Not longer than the generation: weights may change after it.
+TEST(Generate, MeasuresDorasRowsOnce) {
+  const auto tuning = model::tiny_lora(
+      R"("target_modules": ".*(q_proj|down_proj|embed_tokens|lm_head)$", "use_dora": true)");
+  const auto model = model::tiny_model(model::tiny_config(model::kTinyLlama), {.tuning = tuning});
+  const auto expected = slow_greedy(*model, kLongPrompt, 12);
+  const CallCounter norms("aten::linalg_vector_norm");
+  for (int round = 1; round <= 2; ++round) {
+    const auto found = run(*model, {{kLongPrompt}, {kShortPrompt}},
+                           {.sampling = {.temperature = 0}, .max_new_tokens = 12});
+    EXPECT_EQ(found[0].tokens, expected);
+    EXPECT_EQ(norms.calls(), round * (2 + 2 + 1 + 1));
   }
 }
 

@@ -54,7 +54,7 @@ struct ParameterTable {
   // Blocks in the order of forward. Root units that forward uses before or between blocks stand
   // before the last block.
   std::vector<Unit> units;
-  std::vector<Parameter> parameters;
+  std::vector<Parameter> parameters;  // in the order in which forward first uses them
   // Where forward comes back to a block after others, or takes them in another order: the block of
   // each of its turns. Empty: each block once. Two uses in a row are one turn.
   std::vector<int> forward_order;

@@ -108,10 +108,15 @@ Tensors Units::run(int unit, const Block& block, const Tensors& inputs) {
   if (!differentiable) {
     outputs = block(inputs);
   } else {
-    expect_backward(unit);
     Call call{*this, unit, block, detach_inputs(inputs), {}};
     const bool keep_graph = !recompute(unit);
     outputs = run_block(call, keep_graph);
+    // Of a root unit with several uses the leaves may belong to another one.
+    if (keep_graph && std::ranges::none_of(outputs, requires_grad)) {
+      release(unit, Pass::kForward);
+      return outputs;
+    }
+    expect_backward(unit);
     if (keep_graph) call.outputs = outputs;
     for (auto& output : outputs) output = output.detach();
     const std::shared_ptr<UnitNode> node(

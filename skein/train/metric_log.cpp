@@ -29,13 +29,16 @@ report::RecordLog::Options log_options(const MetricOptions& options) {
 MetricLog::MetricLog(MetricOptions options)
     : options_(std::move(options)), log_(log_options(options_)), spikes_(options_.spike_zscore) {}
 
-void MetricLog::add_step(int64_t step, const Update& update, int64_t num_tokens) {
+void MetricLog::add_step(int64_t step, const Update& update, std::span<const int64_t> lengths) {
   const auto counts = update.norm.norm.isfinite();
   const auto loss = at::where(counts, update.loss, 0);
   loss_ = loss_.defined() ? loss_ + loss : loss;
   num_steps_ = num_steps_.defined() ? num_steps_ + counts : counts.to(at::kLong);
-  num_tokens_ += num_tokens;
-  num_tokens_seen_ += num_tokens;
+  for (const int64_t length : lengths) {
+    num_tokens_ += length;
+    num_tokens_seen_ += length;
+    if (options_.peak_flops > 0) flops_ += options_.flops_of(length);
+  }
   if (terminal_) terminal_->update(step);
 }
 
@@ -57,7 +60,7 @@ void MetricLog::write(const StepNumbers& numbers) {
                          {"learning_rate", numbers.learning_rate},
                          {"tokens_per_second", tokens_per_second}};
   if (options_.peak_flops > 0) {
-    record["mfu"] = plan::model_flops_utilisation(options_.flops_per_token, tokens_per_second,
+    record["mfu"] = plan::model_flops_utilisation(std::exchange(flops_, 0) / seconds,
                                                   options_.peak_flops, /*num_devices=*/1);
   }
   record["peak_memory_bytes"] = numbers.peak_memory_bytes;

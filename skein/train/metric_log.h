@@ -16,6 +16,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 
 #include "skein/core/file.h"
 #include "skein/ops/device.h"
@@ -34,7 +35,8 @@ struct MetricOptions {
   fs::path output;
   bool writes = false;  // the first rank
   double spike_zscore = 0;
-  double flops_per_token = 0;
+  // Of a document of so many tokens.
+  std::function<double(int64_t num_tokens)> flops_of = {};
   double peak_flops = 0;             // of all ranks; 0: no MFU
   std::string pci_bus_id;            // of this rank's GPU; empty: none
   std::function<void()> fence = {};  // throws CommError when `output` is another run's by now
@@ -57,10 +59,11 @@ class MetricLog {
 
   Phases& phases() { return phases_; }
 
-  // One finished step: this rank's share of its loss, the norm of its gradient, and the tokens that
-  // all ranks read. The loss of a step whose update was left out (the norm, alike on all ranks, is
-  // not finite) does not count: one such step would take the whole record's loss with it.
-  void add_step(int64_t step, const Update& update, int64_t num_tokens);
+  // One finished step: this rank's share of its loss, the norm of its gradient, and the lengths of
+  // the documents that all ranks read. The loss of a step whose update was left out (the norm,
+  // alike on all ranks, is not finite) does not count: one such step would take the whole record's
+  // loss with it.
+  void add_step(int64_t step, const Update& update, std::span<const int64_t> lengths);
   // This rank's share of the mean loss since the last record; NaN when no step counts.
   double take_loss_share();
   void write(const StepNumbers& numbers);
@@ -92,6 +95,7 @@ class MetricLog {
   at::Tensor loss_;       // sum
   at::Tensor num_steps_;  // that count
   int64_t num_tokens_ = 0;
+  double flops_ = 0;
   int64_t num_tokens_seen_ = 0;
   double seconds_blocked_ = 0;  // in communication, when the last record was written
   std::chrono::steady_clock::time_point last_record_ = std::chrono::steady_clock::now();

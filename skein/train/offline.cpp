@@ -77,7 +77,7 @@ Outcome run_offline(const config::Resolved& resolved, const config::BatchPlan& b
     guard.watch(++step, done.norm, data.samples);
 
     phases.enter(Phase::kOther);
-    run.metrics.add_step(step, done, data.num_tokens);
+    run.metrics.add_step(step, done, data.lengths);
     // The one agreement of a step; everything else that branches depends on the step alone.
     stopping = stop.answer();
     const bool saves = plan.saves_at(step);

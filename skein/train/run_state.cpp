@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <string_view>
 #include <utility>
@@ -50,11 +51,13 @@ std::vector<tensor::TensorSlice> share_of(std::vector<tensor::TensorSlice> slice
 
 at::ScalarType wide(at::ScalarType dtype) { return dtype == at::kDouble ? dtype : at::kFloat; }
 
+bool has_master(const tensor::Parameter& parameter) {
+  return parameter.trainable && c10::elementSize(parameter.dtype) == 2;
+}
+
 // On some rank: this one's shard may be padding alone.
 bool has_masters(const tensor::ParameterTable& table) {
-  return std::ranges::any_of(table.parameters, [](const tensor::Parameter& parameter) {
-    return parameter.trainable && c10::elementSize(parameter.dtype) == 2;
-  });
+  return std::ranges::any_of(table.parameters, has_master);
 }
 
 // Of the optimizer's slices the masters, under the names of their weights.
@@ -149,6 +152,16 @@ std::vector<TensorEntry> RunState::model_entries() const {
   return entries;
 }
 
+// An adapter's file has 32 bits: of what trains in 16 it gets the masters.
+std::vector<tensor::TensorSlice> RunState::with_masters(
+    std::vector<tensor::TensorSlice> weights, std::vector<tensor::TensorSlice> states) const {
+  if (!is_adapter()) return weights;
+  std::erase_if(weights,
+                [&](const auto& slice) { return has_master(*model_.table().find(slice.name)); });
+  std::ranges::move(masters_of(std::move(states)), std::back_inserter(weights));
+  return weights;
+}
+
 std::vector<tensor::TensorSlice> RunState::in_files(std::vector<tensor::TensorSlice> slices) const {
   if (!is_adapter()) return slices;
   std::erase_if(slices,
@@ -181,12 +194,13 @@ checkpoint::Contents RunState::contents(int64_t step, bool with_optimizer) {
                                 .texts = {},
                                 .stem = stem()};
   const auto& share = options_.share;
-  contents.model_slices =
-      in_files(share ? share_of(sharded_.kept_slices(), *share) : sharded_.slices_to_save());
+  auto weights = share ? share_of(sharded_.kept_slices(), *share) : sharded_.slices_to_save();
+  auto states = share ? share_of(sharded_.kept_slices(optimizer_.states()), *share)
+                      : sharded_.slices_to_save(optimizer_.states());
+  contents.model_slices = in_files(with_masters(std::move(weights), states));
   if (with_optimizer) {
     contents.optimizer = optimizer_entries();
-    contents.optimizer_slices = share ? share_of(sharded_.kept_slices(optimizer_.states()), *share)
-                                      : sharded_.slices_to_save(optimizer_.states());
+    contents.optimizer_slices = std::move(states);
   }
   // The rank that commits writes the texts; the log in them can be long.
   const bool commits = (share ? share->rank : sharded_.group().rank()) == 0;
@@ -238,11 +252,16 @@ int64_t RunState::restore(const fs::path& checkpoint) {
 void RunState::restore_log() { metrics_.restore(saved_history_, saved_tokens_seen_); }
 
 void RunState::restore_weights(const fs::path& checkpoint) {
-  auto slices = in_files(sharded_.slices_to_save());
-  checkpoint::Reader(checkpoint, stem())
-      .load(slices, {.tensors = model_entries(), .foreign = false, .adapter = is_adapter()});
+  const checkpoint::Reader reader(checkpoint, stem());
+  const auto load = [&](std::vector<tensor::TensorSlice> slices) {
+    reader.load(slices, {.tensors = model_entries(), .foreign = false, .adapter = is_adapter()});
+  };
+  load(in_files(sharded_.slices_to_save()));
   sharded_.gather_loaded();
   optimizer_.refresh_masters();
+  if (!is_adapter() || !has_masters(model_.table())) return;
+  load(in_files(masters_of(sharded_.slices_to_save(optimizer_.states()))));
+  sharded_.gather_loaded(optimizer_.states());
 }
 
 void RunState::restore_tensors(const fs::path& checkpoint) {

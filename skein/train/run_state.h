@@ -86,6 +86,8 @@ class RunState {
   // What the model's files hold, and of it this rank's slices under the names there.
   std::vector<checkpoint::TensorEntry> model_entries() const;
   std::vector<tensor::TensorSlice> in_files(std::vector<tensor::TensorSlice> slices) const;
+  std::vector<tensor::TensorSlice> with_masters(std::vector<tensor::TensorSlice> weights,
+                                                std::vector<tensor::TensorSlice> states) const;
   std::vector<checkpoint::TensorEntry> optimizer_entries() const;
 
   const plan::HfConfig& architecture_;

@@ -107,9 +107,9 @@ MetricOptions metric_options(const config::RunConfig& config, const fs::path& ou
   return {.output = output,
           .writes = world.is_first(),
           .spike_zscore = config.log.loss_spike_zscore,
-          .flops_per_token = plan::training_flops_per_token(
-              architecture.dimensions(), plan::tuned_model(config, architecture).shapes,
-              config.data.block_size),
+          .flops_of = [flops = plan::TrainingFlops(architecture.dimensions(),
+                                                   plan::tuned_model(config, architecture).shapes)](
+                          int64_t num_tokens) { return flops.of_document(num_tokens); },
           .peak_flops = peak * world.group.size(),
           .pci_bus_id = cuda ? ops::pci_bus_id(world.device.index()) : "",
           .fence = world.fence};

@@ -28,6 +28,11 @@ CONFIGS = {
     "gemma3": lambda: gemma3_config(max_position_embeddings=128, sliding_window=16),
     "phi3": lambda: phi3_config(max_position_embeddings=128, original_max_position_embeddings=128,
                                 partial_rotary_factor=0.7, hidden_size=120),
+    # Texts outgrow the short factors on their way.
+    "phi3_longrope": lambda: phi3_config(
+        max_position_embeddings=128, original_max_position_embeddings=48,
+        rope_parameters=dict(rope_type="longrope", rope_theta=100.0, short_factor=[1.0, 1.5, 2.5],
+                             long_factor=[2.0, 4.0, 9.0])),
 }
 
 # Lengths differ: in a batch the shorter ones are padded. Bytes are the tokens.

@@ -40,6 +40,8 @@ CASES = {
     "llama_head": ("llama", dict(target_modules=["q_proj", "lm_head"])),
     "llama_dora_head": ("llama", dict(target_modules=["q_proj", "lm_head"], use_dora=True)),
     "llama_tied_head": ("llama_tied", dict(target_modules=["q_proj", "lm_head"])),
+    "llama_tied_dora_head": ("llama_tied", dict(target_modules=["q_proj", "lm_head"], use_dora=True)),
+    "gemma2_dora_head": ("gemma2", dict(target_modules=["lm_head"], use_dora=True)),  # logits are capped
     "llama_embedding": ("llama", dict(target_modules=["embed_tokens", "q_proj"])),
     "llama_dora_embedding": ("llama_tied", dict(target_modules=["embed_tokens", "q_proj"], use_dora=True)),
     "llama_saved": ("llama", dict(target_modules=["q_proj"], modules_to_save=["embed_tokens", "lm_head", "norm"])),

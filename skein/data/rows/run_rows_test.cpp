@@ -86,7 +86,8 @@ class RunRowsTest : public RowsTest {
     std::vector<StepBatches> parts;
     for (const auto& loader : loaders) parts.push_back(loader.batches(step));
     std::vector<Document> documents;
-    int64_t num_targets = 0, num_tokens = 0;
+    int64_t num_targets = 0;
+    std::vector<int64_t> lengths;
     for (int64_t micro = 0; micro < ranks.accumulation; ++micro) {
       for (const auto& part : parts) {
         EXPECT_EQ(std::ssize(part.micro_batches), ranks.accumulation);
@@ -94,10 +95,10 @@ class RunRowsTest : public RowsTest {
         num_targets += part.micro_batches[micro].num_targets;
       }
     }
-    for (const auto& document : documents) num_tokens += std::ssize(document.tokens);
+    for (const auto& document : documents) lengths.push_back(std::ssize(document.tokens));
     for (const auto& part : parts) {
       EXPECT_EQ(part.num_targets, num_targets);
-      EXPECT_EQ(part.num_tokens, num_tokens);
+      EXPECT_EQ(part.lengths, lengths);
       EXPECT_EQ(part.samples, parts[0].samples);
     }
     EXPECT_EQ(documents.size(), parts[0].samples.size());

@@ -209,19 +209,27 @@ TEST(CudaKernels, CrossEntropy) {
     const Inputs shapes = {at::randn({130, 96}), at::randn({rows, 96}) * 0.1, targets};
     const HeadOptions options{.logits_bytes = 4096 * 4, .vocabulary = vocabulary};
     const auto sum = [=](const Inputs& in) {
-      return linear_cross_entropy_sum(in[0], in[1], in[2], {}, options);
+      return linear_cross_entropy_sum({in[0], in[1]}, in[2], {}, options);
     };
     const auto each = [=](const Inputs& in) {
-      return linear_log_probs(in[0], in[1], in[2], options);
+      return linear_log_probs({in[0], in[1]}, in[2], options);
     };
     auto smooth = options;
     smooth.smoothing = 0.2;
     const auto smoothed = [=](const Inputs& in) {
-      return linear_cross_entropy_sum(in[0], in[1], in[2], {}, smooth);
+      return linear_cross_entropy_sum({in[0], in[1]}, in[2], {}, smooth);
     };
     compare("linear_cross_entropy_sum", sum, shapes);
     compare("linear_cross_entropy_sum, smoothed", smoothed, shapes);
     compare("linear_log_probs", each, shapes);
+
+    auto adapted = shapes;
+    adapted.insert(adapted.end(), {at::randn({130, 8}), at::randn({rows, 8}) * 0.1,
+                                   at::randn({rows}).abs() + 0.5});
+    const auto with_adapter = [=](const Inputs& in) {
+      return linear_cross_entropy_sum({in[0], in[1], in[3], in[4], in[5]}, in[2], {}, options);
+    };
+    compare("linear_cross_entropy_sum, adapter", with_adapter, adapted);
   }
 }
 
