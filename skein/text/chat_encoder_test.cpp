@@ -149,6 +149,57 @@ TEST(ChatEncoder, OfACompletionTrainsTheCompletionAndTheEnd) {
   EXPECT_EQ(trained_text(all.encode_completion("Q", "A")), "QA</s>");
 }
 
+uint32_t empty_turns(std::string_view source, const Conversation& conversation,
+                     TrainedTurns turns = TrainedTurns::kAssistant) {
+  return ChatEncoder(tokenizer(), chat(source), turns).encode(conversation).empty_turns;
+}
+
+TEST(ChatEncoder, CountsTurnsThatRenderToNothing) {
+  auto conversation = two_turns();
+  for (const char* source : {kPlain, built_in_template("chatml").data()}) {
+    SCOPED_TRACE(source);
+    EXPECT_EQ(empty_turns(source, two_turns()), 0U);
+    conversation.messages[1].content = " \n";
+    conversation.messages[3].content = "";
+    EXPECT_EQ(empty_turns(source, conversation), 2U);
+    EXPECT_EQ(empty_turns(source, conversation, TrainedTurns::kLast), 1U);
+    EXPECT_EQ(empty_turns(source, conversation, TrainedTurns::kAll), 2U);
+    conversation.messages[1].trained = false;
+    EXPECT_EQ(empty_turns(source, conversation), 1U) << "nobody learns from the other";
+    conversation.messages[1].trained.reset();
+  }
+  const ChatEncoder encoder(tokenizer(), chat(kPlain), TrainedTurns::kAssistant);
+  EXPECT_EQ(encoder.encode_completion("Q", " ").empty_turns, 1U);
+  EXPECT_EQ(encoder.encode_completion("Q", "A").empty_turns, 0U);
+}
+
+TEST(ChatEncoder, CountsWhatATemplateLeavesOut) {
+  // Prints a block of thoughts in any case, as Qwen 3's does for its last turn.
+  constexpr const char* kThinks =
+      "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.role == 'assistant' %}<think>\n\n"
+      "</think>\n\n{% endif %}{{ m.content }}<|im_end|>\n{% endfor %}"
+      "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
+  auto conversation = two_turns();
+  conversation.messages[3] = {
+      .role = "assistant",
+      .content = "",
+      .trained = {},
+      .extra_json = R"({"tool_calls": [{"type": "function", "function": {"name": "look_up"}}]})"};
+  EXPECT_EQ(empty_turns(kPlain, conversation), 1U);
+  EXPECT_EQ(empty_turns(kThinks, conversation), 1U);
+  conversation.messages[3].content = "One moment.";
+  EXPECT_EQ(empty_turns(kPlain, conversation), 1U) << "the call is lost";
+  EXPECT_EQ(empty_turns(kPlain, conversation, TrainedTurns::kAll), 1U);
+  constexpr const char* kCalls =
+      "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}{% for call in m.tool_calls "
+      "%}"
+      "{{ call.function.name }}{% endfor %}<|im_end|>\n{% endfor %}"
+      "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
+  EXPECT_EQ(empty_turns(kCalls, conversation), 0U);
+  conversation.messages[3].content = "";
+  EXPECT_EQ(empty_turns(kCalls, conversation), 0U);
+}
+
 TEST(ChatEncoder, RefusesWhatItCannotTrain) {
   EXPECT_EQ(refusal<UserError>([] { trained_text(chat(kPlain), {}); }),
             "a conversation without messages");

@@ -2,19 +2,10 @@
 // Copyright the skein authors.
 #include "skein/text/turn_end.h"
 
-#include <string_view>
-
 namespace skein::text {
 namespace {
 
 constexpr const char* kAnswer = "skein-answer";  // that no template has a word like
-
-std::string without_blanks(std::string_view text) {
-  constexpr std::string_view kBlanks = " \t\r\n";
-  const auto first = text.find_first_not_of(kBlanks);
-  if (first == std::string_view::npos) return {};
-  return std::string(text.substr(first, text.find_last_not_of(kBlanks) - first + 1));
-}
 
 std::string behind_answer(const ChatTemplate& chat_template) try {
   const Conversation example{
@@ -22,12 +13,20 @@ std::string behind_answer(const ChatTemplate& chat_template) try {
   const auto text = chat_template.render(example).text;
   const auto place = text.rfind(kAnswer);
   if (place == std::string::npos) return {};
-  return without_blanks(std::string_view(text).substr(place + std::string_view(kAnswer).size()));
+  return std::string(
+      without_blanks(std::string_view(text).substr(place + std::string_view(kAnswer).size())));
 } catch (const jinja::TemplateError&) {
   return {};
 }
 
 }  // namespace
+
+std::string_view without_blanks(std::string_view text) {
+  constexpr std::string_view kBlanks = " \t\r\n";
+  const auto first = text.find_first_not_of(kBlanks);
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(kBlanks) - first + 1);
+}
 
 TurnEnd find_turn_end(const ChatTemplate& chat_template, const Tokenizer& tokenizer) {
   TurnEnd end{.text = behind_answer(chat_template), .token = {}};

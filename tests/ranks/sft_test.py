@@ -156,6 +156,20 @@ class Commands(unittest.TestCase):
             ended = run_skein(["data", "inspect", "c.yaml", "--split", "eval"], work.folder, code=2)
             self.assertIn("has no evaluation data", ended.stderr)
 
+    def test_turns_that_render_to_nothing_are_told(self):
+        call = {"role": "assistant", "content": "", "tool_calls": [{"type": "function", "function": {"name": "look"}}]}
+        with ChatWorkspace(max_steps=1, global_batch_size=2) as work:
+            (work / "plain.jinja").write_text(
+                "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+                "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}")
+            work.write_rows([conversation("a", "b"), conversation("a", ""),
+                             {"messages": [message("user", "a"), call]}])
+            words = ["c.yaml", "output_dir=out", "template=", "chat_template=plain.jinja"]
+            for command in (["data", "inspect"], ["train"]):
+                ended = run_skein([*command, *words], work.folder)
+                self.assertIn("warning: 2 assistant turns render to nothing", ended.stdout + ended.stderr)
+                self.assertRegex(ended.stdout + ended.stderr, "tool calls; first .*chat.jsonl:2")
+
     def test_plan_counts_rows_and_packs(self):
         with ChatWorkspace(num_rows=37, global_batch_size=2, num_train_epochs=1, block_size=96) as work:
             for words in ((), PACKED):

@@ -35,8 +35,9 @@ std::vector<LabelAudit::Bin> histogram(const RowArray& rows) {
 
 // What some of the samples say.
 struct Part {
-  int64_t tokens = 0, targets = 0, end_trained = 0, several_begins = 0;
-  int64_t first_without_end = -1, first_several_begins = -1;  // samples
+  int64_t tokens = 0, targets = 0, end_trained = 0, several_begins = 0, empty_turns = 0;
+  // Samples.
+  int64_t first_without_end = -1, first_several_begins = -1, first_empty_turn = -1;
 };
 
 class SampleAudit {
@@ -61,6 +62,9 @@ class SampleAudit {
     rows_.source->read(sample, tokens_, targets_);
     part_.tokens += static_cast<int64_t>(length);
     part_.targets += rows_.source->num_targets(sample);
+    const auto& entry = rows_.source->prepared().rows.entry(rows_.source->row_of(sample));
+    part_.empty_turns += entry.empty_turns;
+    if (entry.empty_turns > 0 && part_.first_empty_turn < 0) part_.first_empty_turn = sample;
     // No id is negative, so that tensor::kIgnore is none of them.
     const bool ends = std::ranges::any_of(
         targets_, [&](int64_t target) { return target >= 0 && is_end(target); });
@@ -86,8 +90,10 @@ void add(const Part& part, const RowSource& source, LabelAudit& audit) {
   audit.targets += part.targets;
   audit.end_trained += part.end_trained;
   audit.several_begins += part.several_begins;
+  audit.empty_turns += part.empty_turns;
   keep_first(part.first_without_end, audit.first_without_end);
   keep_first(part.first_several_begins, audit.first_several_begins);
+  keep_first(part.first_empty_turn, audit.first_empty_turn);
 }
 
 double percent(int64_t part, int64_t whole) {
@@ -118,7 +124,8 @@ LabelAudit audit_labels(const SplitRows& rows, const AuditTokens& tokens, int th
                    .lengths = histogram(source.prepared().rows),
                    .samples = rows.set.count(),
                    .first_without_end = {},
-                   .first_several_begins = {}};
+                   .first_several_begins = {},
+                   .first_empty_turn = {}};
   std::vector<Part> parts(
       static_cast<size_t>((audit.samples + kSamplesAtOnce - 1) / kSamplesAtOnce));
   for_each_index(std::ssize(parts), threads, [&](int64_t i) {
@@ -174,6 +181,12 @@ std::string LabelAudit::text(Split split) const {
   if (several_begins > 0) {
     text += fmt::format("       warning: {} rows begin more than once (BOS), first {}\n",
                         shown_count(several_begins), first_several_begins);
+  }
+  if (empty_turns > 0) {
+    text += fmt::format(
+        "       warning: {} assistant turns render to nothing: they are empty, or the template "
+        "leaves out their content or tool calls; first {}\n",
+        shown_count(empty_turns), first_empty_turn);
   }
   return text + histogram_text(lengths);
 }

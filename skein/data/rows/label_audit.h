@@ -37,7 +37,9 @@ struct LabelAudit {
   int64_t samples = 0, tokens = 0, targets = 0;
   int64_t end_trained = 0;  // in which an end of turn is a target
   int64_t several_begins = 0;
-  std::string first_without_end, first_several_begins;  // "FILE:ROW", empty: there is none
+  int64_t empty_turns = 0;  // of the assistant, of which nothing but their end is a target
+  // "FILE:ROW", empty: there is none
+  std::string first_without_end, first_several_begins, first_empty_turn;
 
   // Why the run must not start; absent: it may.
   std::optional<std::string> refusal(Split split) const;

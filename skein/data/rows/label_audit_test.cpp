@@ -59,6 +59,26 @@ TEST_F(LabelAuditTest, CountsWhatIsTrainedOnAndWhatIsLost) {
   EXPECT_PRED2(contains, text, "up to        32 tokens           2  █");
 }
 
+TEST_F(LabelAuditTest, WarnsOfTurnsThatRenderToNothing) {
+  const auto turn = [](const char* answer) {
+    return fmt::format(
+        R"({{"role": "user", "content": "q"}}, {{"role": "assistant", "content": "{}"}})", answer);
+  };
+  const auto row = [&](const char* first, const char* second) {
+    return fmt::format("{{\"messages\": [{}, {}]}}\n", turn(first), turn(second));
+  };
+  const auto rows = split(row("a", "b") + row("", "b") + row("", ""), {.cutoff_len = 64});
+  const AuditTokens tokens{.ends_of_turn = {kEnd}, .begin = std::nullopt};
+  const auto audit = audit_labels(rows, tokens, 1);
+  EXPECT_EQ(audit.empty_turns, 3);
+  EXPECT_PRED2(contains, audit.first_empty_turn, "train.jsonl:2");
+  EXPECT_PRED2(contains, audit.text(Split::kTrain),
+               "warning: 3 assistant turns render to nothing: they are empty, or the template");
+  EXPECT_EQ(refusal_of(audit), "") << "some answers are no answer";
+  const auto full = audit_labels(split(row("a", "b"), {.cutoff_len = 64}), tokens, 1);
+  EXPECT_EQ(full.text(Split::kTrain).find("render to nothing"), std::string::npos);
+}
+
 TEST_F(LabelAuditTest, StopsAboveFivePercentWithoutTarget) {
   const auto good = row_of(1, 2), bad = row_of(20, 2);
   const AuditTokens tokens{.ends_of_turn = {kEnd}, .begin = std::nullopt};

@@ -134,7 +134,7 @@ TEST_F(PrepareRows, DamagedFilesAreMadeAnew) {
     EXPECT_FALSE(prepare_rows(data_, byte_encoder(), Split::kTrain).was_reused) << at;
     EXPECT_TRUE(read_file(first.prepared_file) == bytes) << at;
   }
-  write_file_atomically(first.prepared_file, bytes.substr(0, bytes.size() - 24));
+  write_file_atomically(first.prepared_file, bytes.substr(0, bytes.size() - kRowEntryBytes));
   EXPECT_FALSE(prepare_rows(data_, byte_encoder(), Split::kTrain).was_reused);
 }
 
