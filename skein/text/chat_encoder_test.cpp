@@ -78,8 +78,8 @@ constexpr const char* kPlain =
 
 TEST(ChatEncoder, TrainsWhatTheTemplateMarks) {
   const auto marked = chat(built_in_template("chatml"));
-  EXPECT_EQ(trained_text(marked, two_turns()), "A 😀<|im_end|>|B<|im_end|>|");
-  EXPECT_EQ(trained_text(marked, two_turns(), TrainedTurns::kLast), "B<|im_end|>|");
+  EXPECT_EQ(trained_text(marked, two_turns()), "A 😀<|im_end|>\n|B<|im_end|>\n");
+  EXPECT_EQ(trained_text(marked, two_turns(), TrainedTurns::kLast), "B<|im_end|>\n");
   const auto all = ChatEncoder(tokenizer(), marked, TrainedTurns::kAll).encode(two_turns());
   EXPECT_EQ(std::ranges::count(all.trained, 1), static_cast<int64_t>(all.ids.size()));
 }
@@ -88,6 +88,20 @@ TEST(ChatEncoder, FindsUnmarkedTurnsByTheirPrefix) {
   const auto plain = chat(kPlain);
   EXPECT_EQ(trained_text(plain, two_turns()), "A 😀<|im_end|>\n|B<|im_end|>\n");
   EXPECT_EQ(trained_text(plain, two_turns(), TrainedTurns::kLast), "B<|im_end|>\n");
+}
+
+// A model that ships with a format, and `template: NAME` for one that does not, learn the same.
+TEST(ChatEncoder, MarksOfTheBuiltInsAreWhatTheirPrefixesSay) {
+  for (const auto& name : built_in_templates()) {
+    SCOPED_TRACE(name);
+    std::string unmarked(built_in_template(name));
+    for (const std::string_view tag : {"{% generation %}", "{% endgeneration %}"}) {
+      ASSERT_NE(unmarked.find(tag), std::string::npos);
+      unmarked.erase(unmarked.find(tag), tag.size());
+    }
+    EXPECT_EQ(trained_text(chat(built_in_template(name)), two_turns()),
+              trained_text(chat(unmarked), two_turns()));
+  }
 }
 
 TEST(ChatEncoder, AMessagesOwnWordWins) {
@@ -209,7 +223,7 @@ TEST(ChatEncoder, RefusesWhatItCannotTrain) {
   }
   EXPECT_PRED2(contains, refusal<UserError>([&] { trained_text(chat(kPlain), many); }),
                "3000 messages are too many");
-  EXPECT_EQ(trained_text(chat(built_in_template("chatml")), many).substr(0, 12), "x<|im_end|>|");
+  EXPECT_EQ(trained_text(chat(built_in_template("chatml")), many).substr(0, 13), "x<|im_end|>\n|");
 }
 
 }  // namespace

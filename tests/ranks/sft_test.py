@@ -42,10 +42,10 @@ class Training(unittest.TestCase):
     def test_only_the_assistant_is_learned(self):
         with ChatWorkspace(**SHORT) as work:
             work.write_rows([conversation("a" * 50, "b")] * 8)
-            for words, targets in (((), 2), (("train_on_prompt=true",), 71)):
+            for words, targets in (((), 3), (("train_on_prompt=true",), 71)):
                 work.run("output_dir=out", "--fresh", "logging_steps=1", *words)
                 audit = run_skein(["data", "inspect", "c.yaml", "--rows", "1", *words], work.folder).stdout
-                # b and the end of the turn; or all but the first token.
+                # b, the end of the turn and its line feed; or all but the first token.
                 self.assertIn(f"{8 * targets} trained on", audit)
 
     def test_epochs_are_counted_exactly(self):

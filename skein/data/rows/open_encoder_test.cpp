@@ -68,13 +68,13 @@ constexpr const char* kLists =
         "completion": [{"role": "assistant", "content": "b"}]})";
 
 TEST_F(OpenEncoderTest, TrainsOnWhatTheMasksSay) {
-  EXPECT_EQ(trained(kTwoTurns), "a<|im_end|>|b<|im_end|>|");
-  EXPECT_EQ(trained(kLists), "b<|im_end|>|");
+  EXPECT_EQ(trained(kTwoTurns), "a<|im_end|>\n|b<|im_end|>\n");
+  EXPECT_EQ(trained(kLists), "b<|im_end|>\n");
   EXPECT_EQ(trained(R"({"prompt": "p ", "completion": "c"})"), "c</s>");
   EXPECT_EQ(trained(R"({"text": "t"})"), "t</s>");
-  EXPECT_EQ(trained(R"({"instruction": "i", "output": "o"})"), "o<|im_end|>|");
+  EXPECT_EQ(trained(R"({"instruction": "i", "output": "o"})"), "o<|im_end|>\n");
   rows_.mask_history = true;
-  EXPECT_EQ(trained(kTwoTurns), "b<|im_end|>|");
+  EXPECT_EQ(trained(kTwoTurns), "b<|im_end|>\n");
   rows_ = {.chat_format = "chatml", .train_on_prompt = true};
   EXPECT_EQ(trained(kLists), trained(kTwoTurns));
   EXPECT_EQ(trained(R"({"prompt": "p ", "completion": "c"})"), "p c</s>");
