@@ -134,6 +134,44 @@ class Evaluation(unittest.TestCase):
                                            "--device", "cpu", "--json"], work.folder).stdout)
             self.assertEqual((result["num_samples"], result["num_tokens"]), (4, 96))
 
+    def test_what_a_data_set_is_does_not_hang_on_its_first_line(self):
+        with ChatWorkspace(**SHORT) as work:
+            work.run("output_dir=out")
+            command = ["eval", "out", "--dataset", "mixed.jsonl", "--device", "cpu", "--json"]
+            work.write_rows([{"text": "a" * 9}, conversation("a", "b")], "mixed.jsonl")
+            ended = run_skein(command, work.folder)
+            # A text and its end, but for the first token; b, the end of the turn and its line feed.
+            self.assertEqual(json.loads(ended.stdout)["num_tokens"], 9 + 3)
+            self.assertIn("prepared the eval data", ended.stderr)
+            self.assertNotIn("train data", ended.stderr)
+            (work / "mixed.jsonl").write_text("{\n" + json.dumps(conversation("a", "b")) + "\n")
+            ended = run_skein(command, work.folder, code=4)
+            self.assertIn("mixed.jsonl:1: ", ended.stderr)
+            ended = run_skein([*command, "bad_lines=skip"], work.folder)
+            self.assertEqual(json.loads(ended.stdout)["num_tokens"], 3)
+            # As training is told: rows of one text each.
+            work.write_rows([{"text": "a" * 9}] * 2, "mixed.jsonl")
+            for words, samples in (((), 1), (("--stage", "sft"), 2), (("stage=sft",), 2), (("--stage", "pt"), 1)):
+                ended = run_skein([*command, *words], work.folder)
+                self.assertEqual(json.loads(ended.stdout)["num_samples"], samples, words)
+            ended = run_skein([*command, "--stage", "rm"], work.folder, code=2)
+            self.assertIn("--stage: 'rm' is neither pt (text) nor sft (rows)", ended.stderr)
+
+    def test_words_of_eval_name_its_flags(self):
+        with ChatWorkspace(**SHORT) as work:
+            work.run("output_dir=out")
+            (work / "rows").mkdir()
+            work.write_chat(4, "rows/a.jsonl")
+            (work / "rows/b.csv").write_text("x")
+            ended = run_skein(["eval", "out", "--dataset", "rows", "--device", "cpu"], work.folder)
+            self.assertIn("--dataset: 1 file of rows left out", ended.stderr)
+            (work / "out/tokenizer.json").unlink()
+            ended = run_skein(["eval", "out", "--dataset", "chat.jsonl"], work.folder, code=2)
+            self.assertIn("--tokenizer FOLDER", ended.stderr)
+            for flag in ("--tokenizer", "--tokenizer-name-or-path"):
+                run_skein(["eval", "out", "--dataset", "chat.jsonl", flag, "model", "--template", "chatml", "--device",
+                           "cpu"], work.folder)
+
     def test_rows_are_held_out(self):
         with ChatWorkspace(eval_strategy="steps", eval_steps=3, **SHORT) as work:
             for words, held_out in ((("val_size=0.2",), 8), (("val_size=5",), 5), ((), 2)):

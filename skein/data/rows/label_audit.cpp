@@ -191,12 +191,17 @@ std::string LabelAudit::text(Split split) const {
   return text + histogram_text(lengths);
 }
 
+LabelAudit log_labels(const SplitRows& rows, Split split, const AuditTokens& tokens, int threads) {
+  auto audit = audit_labels(rows, tokens, threads);
+  auto text = audit.text(split);
+  text.pop_back();  // a log ends its lines itself
+  log_info("labels of the data\n{}", text);
+  return audit;
+}
+
 void require_labels(const RunRows& rows, const AuditTokens& tokens, int threads) {
   const auto require = [&](const SplitRows& split_rows, Split split) {
-    const auto audit = audit_labels(split_rows, tokens, threads);
-    auto text = audit.text(split);
-    text.pop_back();  // a log ends its lines itself
-    log_info("labels of the data\n{}", text);
+    const auto audit = log_labels(split_rows, split, tokens, threads);
     if (const auto why = audit.refusal(split)) throw IoError(*why);
   };
   require(rows.train, Split::kTrain);

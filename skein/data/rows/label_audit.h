@@ -52,7 +52,10 @@ struct LabelAudit {
 // The same for any number of threads.
 LabelAudit audit_labels(const SplitRows& rows, const AuditTokens& tokens, int threads);
 
-// Audits both splits, logs what it found, and throws IoError when a split must not be trained on.
+// audit_labels(), and logs what it found.
+LabelAudit log_labels(const SplitRows& rows, Split split, const AuditTokens& tokens, int threads);
+
+// The same for both splits; throws IoError when one must not be trained on.
 void require_labels(const RunRows& rows, const AuditTokens& tokens, int threads);
 
 }  // namespace skein::data

@@ -46,6 +46,9 @@ double held_out_rows(const RunRowsOptions& options);
 // that the model's vocabulary does not have.
 RunRows open_run_rows(const RunRowsOptions& options);
 
+// The evaluation rows alone, of data of their own (eval_file): for a command that does not train.
+SplitRows open_eval_rows(const RunRowsOptions& options);
+
 // The order of the training rows; null: each alone, in the epoch's permutation.
 std::shared_ptr<const Packs> packs_of(const RunRowsOptions& options, const SplitRows& train);
 
