@@ -254,6 +254,27 @@ class BadInput(unittest.TestCase):
             ended = work.run("output_dir=out", "max_steps=1", "bad_lines=skip")
             self.assertIn("1 bad", ended.stderr)
 
+    def test_files_by_other_names_and_in_other_encodings(self):
+        rows = [conversation("a", "b")] * 8
+        with ChatWorkspace(max_steps=1, global_batch_size=2) as work:
+            (work / "list.jsonl").write_text(json.dumps(rows, indent=2))
+            ended = work.run("train_file=list.jsonl", "output_dir=list")
+            self.assertIn("train  8 of 8 rows", ended.stderr)
+            for encoding in ("utf-16", "utf-16-le", "utf-16-be"):
+                (work / "wide.jsonl").write_bytes("".join(json.dumps(row) + "\n" for row in rows).encode(encoding))
+                self.refuse(work, 4, "wide.jsonl: the file is UTF-16", "iconv -f UTF-16",
+                            words=("train_file=wide.jsonl",))
+            (work / "data").mkdir()
+            (work / "data/chat.json").write_text(json.dumps(rows))
+            (work / "data/dataset_info.json").write_text(json.dumps({"chat": {"file_name": "chat.json"}}, indent=2))
+            ended = work.run("train_file=", "train_file_dir=data", "output_dir=folder")
+            self.assertIn("train  8 of 8 rows", ended.stderr)
+            self.assertIn("data/dataset_info.json describes data sets and holds no row: left out", ended.stderr)
+            work.write_rows([{"question": "a", "answer": "b"}] * 8)
+            ended = work.run("output_dir=out", code=4)
+            self.assertIn("jq -c '{instruction: .question, output: .answer}' FILE > NEW.jsonl", ended.stderr)
+            self.assertNotIn("bad_lines", ended.stderr)
+
     def test_a_line_of_100_megabytes(self):
         with ChatWorkspace() as work:
             with open(work / "chat.jsonl", "a") as file:
