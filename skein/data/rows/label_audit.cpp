@@ -19,18 +19,36 @@ constexpr double kMostWithoutTarget = 0.05;
 constexpr int64_t kSamplesAtOnce = 4096;
 constexpr int64_t kBarWidth = 40;
 
-std::vector<LabelAudit::Bin> histogram(const RowArray& rows) {
-  std::vector<LabelAudit::Bin> bins;
-  for (int64_t i = 0; i < rows.count(); ++i) {
+class Histogram {
+ public:
+  void add(int64_t length) {
     size_t bin = 0;
-    while (int64_t{1} << bin < rows.entry(i).length) ++bin;
-    while (bins.size() <= bin) bins.push_back({.longest = int64_t{1} << bins.size()});
-    ++bins[bin].rows;
+    while (int64_t{1} << bin < length) ++bin;
+    while (bins_.size() <= bin) bins_.push_back({.longest = int64_t{1} << bins_.size()});
+    ++bins_[bin].rows;
   }
-  const auto first =
-      std::ranges::find_if(bins, [](const LabelAudit::Bin& bin) { return bin.rows > 0; });
-  bins.erase(bins.begin(), first);
-  return bins;
+
+  std::vector<LabelAudit::Bin> take() {
+    const auto is_used = [](const LabelAudit::Bin& bin) { return bin.rows > 0; };
+    bins_.erase(bins_.begin(), std::ranges::find_if(bins_, is_used));
+    return std::move(bins_);
+  }
+
+ private:
+  std::vector<LabelAudit::Bin> bins_;
+};
+
+// What is left out of files that two splits share is told with the training rows.
+std::vector<LabelAudit::Bin> lengths_of(const SplitRows& split) {
+  const auto& rows = split.source->prepared().rows;
+  Histogram lengths;
+  for (int64_t i = 0; i < split.set.count(); ++i) {
+    lengths.add(rows.entry(split.source->row_of(split.set.sample(i))).length);
+  }
+  if (!split.is_held_out) {
+    for (const int64_t row : split.source->left_out()) lengths.add(rows.entry(row).length);
+  }
+  return lengths.take();
 }
 
 // What some of the samples say.
@@ -121,7 +139,8 @@ LabelAudit audit_labels(const SplitRows& rows, const AuditTokens& tokens, int th
   LabelAudit audit{.limits = source.limits(),
                    .expects_end = !tokens.ends_of_turn.empty(),
                    .counts = source.counts(),
-                   .lengths = histogram(source.prepared().rows),
+                   .is_held_out = rows.is_held_out,
+                   .lengths = lengths_of(rows),
                    .samples = rows.set.count(),
                    .first_without_end = {},
                    .first_several_begins = {},
@@ -163,7 +182,7 @@ std::string LabelAudit::text(Split split) const {
   auto text = fmt::format("{:5}  {} of {} rows: {} tokens, {} trained on ({:.1f} %)\n",
                           split_name(split), shown_count(samples), shown_count(counts.rows),
                           shown_count(tokens), shown_count(targets), percent(targets, tokens));
-  if (counts.too_long > 0) {
+  if (counts.too_long > 0 && !is_held_out) {
     text += fmt::format(
         "       {} rows longer than cutoff_len={} {}: {:.1f} % of the tokens and {:.1f} % of the "
         "targets lost\n",
@@ -171,8 +190,10 @@ std::string LabelAudit::text(Split split) const {
         limits.excess_length == ExcessLength::kDrop ? "left out" : "cut short",
         percent(counts.tokens_lost, counts.tokens), percent(counts.targets_lost, counts.targets));
   }
-  text += fmt::format("       {} rows without a target, left out\n",
-                      shown_count(counts.without_target));
+  if (!is_held_out) {
+    text += fmt::format("       {} rows without a target, left out\n",
+                        shown_count(counts.without_target));
+  }
   if (expects_end) {
     text += fmt::format("       the end of a turn is trained on in {} of {} rows{}\n",
                         shown_count(end_trained), shown_count(samples),

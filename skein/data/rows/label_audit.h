@@ -31,8 +31,10 @@ struct LabelAudit {
   RowLimits limits;
   bool expects_end = false;  // there is a token that ends a turn
   RowCounts counts;          // of all rows of the split's files
-  std::vector<Bin>
-      lengths;  // the same, before anything is cut; powers of two, none empty at an end
+  bool is_held_out = false;  // SplitRows::is_held_out
+  // Of the split's rows, before anything is cut, with those that are left out of its files; powers
+  // of two, none empty at an end.
+  std::vector<Bin> lengths;
   // Of the split's samples, as they are trained on:
   int64_t samples = 0, tokens = 0, targets = 0;
   int64_t end_trained = 0;  // in which an end of turn is a target

@@ -121,6 +121,31 @@ TEST_F(LabelAuditTest, BothSplitsAreLookedAt) {
   EXPECT_PRED2(contains, why.value_or(""), "in no row of the eval data");
 }
 
+// Of 8 short and 8 long rows of one file.
+TEST_F(LabelAuditTest, EachSplitHasLengthsOfItsOwn) {
+  RunRowsOptions options{.data = data_, .encoder = byte_encoder(), .vocab_size = 257};
+  options.data.train_file =
+      write("train.jsonl", repeated(8, row_of(1, 2)) + repeated(8, row_of(20, 9)) + row_of(60, 9))
+          .string();
+  options.limits = {.cutoff_len = 32, .excess_length = ExcessLength::kDrop};
+  options.val_size = 6;
+  const auto rows = open_run_rows(options);
+  const auto total = [](const LabelAudit& audit) {
+    int64_t count = 0;
+    for (const auto& bin : audit.lengths) count += bin.rows;
+    return count;
+  };
+  const auto train = audit_labels(rows.train, {}, 1), eval = audit_labels(*rows.eval, {}, 1);
+  EXPECT_EQ(total(train), 11) << "ten, and the one that is left out";
+  EXPECT_EQ(train.lengths.back(), (LabelAudit::Bin{.longest = 128, .rows = 1}));
+  EXPECT_EQ(total(eval), 6);
+  EXPECT_EQ(eval.lengths.back().longest, 32);
+  const auto text = eval.text(Split::kEval);
+  EXPECT_PRED2(contains, text, "eval   6 of 17 rows");
+  EXPECT_FALSE(contains(text, "left out")) << "told with the training rows";
+  EXPECT_PRED2(contains, train.text(Split::kTrain), "1 rows longer than cutoff_len=32 left out");
+}
+
 TEST_F(LabelAuditTest, RowsAreShownWithWhatIsTrainedOn) {
   RunRowsOptions options{.data = data_, .encoder = byte_encoder(), .vocab_size = 257};
   options.data.train_file =

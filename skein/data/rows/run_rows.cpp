@@ -65,7 +65,8 @@ RunRows open_run_rows(const RunRowsOptions& options) {
     run.eval = open_eval_rows(options);
   } else if (val_size > 0) {
     run.eval = {.source = train,
-                .set = at_most(side_of_train(Holdout::kHeldOut), options.data.max_eval_samples)};
+                .set = at_most(side_of_train(Holdout::kHeldOut), options.data.max_eval_samples),
+                .is_held_out = true};
   }
   return run;
 }

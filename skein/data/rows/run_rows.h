@@ -30,6 +30,7 @@ struct RunRowsOptions {
 struct SplitRows {
   std::shared_ptr<const RowSource> source;
   SampleSet set;
+  bool is_held_out = false;  // the source is that of the training rows
 };
 
 struct RunRows {
