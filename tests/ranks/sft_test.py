@@ -229,6 +229,7 @@ class BadInput(unittest.TestCase):
         # Of `skein train`, and of `skein plan`, which starts nothing.
         for command in (["train"], ["plan"]):
             ended = run_skein([*command, "c.yaml", "output_dir=out", *words], work.folder, code=code)
+            self.assertEqual(ended.stderr.count("error: "), 1, ended.stderr)
             for part in parts:
                 self.assertIn(part, ended.stderr, command)
         self.assertFalse(list((work / ".").glob("out/checkpoint-*")))
@@ -250,6 +251,10 @@ class BadInput(unittest.TestCase):
                 with self.subTest(row=row):
                     work.write_rows([good, row, good])
                     self.refuse(work, 4, *parts, "bad_lines=skip")
+                    prepared = run_skein(["data", "prepare", "c.yaml", "bad_lines=skip"], work.folder)
+                    self.assertIn("train  2 of 2 rows", prepared.stdout)
+                    self.assertIn("1 bad rows left out", prepared.stdout)
+                    self.assertIn("chat.jsonl:2: ", prepared.stderr)
             work.write_rows([good, {"messages": []}] + [good] * 20)
             ended = work.run("output_dir=out", "max_steps=1", "bad_lines=skip")
             self.assertIn("1 bad", ended.stderr)
@@ -327,6 +332,14 @@ class BadInput(unittest.TestCase):
         with ChatWorkspace() as work:
             work.write_tokenizer(extra=("<|a|>", "<|b|>"))
             self.refuse(work, 2, "vocab_size is 260", "resize_vocab")
+
+    def test_new_tokens_without_rows_for_them(self):
+        with ChatWorkspace() as work:
+            self.refuse(work, 2, "with them the tokenizer has 261 ids, but the model has rows for 260",
+                        "resize_vocab=true gives it the rows that it lacks",
+                        words=("new_special_tokens=<|a|>,<|b|>",))
+            work.run("output_dir=grown", "max_steps=1", "new_special_tokens=<|a|>,<|b|>", "resize_vocab=true")
+            self.assertEqual(json.loads((work / "grown/config.json").read_text())["vocab_size"], 261)
 
     def test_new_rows_that_an_adapter_cannot_hold(self):
         with ChatWorkspace() as work:
