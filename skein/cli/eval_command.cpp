@@ -16,8 +16,9 @@ namespace skein::cli {
 namespace {
 
 constexpr const char* kUsage =
-    "skein eval MODEL --dataset F [--block-size N] [--batch-size 8] [--max-samples N]\n"
-    "                 [--tokenizer FOLDER|bytes] [--bad-lines stop|skip] [--data-cache-dir DIR]\n"
+    "skein eval MODEL --dataset F [--stage pt|sft] [--block-size N] [--batch-size 8]\n"
+    "                 [--max-samples N] [--tokenizer FOLDER|bytes] [--bad-lines stop|skip]\n"
+    "                 [--data-cache-dir DIR]\n"
     "                 [--dtype auto|float32|bfloat16|float64] [--device auto|cpu|cuda] [--json]\n"
     "                 [--template NAME | --chat-template F] [--cutoff-len N] [--train-on-prompt]\n"
     "                 [--mask-history] [--adapter DIR | --base DIR] [launch flags]\n"
@@ -27,26 +28,24 @@ constexpr const char* kUsage =
     ".bin), a comma-separated list of files, or a folder; every sample once. Data to stdout.\n"
     "Rows (.jsonl or .json with conversations, prompts, instructions) are measured as `stage: "
     "sft`\n"
-    "trains on them: with the model's chat template, and only what it would learn.\n"
+    "trains on them: with the model's chat template, and only what it would learn. A .jsonl whose\n"
+    "rows are all texts is text, unless --stage says sft.\n"
     "--adapter is a LoRA adapter as PEFT writes it, computed beside MODEL; where MODEL is one\n"
     "itself, --base is its base, if not where it says.\n"
     "Runs on one rank per visible GPU, else on the CPU; --nproc-per-node and all other launch\n"
     "flags are those of `skein train --help`. --batch-size counts rows per rank.\n";
 
 std::string prepare(const config::RunConfig& run) {
-  if (plan::trains_on_rows(run)) {
-    const auto tokens = data::open_row_tokens(run.model, run.rows);
-    const auto options = plan::rows_options(run, tokens, *plan::vocabulary_of(run));
-    const auto rows = data::open_run_rows(options);
-    const int threads = num_threads(run.data.preprocessing_num_workers);
-    log_info("labels of the data\n{}",
-             data::audit_labels(*rows.eval, tokens.audit, threads).text(data::Split::kEval));
-    return rows.eval->source->prepared().digest;
+  for (const auto& note : eval_sources(run).notes) log_info("note: {}", note);
+  if (!plan::trains_on_rows(run)) {
+    return data::prepare(run.data, *text::open_codec(run.model), data::Split::kEval).digest;
   }
-  for (const auto& note : data::find_files("--dataset", run.data.eval_file).notes) {
-    log_info("note: {}", note);
-  }
-  return data::prepare(run.data, *text::open_codec(run.model), data::Split::kEval).digest;
+  const auto tokens = data::open_row_tokens(run.model, run.rows);
+  const auto rows =
+      data::open_eval_rows(plan::rows_options(run, tokens, *plan::vocabulary_of(run)));
+  data::log_labels(rows, data::Split::kEval, tokens.audit,
+                   num_threads(run.data.preprocessing_num_workers));
+  return rows.source->prepared().digest;
 }
 
 }  // namespace

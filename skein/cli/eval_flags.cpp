@@ -9,9 +9,7 @@
 #include "skein/cli/flag_set.h"
 #include "skein/cli/model_folder.h"
 #include "skein/core/error.h"
-#include "skein/data/rows/row.h"
-#include "skein/data/rows/row_reader.h"
-#include "skein/data/source_files.h"
+#include "skein/data/rows/preview_rows.h"
 #include "skein/plan/byte_text.h"
 #include "skein/plan/hf_config.h"
 #include "skein/plan/run_data.h"
@@ -19,18 +17,22 @@
 namespace skein::cli {
 namespace {
 
-// Whether the data set's first row is more than a text. What cannot be read is for check_eval().
+constexpr const char* kDataset = "--dataset";
+
+// Whether the data set is rows. What is not there or not known is for check_eval().
 bool holds_rows(const std::string& dataset) try {
   if (fs::path(dataset).extension() == ".json") return true;
-  const auto sources = data::find_files("--dataset", dataset);
-  if (sources.files.empty() || !data::is_row_file(sources.files[0])) return false;
-  data::RawRow first;
-  data::RowReader reader(sources.files[0]);
-  return reader.next(first) && data::parse_row(first.json).kind != data::Row::Kind::kText;
+  return data::hold_conversations(data::find_row_files(kDataset, dataset));
 } catch (const UserError&) {
   return false;
-} catch (const IoError&) {
-  return false;
+}
+
+config::TrainingStage stage_of(const std::string& asked, const std::string& dataset) {
+  using config::TrainingStage;
+  if (asked.empty()) return holds_rows(dataset) ? TrainingStage::kSft : TrainingStage::kPretrain;
+  if (asked == "sft") return TrainingStage::kSft;
+  if (asked == "pt") return TrainingStage::kPretrain;
+  throw UserError(fmt::format("--stage: '{}' is neither pt (text) nor sft (rows)", asked));
 }
 
 // Of blocks: what the model knows positions for, at most 1,024; of rows all of them.
@@ -43,7 +45,7 @@ int64_t longest_sample(const config::RunConfig& run) {
 
 EvalFlags parse_eval_flags(std::span<const std::string> arguments) {
   EvalFlags result;
-  std::string dataset, adapter, base;
+  std::string dataset, adapter, base, stage;
   int64_t max_samples = 0;
   auto& data = result.run.data;
   auto& rows = result.run.rows;
@@ -51,6 +53,7 @@ EvalFlags parse_eval_flags(std::span<const std::string> arguments) {
   data.dataloader_num_workers = 0;
   FlagSet flags("skein eval");
   flags.add("dataset", dataset);
+  flags.add("stage", stage);
   flags.add("adapter", adapter);
   flags.add("base", base);
   flags.add("block-size", data.block_size);
@@ -64,6 +67,7 @@ EvalFlags parse_eval_flags(std::span<const std::string> arguments) {
   flags.add("bad-lines", data.bad_lines);
   flags.add("data-cache-dir", data.data_cache_dir);
   flags.add("tokenizer", result.run.model.tokenizer_name_or_path);
+  flags.add("tokenizer-name-or-path", result.run.model.tokenizer_name_or_path);
   flags.add("dtype", result.dtype);
   flags.add("device", result.device);
   flags.add("json", result.json);
@@ -73,7 +77,7 @@ EvalFlags parse_eval_flags(std::span<const std::string> arguments) {
                                 words.size()));
   }
   if (dataset.empty()) throw UserError("skein eval needs --dataset FILE");
-  data.train_file = data.eval_file = dataset;
+  data.eval_file = dataset;
   if (max_samples > 0) data.max_eval_samples = max_samples;
   result.run.eval.eval_strategy = config::EvalStrategy::kSteps;
   const auto folder = open_model_folder({words.front(), adapter, base});
@@ -83,24 +87,30 @@ EvalFlags parse_eval_flags(std::span<const std::string> arguments) {
   if (tokenizer.empty() && folder.folder_of("tokenizer.json") != folder.weights) {
     tokenizer = folder.adapter.string();
   }
-  if (holds_rows(dataset)) result.run.stage = config::TrainingStage::kSft;
+  result.run.stage = stage_of(stage, dataset);
   if (data.block_size == 0) data.block_size = longest_sample(result.run);
   return result;
 }
 
+data::Sources eval_sources(const config::RunConfig& run) {
+  return plan::trains_on_rows(run) ? data::find_row_files(kDataset, run.data.eval_file)
+                                   : data::find_files(kDataset, run.data.eval_file);
+}
+
 void check_eval(const EvalFlags& flags) {
   const auto& run = flags.run;
-  if (plan::trains_on_rows(run)) {
-    data::find_row_files("--dataset", run.data.eval_file);
-    data::open_row_tokens(run.model, run.rows);
-    return;
-  }
-  const auto sources = data::find_files("--dataset", run.data.eval_file);
-  if (!sources.holds_text()) return;
+  const auto sources = eval_sources(run);
   try {
-    plan::check_byte_text(run.model);
+    if (plan::trains_on_rows(run)) {
+      data::open_row_tokens(run.model, run.rows);
+    } else if (sources.holds_text()) {
+      plan::check_byte_text(run.model);
+    }
   } catch (const UserError& error) {
-    throw UserError(fmt::format("{} (here: --tokenizer FOLDER|bytes)", error.what()));
+    const std::string why = error.what();
+    const bool is_tokenizer = why.find("tokenizer_name_or_path") != std::string::npos;
+    const char* flag = plan::trains_on_rows(run) ? "FOLDER" : "FOLDER|bytes";
+    throw UserError(is_tokenizer ? fmt::format("{} (here: --tokenizer {})", why, flag) : why);
   }
 }
 

@@ -11,12 +11,13 @@
 
 #include "skein/config/run_config.h"
 #include "skein/core/dtype.h"
+#include "skein/data/source_files.h"
 
 namespace skein::cli {
 
 struct EvalFlags {
-  // The data set is the "evaluation file" of a run whose training data are never looked at; of rows
-  // (stage sft) it is measured what training trains on.
+  // The data set is the evaluation file of a run without training data; of rows (stage sft) it is
+  // measured what training trains on.
   config::RunConfig run;
   std::string adapter;  // folder; may be empty
   int64_t batch_size = 8;
@@ -27,6 +28,9 @@ struct EvalFlags {
 
 // Without launch flags. Throws UserError.
 EvalFlags parse_eval_flags(std::span<const std::string> arguments);
+
+// The files of the data set. Throws UserError, whose words name --dataset.
+data::Sources eval_sources(const config::RunConfig& run);
 
 // Refuses what no rank could evaluate: a data set that is not there, text without the model's
 // tokenizer. Throws UserError.

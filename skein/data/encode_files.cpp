@@ -26,18 +26,21 @@ class Totals {
       : files_(files), policy_(policy) {}
 
   void add(const Piece& piece, const EncodedPiece& encoded) {
+    const auto documents = static_cast<uint64_t>(encoded.documents);
     for (const auto& bad : encoded.bad_lines) {
       auto text =
           fmt::format("{}:{}: {}", files_[piece.file].string(), lines_ + bad.line + 1, bad.reason);
       if (policy_ == config::BadLines::kStop) {
-        throw IoError(text + " (bad_lines=skip leaves such lines out)");
+        // Where not even one line before it has a text, nothing would be left.
+        const bool skipping_helps = bad.has_text || totals_.documents + documents > 0;
+        throw IoError(skipping_helps ? text + " (bad_lines=skip leaves such lines out)" : text);
       }
       if (totals_.first_bad_lines.size() < kBadLinesShown) {
         totals_.first_bad_lines.push_back(std::move(text));
       }
     }
     totals_.bad_lines += static_cast<uint64_t>(encoded.num_bad_lines);
-    totals_.documents += static_cast<uint64_t>(encoded.documents);
+    totals_.documents += documents;
     lines_ = piece.is_last ? 0 : lines_ + encoded.lines;
   }
 

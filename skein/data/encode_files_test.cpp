@@ -130,6 +130,31 @@ TEST_F(EncodeFiles, TheFirstBadLineIsNamedWhateverTheThreads) {
   }
 }
 
+TEST_F(EncodeFiles, WhatSkippingCannotHelpDoesNotSuggestIt) {
+  add("rows.jsonl", "{\"messages\": []}\n{\"messages\": []}\n");
+  EXPECT_PRED2(contains, refused(), "rows.jsonl:1: the object has \"messages\" and no \"text\"");
+  EXPECT_FALSE(contains(refused(), "bad_lines"));
+  files_.clear();
+  add("one.jsonl", "{\"text\": \"x\"}\n{\"messages\": []}\n");
+  EXPECT_PRED2(contains, refused(), "bad_lines=skip");
+}
+
+TEST_F(EncodeFiles, ListsAndOtherEncodingsNameTheCommandThatHelps) {
+  add("list.jsonl", " [\n{\"text\": \"x\"}]");
+  EXPECT_PRED2(contains, refused(), "list.jsonl: the file is a JSON list");
+  EXPECT_PRED2(contains, refused(), "jq -c '.[]' ");
+  files_.clear();
+  add("utf16.jsonl", std::string("\xFF\xFE{\0", 4));
+  for (const auto policy : {config::BadLines::kStop, config::BadLines::kSkip}) {
+    options_.bad_lines = policy;
+    EXPECT_PRED2(contains, refused(), "iconv -f UTF-16 -t UTF-8 ");
+  }
+  files_.clear();
+  add("utf16.txt", std::string("\xFE\xFF\0a", 4));
+  EXPECT_EQ(encode().size(), 5U) << "bytes are bytes";
+  EXPECT_PRED2(contains, refusal<IoError>([&] { encode(WordCodec()); }), "iconv -f UTF-16");
+}
+
 TEST_F(EncodeFiles, BadLinesAreSkippedAndCounted) {
   options_.bad_lines = config::BadLines::kSkip;
   options_.piece_bytes = 5;

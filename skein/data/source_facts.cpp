@@ -76,7 +76,7 @@ std::string prepared_key(PreparedKind kind, const Sources& sources,
                          const std::vector<FileFacts>& facts, const std::string& encoder) {
   auto text =
       fmt::format("skein {} {}\nencoder {}\n", kind == PreparedKind::kTokens ? "tokens" : "rows",
-                  kTokenCacheVersion, encoder);
+                  prepared_version(kind), encoder);
   for (size_t i = 0; i < facts.size(); ++i) {
     text += fmt::format("{} {}\n", sources.files[i].extension().string(), facts[i].digest);
   }

@@ -40,6 +40,11 @@ constexpr FileKinds kDocuments{
 constexpr FileKinds kRows{kRowEndings, ".jsonl or .json",
                           ".jsonl (one row per line) or .json (a list of rows)"};
 
+// LLaMA-Factory's list of data sets, and what `datasets` writes beside its own.
+bool is_registry(const fs::path& path) {
+  return path.filename() == "dataset_info.json" || path.filename() == "dataset_infos.json";
+}
+
 // All data files below a folder.
 class FolderWalk {
  public:
@@ -108,6 +113,9 @@ class FolderWalk {
       } else {
         enter(path);
       }
+    } else if (kinds_.has(path) && is_registry(path)) {
+      notes_.push_back(fmt::format("{}: {} describes data sets and holds no row: left out", key_,
+                                   path.string()));
     } else if (kinds_.has(path)) {
       if (!entry.is_regular_file(ignored)) {
         throw UserError(

@@ -13,7 +13,7 @@
 // where rows are wanted, sorted by path; hidden ones are left out, and so are folders of runs
 // (their logs are no data); links are followed, and no folder is read twice. A file that the file
 // key names is not read again as one of the folder key's. Files of other kinds are left out, with
-// a note.
+// a note, and so is a folder's dataset_info.json.
 
 #include <string>
 #include <vector>

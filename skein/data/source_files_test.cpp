@@ -57,6 +57,18 @@ TEST_F(SourceFiles, FoldersOfRunsAreLeftOut) {
   EXPECT_PRED2(contains, notes[0] + notes[1], "d/out is the folder of a run: left out");
 }
 
+TEST_F(SourceFiles, AListOfDataSetsIsNoData) {
+  for (const auto* name : {"d/a.json", "d/dataset_info.json", "d/s/b.jsonl"}) write(name, "x");
+  data_.train_file_dir = path("d");
+  const auto sources = find_row_sources(data_, Split::kTrain);
+  ASSERT_EQ(sources.files.size(), 2U);
+  EXPECT_EQ(sources.files[0], path("d/a.json"));
+  EXPECT_EQ(sources.files[1], path("d/s/b.jsonl"));
+  ASSERT_EQ(sources.notes.size(), 1U);
+  EXPECT_PRED2(contains, sources.notes[0],
+               "d/dataset_info.json describes data sets and holds no row: left out");
+}
+
 TEST_F(SourceFiles, FilesOfOtherKindsAreNoted) {
   for (const auto* name : {"d/a.txt", "d/b.csv", "d/s/c.json", "d/A.TXT", "d/z.gz"})
     write(name, "x");

@@ -74,16 +74,18 @@ class JsonlPiece {
       codec_.encode(text::text_of_line(line_), result_.tokens);
       result_.tokens.push_back(codec_.end_of_document());
       ++result_.documents;
+    } catch (const text::NoText& error) {
+      refuse(error.what(), /*has_text=*/false);
     } catch (const IoError& error) {
       refuse(error.what());
     }
   }
 
-  void refuse(std::string reason) {
+  void refuse(std::string reason, bool has_text = true) {
     reason += "; each line must be one JSON object such as {\"text\": \"...\"}";
     ++result_.num_bad_lines;
     if (result_.bad_lines.size() < kBadLinesKept) {
-      result_.bad_lines.push_back({result_.lines, std::move(reason)});
+      result_.bad_lines.push_back({result_.lines, std::move(reason), has_text});
     }
     stopped_ = policy_ == config::BadLines::kStop;
   }
@@ -135,6 +137,22 @@ EncodedPiece encode_txt_piece(const File& file, const Piece& piece, const text::
     result.documents = 1;
   }
   return result;
+}
+
+// Refuses files of which every line would be bad.
+void check_beginning(const File& file, const fs::path& path, const text::TextCodec& codec,
+                     config::BadLines policy) {
+  if (!is_jsonl(path) && codec.cuts() == text::Cuts::kAnywhere) return;  // any bytes will do
+  const auto bytes = read_range(file, 0, std::min<uint64_t>(file.size(), text::kEncodingBytes));
+  text::require_utf8(bytes, path);
+  const auto first = bytes.find_first_not_of(" \t\r\n");
+  if (!is_jsonl(path) || policy == config::BadLines::kSkip) return;
+  if (first != std::string::npos && bytes[first] == '[') {
+    throw IoError(fmt::format(
+        "{0}: the file is a JSON list, and each line must be one JSON object such as {{\"text\": "
+        "\"...\"}}: jq -c '.[]' {0} > NEW.jsonl",
+        path.string()));
+  }
 }
 
 }  // namespace
@@ -204,6 +222,7 @@ Piece first_piece(const fs::path& path, uint64_t bytes) {
 EncodedPiece encode_piece(const fs::path& path, const Piece& piece, const text::TextCodec& codec,
                           config::BadLines policy) {
   const auto file = File::open_to_read(path);
+  if (piece.begin == 0) check_beginning(file, path, codec, policy);
   if (is_jsonl(path)) return JsonlPiece(codec, policy).encode(file, piece);
   return encode_txt_piece(file, piece, codec, policy);
 }

@@ -33,6 +33,7 @@ struct Piece {
 struct BadLine {
   int64_t line = 0;  // from 0, counted from the piece's start
   std::string reason;
+  bool has_text = true;  // text::NoText: false
 };
 
 struct EncodedPiece {

@@ -26,7 +26,7 @@ const Magic& magic_of(PreparedKind kind) {
 
 struct RawHeader {
   Magic magic = kTokensMagic;
-  uint32_t version = kTokenCacheVersion;
+  uint32_t version = 0;
   uint32_t width = 0;
   uint64_t count = 0;
   uint64_t documents = 0;
@@ -51,6 +51,7 @@ void copy_digits(const std::string& digits, std::array<char, kDigestLength>& out
 
 RawHeader to_raw(const TokenCacheHeader& header) {
   RawHeader raw{.magic = magic_of(header.kind),
+                .version = prepared_version(header.kind),
                 .width = static_cast<uint32_t>(header.width),
                 .count = header.count,
                 .documents = header.documents,
@@ -87,7 +88,7 @@ TokenCacheHeader read_token_cache_header(const fs::path& path, const std::string
   require(size >= kTokenCacheHeaderBytes, path, "it is shorter than its header");
   RawHeader raw;
   file.read_at(0, std::as_writable_bytes(std::span(&raw, 1)));
-  require(raw.magic == magic_of(kind) && raw.version == kTokenCacheVersion, path,
+  require(raw.magic == magic_of(kind) && raw.version == prepared_version(kind), path,
           "it is no file of prepared data");
   require(raw.check == check_of(raw), path, "its header is damaged");
   require(raw.width == 2 || raw.width == 4, path, "its header is damaged");

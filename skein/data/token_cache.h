@@ -16,10 +16,12 @@
 
 namespace skein::data {
 
-// Part of every file's name: a new version leaves the files of the old one alone.
-constexpr uint32_t kTokenCacheVersion = 1;
-
 enum class PreparedKind { kTokens, kRows };
+
+// Part of every file's name: a new version leaves the files of the old one alone.
+constexpr uint32_t prepared_version(PreparedKind kind) {
+  return kind == PreparedKind::kTokens ? 1 : 2;
+}
 
 struct TokenCacheHeader {
   PreparedKind kind = PreparedKind::kTokens;
@@ -36,7 +38,7 @@ struct TokenCacheHeader {
 };
 
 constexpr uint64_t kTokenCacheHeaderBytes = 128;
-constexpr uint64_t kRowEntryBytes = 24;  // of the index of rows
+constexpr uint64_t kRowEntryBytes = 32;  // of the index of rows
 
 // Safe on hostile bytes. Throws IoError with the reason when the header is broken, belongs to
 // another key or kind, or does not fit the file's size. Does not read what follows it.

@@ -3,9 +3,9 @@
 #include "skein/plan/chat_files.h"
 
 #include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <vector>
 
 #include "skein/core/error.h"
 #include "skein/core/file.h"
@@ -23,6 +23,7 @@ constexpr const char* kConfig = "tokenizer_config.json";
 constexpr const char* kTemplate = "chat_template.jinja";
 constexpr const char* kGeneration = "generation_config.json";
 constexpr const char* kEnds = "eos_token_id";
+constexpr std::array kIds = {"bos_token_id", kEnds, "pad_token_id"};
 
 // Of the tokenizer's files.
 fs::path tokenizer_folder(const config::ModelConfig& model) {
@@ -47,7 +48,7 @@ void set_template(const text::ChatTemplate& chat, bool is_given, Files& files) {
   if (config.erase("chat_template") > 0) files[kConfig] = config.dump(2) + "\n";
 }
 
-text::Tokenizer tokenizer_of(const Files& files) {
+text::TokenizerNames names_of(const Files& files) {
   text::TokenizerNames names;
   for (const char* name : {kConfig, "special_tokens_map.json"}) {
     const auto found = files.find(name);
@@ -55,55 +56,112 @@ text::Tokenizer tokenizer_of(const Files& files) {
     const auto said = text::parse_tokenizer_config(found->second, name);
     if (!names.bos) names.bos = said.bos;
     if (!names.eos) names.eos = said.eos;
+    if (!names.pad) names.pad = said.pad;
   }
-  return text::Tokenizer::parse(files.at("tokenizer.json"), "tokenizer.json", names);
+  return names;
+}
+
+Json config_of(const fs::path& model_folder) {
+  const auto path = model_folder / "config.json";
+  return fs::exists(path) ? object_of(read_file(path), path.string()) : Json::object();
 }
 
 // What transformers goes by where there is no generation_config.json.
-Json generation_of(const fs::path& model_folder) {
+Json generation_of(const Json& config) {
   Json generation = Json::object();
-  const auto path = model_folder / "config.json";
-  if (!fs::exists(path)) return generation;
-  const auto config = object_of(read_file(path), path.string());
-  for (const char* key : {"bos_token_id", kEnds, "pad_token_id"}) {
+  for (const char* key : kIds) {
     if (config.contains(key) && !config[key].is_null()) generation[key] = config[key];
   }
   return generation;
 }
 
-void add_ends(const std::vector<uint32_t>& added, Json& generation) {
-  Json ends = Json::array();
-  if (generation.contains(kEnds) && !generation[kEnds].is_null()) {
-    ends = generation[kEnds].is_array() ? generation[kEnds] : Json::array({generation[kEnds]});
-  }
-  for (const uint32_t id : added) {
-    if (std::ranges::find(ends, Json(id)) == ends.end()) ends.push_back(id);
-  }
-  if (!ends.empty()) generation[kEnds] = ends.size() == 1 ? Json(ends[0]) : ends;
+Json list_of(const Json& object, const char* key) {
+  if (!object.contains(key) || object[key].is_null()) return Json::array();
+  return object[key].is_array() ? object[key] : Json::array({object[key]});
 }
+
+bool holds(const Json& object, const char* key, uint32_t id) {
+  const auto ids = list_of(object, key);
+  return std::ranges::find(ids, Json(id)) != ids.end();
+}
+
+// The ids of a model, in config.json and generation_config.json.
+struct ModelIds {
+  Json config, generation;
+
+  // What the tokenizer says is so: one id.
+  void set(const char* key, std::optional<uint32_t> id) {
+    if (!id || (holds(config, key, *id) && holds(generation, key, *id))) return;
+    config[key] = *id;
+    generation[key] = *id;
+  }
+
+  // An end of the tokenizer's is the first; any of a list ends a generation, so lists keep theirs.
+  void set_end(std::optional<uint32_t> id) {
+    if (!id || (holds(config, kEnds, *id) && holds(generation, kEnds, *id))) return;
+    const bool is_list = config.contains(kEnds) && config[kEnds].is_array();
+    config[kEnds] = is_list ? with_first(*id, config) : Json(*id);
+    generation[kEnds] = with_first(*id, generation);
+  }
+
+  static void add_end(std::optional<uint32_t> id, Json& object) {
+    if (!id || holds(object, kEnds, *id)) return;
+    auto ends = list_of(object, kEnds);
+    ends.push_back(*id);
+    object[kEnds] = ends.size() == 1 ? ends[0] : ends;
+  }
+
+ private:
+  static Json with_first(uint32_t id, const Json& object) {
+    auto ends = Json::array({id});
+    for (const auto& other : list_of(object, kEnds)) {
+      if (other != id) ends.push_back(other);
+    }
+    return ends.size() == 1 ? ends[0] : ends;
+  }
+};
 
 }  // namespace
 
-void add_chat_files(const config::ModelConfig& model, const config::RowsConfig& rows,
-                    std::map<std::string, std::string>& files) {
-  if (!files.contains("tokenizer.json")) return;
+std::string add_chat_files(const config::ModelConfig& model, const config::RowsConfig& rows,
+                           std::map<std::string, std::string>& files) {
+  if (!files.contains("tokenizer.json")) return "{}";
   const bool is_given = !rows.chat_format.empty() || !rows.chat_template.empty();
   const auto chat = text::ChatTemplate::find(
       {.folder = tokenizer_folder(model), .file = rows.chat_template, .name = rows.chat_format});
   if (chat) set_template(*chat, is_given, files);
 
-  const auto tokenizer = tokenizer_of(files);
-  std::vector<uint32_t> ends;
-  const auto add = [&](std::optional<uint32_t> id) {
-    if (id) ends.push_back(*id);
-  };
-  add(tokenizer.eos_id());
-  if (chat) add(find_turn_end(*chat, tokenizer).token);
+  const auto names = names_of(files);
+  const auto tokenizer =
+      text::Tokenizer::parse(files.at("tokenizer.json"), "tokenizer.json", names);
+  const auto config = config_of(model.model_name_or_path);
   const auto found = files.find(kGeneration);
-  auto generation = found == files.end() ? generation_of(model.model_name_or_path)
-                                         : object_of(found->second, kGeneration);
-  add_ends(ends, generation);
-  files[kGeneration] = generation.dump(2) + "\n";
+  ModelIds ids{.config = config,
+               .generation = found == files.end() ? generation_of(config)
+                                                  : object_of(found->second, kGeneration)};
+  if (names.eos) ids.set_end(tokenizer.eos_id());
+  ids.set("bos_token_id", tokenizer.bos_id());
+  ids.set("pad_token_id", tokenizer.pad_id());
+  ModelIds::add_end(tokenizer.eos_id(), ids.generation);
+  if (chat) {
+    const auto turn_end = find_turn_end(*chat, tokenizer).token;
+    ModelIds::add_end(turn_end, ids.config);
+    ModelIds::add_end(turn_end, ids.generation);
+  }
+  files[kGeneration] = ids.generation.dump(2) + "\n";
+  Json changes = Json::object();
+  for (const char* key : kIds) {
+    if (ids.config.contains(key) && (!config.contains(key) || config[key] != ids.config[key])) {
+      changes[key] = ids.config[key];
+    }
+  }
+  return changes.dump();
+}
+
+std::string with_changes(const std::string& config, const std::string& changes) {
+  auto json = Json::parse(config);
+  json.update(Json::parse(changes));
+  return json.dump(2) + "\n";
 }
 
 }  // namespace skein::plan

@@ -13,10 +13,16 @@ namespace skein::plan {
 
 // `files` are the texts that a run saves beside the weights, by name, the tokenizer's as it is
 // saved. They get the template that the run trains with (chat_template.jinja, where they do not
-// have it), and a generation_config.json whose eos_token_id holds the token that ends a turn and
-// the one that ends a text, beside those that were there. Throws UserError for files that are
-// broken.
-void add_chat_files(const config::ModelConfig& model, const config::RowsConfig& rows,
-                    std::map<std::string, std::string>& files);
+// have it), and a generation_config.json.
+//
+// The ids there and in config.json follow the tokenizer as transformers' Trainer makes them: its
+// beginning, end and padding are the model's, and lists of ends keep what they have. Both also get
+// the token that ends a turn. Returns the keys of config.json that change, a JSON object. Throws
+// UserError for files that are broken.
+std::string add_chat_files(const config::ModelConfig& model, const config::RowsConfig& rows,
+                           std::map<std::string, std::string>& files);
+
+// config.json with these changes, its keys in their order.
+std::string with_changes(const std::string& config, const std::string& changes);
 
 }  // namespace skein::plan

@@ -22,16 +22,17 @@ class ChatFiles : public TemporaryFolder {
  protected:
   ChatFiles() { model.model_name_or_path = folder_.string(); }
 
-  Files complete(Files files) const {
+  Files complete(Files files) {
     files.emplace("tokenizer.json",
                   text::byte_tokenizer_json({"<|im_start|>", "<|im_end|>", "</s>"}));
     for (const auto& [name, text] : files) write(name, text);
-    add_chat_files(model, rows, files);
+    changes = json::parse(add_chat_files(model, rows, files));
     return files;
   }
 
   config::ModelConfig model;
   config::RowsConfig rows;
+  json changes;  // of config.json
 };
 
 TEST_F(ChatFiles, ANamedTemplateForABaseModel) {
@@ -41,6 +42,7 @@ TEST_F(ChatFiles, ANamedTemplateForABaseModel) {
   EXPECT_EQ(files.at("chat_template.jinja"), text::built_in_template("chatml"));
   EXPECT_EQ(json::parse(files.at("generation_config.json")),
             json({{"bos_token_id", 1}, {"eos_token_id", {1002, 1001}}}));
+  EXPECT_EQ(changes, json({{"eos_token_id", {1002, 1001}}}));
   EXPECT_EQ(files.at("tokenizer_config.json"), R"({"eos_token": "</s>"})");
 }
 
@@ -64,6 +66,31 @@ TEST_F(ChatFiles, TheFoldersOwnTemplateStaysWhereItIs) {
   EXPECT_FALSE(files.contains("chat_template.jinja"));
   EXPECT_EQ(files.at("tokenizer_config.json"), config);
   EXPECT_EQ(json::parse(files.at("generation_config.json")), json({{"eos_token_id", 1001}}));
+  EXPECT_EQ(changes, json({{"eos_token_id", 1001}}));
+}
+
+// As transformers' Trainer does; tests/parity has the comparison.
+TEST_F(ChatFiles, IdsFollowTheTokenizer) {
+  const auto names =
+      R"({"bos_token": "<|im_start|>", "eos_token": "<|im_end|>", "pad_token": "</s>"})";
+  write("config.json", R"({"eos_token_id": 7, "bos_token_id": 6, "pad_token_id": null})");
+  auto files = complete({{"tokenizer_config.json", names}});
+  EXPECT_EQ(changes,
+            json({{"bos_token_id", 1000}, {"eos_token_id", 1001}, {"pad_token_id", 1002}}));
+  EXPECT_EQ(json::parse(files.at("generation_config.json")),
+            json({{"bos_token_id", 1000}, {"eos_token_id", {1001, 7}}, {"pad_token_id", 1002}}));
+  write("config.json", R"({"eos_token_id": [7, 8], "bos_token_id": 1000, "pad_token_id": 1002})");
+  files = complete({{"tokenizer_config.json", names},
+                    {"generation_config.json", R"({"eos_token_id": 9, "pad_token_id": 1002})"}});
+  EXPECT_EQ(changes, json({{"eos_token_id", {1001, 7, 8}}}));
+  EXPECT_EQ(json::parse(files.at("generation_config.json"))["eos_token_id"], json({1001, 9}));
+  EXPECT_EQ(
+      with_changes(R"({"b": 1, "eos_token_id": 7, "a": 2})", changes.dump()),
+      "{\n  \"b\": 1,\n  \"eos_token_id\": [\n    1001,\n    7,\n    8\n  ],\n  \"a\": 2\n}\n");
+  // Nothing is known of what the tokenizer does not name.
+  write("config.json", R"({"eos_token_id": 7, "bos_token_id": 6})");
+  complete({{"tokenizer_config.json", "{}"}});
+  EXPECT_EQ(changes, json::object());
 }
 
 TEST_F(ChatFiles, ATemplateThatIsNotCarriedIsWritten) {
@@ -80,7 +107,7 @@ TEST_F(ChatFiles, WithoutATemplateTheTextsEndCounts) {
 
 TEST_F(ChatFiles, BytesHaveNoFiles) {
   Files files;
-  add_chat_files(model, rows, files);
+  EXPECT_EQ(add_chat_files(model, rows, files), "{}");
   EXPECT_TRUE(files.empty());
 }
 

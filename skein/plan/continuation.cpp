@@ -28,8 +28,9 @@ using nlohmann::ordered_json;
 const checkpoint::Share kNoBytes{.rank = 1, .size = 1};
 
 // Keys of config.json that may change without changing what the weights mean.
-const std::set<std::string> kNotArchitecture = {"dtype", "torch_dtype", "transformers_version",
-                                                "use_cache", "_name_or_path"};
+const std::set<std::string> kNotArchitecture = {
+    "dtype",         "torch_dtype",  "transformers_version", "use_cache",
+    "_name_or_path", "bos_token_id", "eos_token_id",         "pad_token_id"};
 
 bool is_whole_text(const fs::path& folder, const checkpoint::FileRecord& record) {
   const auto text = read_file(folder / record.name);

@@ -70,4 +70,16 @@ data::RunSamples open_samples(const config::RunConfig& config, int64_t vocabular
                             .vocab_size = vocabulary});
 }
 
+data::RunSamples open_eval_samples(const config::RunConfig& config, int64_t vocabulary) {
+  if (!trains_on_rows(config)) {
+    auto both = config;
+    both.data.train_file = config.data.eval_file;
+    return open_samples(both, vocabulary);
+  }
+  const auto tokens = data::open_row_tokens(config.model, config.rows);
+  const auto rows = data::open_eval_rows(rows_options(config, tokens, vocabulary));
+  const data::ChosenSamples chosen{.source = rows.source, .set = rows.set};
+  return {.train = chosen, .eval = chosen, .packs = nullptr, .are_runs = true, .digest = {}};
+}
+
 }  // namespace skein::plan

@@ -37,4 +37,7 @@ std::string prepare_data(const config::RunConfig& config);
 // For a loader; does not prepare again what prepare_data() has just prepared.
 data::RunSamples open_samples(const config::RunConfig& config, int64_t vocabulary);
 
+// The same of the evaluation data alone, which stand for the training data too.
+data::RunSamples open_eval_samples(const config::RunConfig& config, int64_t vocabulary);
+
 }  // namespace skein::plan

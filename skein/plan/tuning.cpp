@@ -69,9 +69,11 @@ class Freezer {
   bool trains(const ParameterShape& parameter) const {
     const auto block = blocks_[static_cast<size_t>(parameter.unit)];
     const auto module = module_of(parameter.name);
-    if (block < 0) {
-      return std::ranges::count(options_.extra_modules, last_word(module)) > 0;
-    }
+    // As in LLaMA-Factory: "norm" means the norms of all blocks too.
+    const bool is_extra = std::ranges::any_of(options_.extra_modules, [&](const std::string& name) {
+      return parameter.name.find(name) != std::string::npos;
+    });
+    if (is_extra || block < 0) return is_extra;
     return trainable_.contains(block) &&
            std::ranges::any_of(options_.trainable_modules, [&](const std::string& name) {
              return name == "all" || is_or_begins_with(inside(module, block), name);

@@ -24,7 +24,7 @@ struct FreezeOptions {
   int64_t trainable_layers = 2;
   // Paths inside a block ("mlp", "self_attn", "self_attn.q_proj"), or "all".
   std::vector<std::string> trainable_modules{"all"};
-  // Modules outside of blocks, by the last word of their name ("embed_tokens", "norm", "lm_head").
+  // Words for modules outside of blocks ("lm_head"): every parameter with one in its name trains.
   std::vector<std::string> extra_modules{};
   // Of `trainable_layers` groups of blocks, the last one of each: blocks that were inserted.
   bool use_llama_pro = false;

@@ -158,12 +158,17 @@ TEST(Tuning, FreezesAsLlamaFactoryDoes) {
   EXPECT_EQ(blocks({.trainable_layers = 2, .use_llama_pro = true}), (std::set<int64_t>{1, 3}));
   EXPECT_EQ(trainable(llama(), {.freeze = FreezeOptions{.trainable_layers = 1,
                                                         .trainable_modules = {"mlp.up_proj"},
-                                                        .extra_modules = {"norm"}}}),
-            (Names{"model.layers.3.mlp.up_proj.weight", "model.norm.weight"}));
+                                                        .extra_modules = {"lm_head"}}}),
+            (Names{"lm_head.weight", "model.layers.3.mlp.up_proj.weight"}));
   EXPECT_EQ(trainable(llama(), {.freeze = FreezeOptions{.trainable_layers = 1,
                                                         .trainable_modules = {"mlp"}}})
                 .size(),
             3U);
+  // A word of a name, wherever it is.
+  const auto norms = trainable(
+      llama(), {.freeze = FreezeOptions{.trainable_layers = 0, .extra_modules = {"norm"}}});
+  EXPECT_EQ(norms.size(), 4U * 2 + 1);
+  EXPECT_TRUE(norms.contains("model.layers.0.input_layernorm.weight"));
 }
 
 TEST(Tuning, RefusesWhatTheModelDoesNotHave) {

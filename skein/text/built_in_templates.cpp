@@ -2,7 +2,7 @@
 // Copyright the skein authors.
 
 // The templates that `template: NAME` means. Each marks the assistant's text, with the token that
-// ends its turn, and renders a message alike whatever follows it.
+// ends its turn and the line feeds behind it, and renders a message alike whatever follows it.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -32,12 +32,12 @@ namespace {
   "{{ raise_exception('turns must alternate user, assistant, …; this is a turn of ' ~ "           \
   "message.role) }}{% endif %}{% endfor -%}"
 
-#define SKEIN_CHATML_TURNS                                                            \
-  "{%- for message in messages %}"                                                    \
-  "{{ '<|im_start|>' + message.role + '\\n' }}"                                       \
-  "{% if message.role == 'assistant' %}"                                              \
-  "{% generation %}{{ message.content + '<|im_end|>' }}{% endgeneration %}"           \
-  "{% else %}{{ message.content + '<|im_end|>' }}{% endif %}{{ '\\n' }}{% endfor -%}" \
+#define SKEIN_CHATML_TURNS                                                     \
+  "{%- for message in messages %}"                                             \
+  "{{ '<|im_start|>' + message.role + '\\n' }}"                                \
+  "{% if message.role == 'assistant' %}"                                       \
+  "{% generation %}{{ message.content + '<|im_end|>\\n' }}{% endgeneration %}" \
+  "{% else %}{{ message.content + '<|im_end|>\\n' }}{% endif %}{% endfor -%}"  \
   "{%- if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif -%}"
 
 struct BuiltIn {
@@ -77,17 +77,16 @@ constexpr BuiltIn kBuiltIn[] = {
      "{{ '<start_of_turn>user\\n' + (system + '\\n\\n' if loop.first and system else '') + "
      "message.content | trim + '<end_of_turn>\\n' }}"
      "{% else %}{{ '<start_of_turn>model\\n' }}"
-     "{% generation %}{{ message.content | trim + '<end_of_turn>' }}{% endgeneration %}"
-     "{{ '\\n' }}{% endif %}{% endfor -%}"
+     "{% generation %}{{ message.content | trim + '<end_of_turn>\\n' }}{% endgeneration %}"
+     "{% endif %}{% endfor -%}"
      "{%- if add_generation_prompt %}{{ '<start_of_turn>model\\n' }}{% endif -%}"},
-    {"phi3",
-     SKEIN_PLAIN_TEXT_ONLY(
-         "phi3") "{%- for message in messages %}"
-                 "{{ '<|' + message.role + '|>\\n' }}"
-                 "{% if message.role == 'assistant' %}"
-                 "{% generation %}{{ message.content + '<|end|>' }}{% endgeneration %}"
-                 "{% else %}{{ message.content + '<|end|>' }}{% endif %}{{ '\\n' }}{% endfor -%}"
-                 "{%- if add_generation_prompt %}{{ '<|assistant|>\\n' }}{% endif -%}"},
+    {"phi3", SKEIN_PLAIN_TEXT_ONLY(
+                 "phi3") "{%- for message in messages %}"
+                         "{{ '<|' + message.role + '|>\\n' }}"
+                         "{% if message.role == 'assistant' %}"
+                         "{% generation %}{{ message.content + '<|end|>\\n' }}{% endgeneration %}"
+                         "{% else %}{{ message.content + '<|end|>\\n' }}{% endif %}{% endfor -%}"
+                         "{%- if add_generation_prompt %}{{ '<|assistant|>\\n' }}{% endif -%}"},
     {"alpaca", SKEIN_PLAIN_TEXT_ONLY("alpaca") SKEIN_TURNS_ALTERNATE
      "{{- bos_token }}"
      "{{- system or 'Below is an instruction that describes a task. Write a response that "
@@ -95,8 +94,8 @@ constexpr BuiltIn kBuiltIn[] = {
      "{%- for message in turns %}"
      "{% if message.role == 'user' %}"
      "{{ '### Instruction:\\n' + message.content + '\\n\\n### Response:\\n' }}"
-     "{% else %}{% generation %}{{ message.content ~ eos_token }}{% endgeneration %}"
-     "{{ '\\n\\n' }}{% endif %}{% endfor -%}"},
+     "{% else %}{% generation %}{{ message.content ~ eos_token ~ '\\n\\n' }}{% endgeneration %}"
+     "{% endif %}{% endfor -%}"},
 };
 
 #undef SKEIN_PLAIN_TEXT_ONLY

@@ -10,6 +10,8 @@
 #include <utility>
 
 #include "skein/core/error.h"
+#include "skein/text/empty_turn.h"
+#include "skein/text/turn_end.h"
 
 namespace skein::text {
 namespace {
@@ -117,32 +119,80 @@ std::optional<std::vector<jinja::Span>> marked_spans(const Conversation& convers
   return spans;
 }
 
+// What the template prints of the assistant's turns when they are empty: of the last, and of one
+// before it. None of a template that does not take them.
+std::set<std::string, std::less<>> find_empty_turns(const ChatTemplate& chat_template) {
+  std::set<std::string, std::less<>> found;
+  Conversation example;
+  for (int turns = 1; turns <= 2; ++turns) {
+    example.messages.push_back({.role = "user", .content = "Hi"});
+    example.messages.push_back({.role = "assistant", .content = ""});
+    try {
+      const auto rendered = chat_template.render(example);
+      const auto trained = trained_messages(example, TrainedTurns::kAssistant);
+      std::vector<jinja::Span> spans;
+      if (chat_template.has_generation(example)) {
+        spans = marked_spans(example, rendered.generated, trained).value_or(spans);
+      } else {
+        PrefixSpans prefixes(chat_template, example, rendered.text);
+        for (const size_t index : trained) spans.push_back(prefixes.span_of(index));
+      }
+      for (const auto& [begin, end] : spans) {
+        found.emplace(without_blanks(std::string_view(rendered.text).substr(begin, end - begin)));
+      }
+    } catch (const UserError&) {  // rows will tell what it objects to
+    }
+  }
+  return found;
+}
+
 }  // namespace
 
-ChatEncoder::ChatEncoder(const Tokenizer& tokenizer, ChatTemplate chat_template, TrainedTurns turns)
-    : tokenizer_(tokenizer), template_(std::move(chat_template)), turns_(turns) {}
+// What of a conversation is trained on.
+struct ChatEncoder::Trained {
+  std::vector<size_t> messages;
+  std::vector<jinja::Span> spans;  // of the text
+  bool by_message = false;         // each span is the text of one of the messages, in their order
+};
 
-std::vector<jinja::Span> ChatEncoder::trained_spans(const Conversation& conversation,
-                                                    const jinja::Rendered& rendered) const {
-  const auto trained = trained_messages(conversation, turns_);
+ChatEncoder::ChatEncoder(const Tokenizer& tokenizer, ChatTemplate chat_template, TrainedTurns turns)
+    : tokenizer_(tokenizer),
+      template_(std::move(chat_template)),
+      turns_(turns),
+      empty_turns_(find_empty_turns(template_)) {}
+
+ChatEncoder::Trained ChatEncoder::find_trained(const Conversation& conversation,
+                                               const jinja::Rendered& rendered) const {
+  Trained result{.messages = trained_messages(conversation, turns_), .spans = {}};
+  const auto& trained = result.messages;
+  auto& spans = result.spans;
   const bool says_itself = std::ranges::any_of(
       conversation.messages, [](const Message& message) { return message.trained.has_value(); });
   if (turns_ == TrainedTurns::kAll && trained.size() == conversation.messages.size()) {
-    return {{.begin = 0, .end = rendered.text.size()}};
+    spans = {{.begin = 0, .end = rendered.text.size()}};
+    return result;
   }
   if (template_.has_generation(conversation)) {
-    if (auto spans = marked_spans(conversation, rendered.generated, trained)) return *spans;
+    if (auto marked = marked_spans(conversation, rendered.generated, trained)) {
+      spans = std::move(*marked);
+      result.by_message = true;
+      return result;
+    }
     // Such as one block around a run of turns: what is marked is trained.
-    if (!says_itself && turns_ == TrainedTurns::kAssistant) return rendered.generated;
+    if (!says_itself && turns_ == TrainedTurns::kAssistant) {
+      spans = rendered.generated;
+      return result;
+    }
     if (!says_itself && turns_ == TrainedTurns::kLast && !rendered.generated.empty()) {
-      return {rendered.generated.back()};
+      spans = {rendered.generated.back()};
+      return result;
     }
   }
   PrefixSpans prefixes(template_, conversation, rendered.text);
-  std::vector<jinja::Span> spans;
   if (turns_ != TrainedTurns::kAll) {
     for (const size_t index : trained) spans.push_back(prefixes.span_of(index));
-    return spans;
+    result.by_message = true;
+    return result;
   }
   // All but what the others print.
   spans.push_back({.begin = 0, .end = rendered.text.size()});
@@ -152,7 +202,23 @@ std::vector<jinja::Span> ChatEncoder::trained_spans(const Conversation& conversa
     spans.back().end = begin;
     spans.push_back({.begin = end, .end = rendered.text.size()});
   }
-  return spans;
+  return result;
+}
+
+uint32_t ChatEncoder::count_empty(const Conversation& conversation, std::string_view text,
+                                  const Trained& trained) const {
+  uint32_t count = 0;
+  for (size_t i = 0; i < trained.messages.size(); ++i) {
+    const auto& message = conversation.messages[trained.messages[i]];
+    if (!is_assistant(message)) continue;
+    auto printed = text;
+    if (trained.by_message) {
+      const auto [begin, end] = trained.spans[i];
+      printed = text.substr(begin, end - begin);
+    }
+    count += is_empty_turn(message, printed, empty_turns_) ? 1 : 0;
+  }
+  return count;
 }
 
 MaskedTokens ChatEncoder::masked(const Encoded& encoded,
@@ -182,9 +248,11 @@ MaskedTokens ChatEncoder::masked(const Encoded& encoded,
 MaskedTokens ChatEncoder::encode(const Conversation& conversation) const {
   if (conversation.messages.empty()) throw UserError("a conversation without messages");
   const auto rendered = template_.render(conversation);
-  const auto spans = trained_spans(conversation, rendered);
-  return masked(tokenizer_.encode_with_offsets(rendered.text, {.add_special_tokens = false}),
-                spans);
+  const auto trained = find_trained(conversation, rendered);
+  auto tokens = masked(tokenizer_.encode_with_offsets(rendered.text, {.add_special_tokens = false}),
+                       trained.spans);
+  tokens.empty_turns = count_empty(conversation, rendered.text, trained);
+  return tokens;
 }
 
 MaskedTokens ChatEncoder::encode_completion(std::string_view prompt,
@@ -200,6 +268,7 @@ MaskedTokens ChatEncoder::encode_completion(std::string_view prompt,
     tokens.trained.push_back(0);
   }
   if (end) tokens.trained.back() = 1;
+  tokens.empty_turns = without_blanks(completion).empty() ? 1 : 0;
   return tokens;
 }
 

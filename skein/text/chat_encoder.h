@@ -10,6 +10,9 @@
 // writes all special tokens; a second BOS at the beginning is left out.
 
 #include <cstdint>
+#include <functional>
+#include <set>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -34,13 +37,16 @@ class ChatEncoder {
   MaskedTokens encode_completion(std::string_view prompt, std::string_view completion) const;
 
  private:
-  std::vector<jinja::Span> trained_spans(const Conversation& conversation,
-                                         const jinja::Rendered& rendered) const;
+  struct Trained;
+  Trained find_trained(const Conversation& conversation, const jinja::Rendered& rendered) const;
+  uint32_t count_empty(const Conversation& conversation, std::string_view text,
+                       const Trained& trained) const;
   MaskedTokens masked(const Encoded& encoded, const std::vector<jinja::Span>& spans) const;
 
   const Tokenizer& tokenizer_;
   ChatTemplate template_;
   TrainedTurns turns_;
+  std::set<std::string, std::less<>> empty_turns_;  // as the template prints them
 };
 
 }  // namespace skein::text

@@ -8,7 +8,7 @@
 
 #include "skein/core/error.h"
 #include "skein/core/testing.h"
-#include "skein/text/bpe_trainer.h"
+#include "skein/text/test_tokenizer.h"
 
 namespace skein::text {
 namespace {
@@ -18,18 +18,8 @@ const std::map<std::string, std::string> kEnds = {{"bos_token", "<s>"}, {"eos_to
 // Bytes, <s>, </s>, <|im_start|> and <|im_end|>; <s> is put before a text.
 const Tokenizer& tokenizer() {
   static const auto made = [] {
-    auto json = nlohmann::json::parse(
-        to_tokenizer_json(train_bpe({{"the", 5}, {"\n\n", 9}}, {.vocab_size = 260})));
-    int id = 1000;
-    for (const char* content : {"<s>", "</s>", "<|im_start|>", "<|im_end|>"}) {
-      json["added_tokens"].push_back({{"id", id++},
-                                      {"content", content},
-                                      {"special", true},
-                                      {"single_word", false},
-                                      {"lstrip", false},
-                                      {"rstrip", false},
-                                      {"normalized", false}});
-    }
+    auto json =
+        nlohmann::json::parse(byte_tokenizer_json({"<s>", "</s>", "<|im_start|>", "<|im_end|>"}));
     json["post_processor"] = {
         {"type", "TemplateProcessing"},
         {"single",
@@ -78,8 +68,8 @@ constexpr const char* kPlain =
 
 TEST(ChatEncoder, TrainsWhatTheTemplateMarks) {
   const auto marked = chat(built_in_template("chatml"));
-  EXPECT_EQ(trained_text(marked, two_turns()), "A 😀<|im_end|>|B<|im_end|>|");
-  EXPECT_EQ(trained_text(marked, two_turns(), TrainedTurns::kLast), "B<|im_end|>|");
+  EXPECT_EQ(trained_text(marked, two_turns()), "A 😀<|im_end|>\n|B<|im_end|>\n");
+  EXPECT_EQ(trained_text(marked, two_turns(), TrainedTurns::kLast), "B<|im_end|>\n");
   const auto all = ChatEncoder(tokenizer(), marked, TrainedTurns::kAll).encode(two_turns());
   EXPECT_EQ(std::ranges::count(all.trained, 1), static_cast<int64_t>(all.ids.size()));
 }
@@ -88,6 +78,20 @@ TEST(ChatEncoder, FindsUnmarkedTurnsByTheirPrefix) {
   const auto plain = chat(kPlain);
   EXPECT_EQ(trained_text(plain, two_turns()), "A 😀<|im_end|>\n|B<|im_end|>\n");
   EXPECT_EQ(trained_text(plain, two_turns(), TrainedTurns::kLast), "B<|im_end|>\n");
+}
+
+// A model that ships with a format, and `template: NAME` for one that does not, learn the same.
+TEST(ChatEncoder, MarksOfTheBuiltInsAreWhatTheirPrefixesSay) {
+  for (const auto& name : built_in_templates()) {
+    SCOPED_TRACE(name);
+    std::string unmarked(built_in_template(name));
+    for (const std::string_view tag : {"{% generation %}", "{% endgeneration %}"}) {
+      ASSERT_NE(unmarked.find(tag), std::string::npos);
+      unmarked.erase(unmarked.find(tag), tag.size());
+    }
+    EXPECT_EQ(trained_text(chat(built_in_template(name)), two_turns()),
+              trained_text(chat(unmarked), two_turns()));
+  }
 }
 
 TEST(ChatEncoder, AMessagesOwnWordWins) {
@@ -149,6 +153,57 @@ TEST(ChatEncoder, OfACompletionTrainsTheCompletionAndTheEnd) {
   EXPECT_EQ(trained_text(all.encode_completion("Q", "A")), "QA</s>");
 }
 
+uint32_t empty_turns(std::string_view source, const Conversation& conversation,
+                     TrainedTurns turns = TrainedTurns::kAssistant) {
+  return ChatEncoder(tokenizer(), chat(source), turns).encode(conversation).empty_turns;
+}
+
+TEST(ChatEncoder, CountsTurnsThatRenderToNothing) {
+  auto conversation = two_turns();
+  for (const char* source : {kPlain, built_in_template("chatml").data()}) {
+    SCOPED_TRACE(source);
+    EXPECT_EQ(empty_turns(source, two_turns()), 0U);
+    conversation.messages[1].content = " \n";
+    conversation.messages[3].content = "";
+    EXPECT_EQ(empty_turns(source, conversation), 2U);
+    EXPECT_EQ(empty_turns(source, conversation, TrainedTurns::kLast), 1U);
+    EXPECT_EQ(empty_turns(source, conversation, TrainedTurns::kAll), 2U);
+    conversation.messages[1].trained = false;
+    EXPECT_EQ(empty_turns(source, conversation), 1U) << "nobody learns from the other";
+    conversation.messages[1].trained.reset();
+  }
+  const ChatEncoder encoder(tokenizer(), chat(kPlain), TrainedTurns::kAssistant);
+  EXPECT_EQ(encoder.encode_completion("Q", " ").empty_turns, 1U);
+  EXPECT_EQ(encoder.encode_completion("Q", "A").empty_turns, 0U);
+}
+
+TEST(ChatEncoder, CountsWhatATemplateLeavesOut) {
+  // Prints a block of thoughts in any case, as Qwen 3's does for its last turn.
+  constexpr const char* kThinks =
+      "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.role == 'assistant' %}<think>\n\n"
+      "</think>\n\n{% endif %}{{ m.content }}<|im_end|>\n{% endfor %}"
+      "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
+  auto conversation = two_turns();
+  conversation.messages[3] = {
+      .role = "assistant",
+      .content = "",
+      .trained = {},
+      .extra_json = R"({"tool_calls": [{"type": "function", "function": {"name": "look_up"}}]})"};
+  EXPECT_EQ(empty_turns(kPlain, conversation), 1U);
+  EXPECT_EQ(empty_turns(kThinks, conversation), 1U);
+  conversation.messages[3].content = "One moment.";
+  EXPECT_EQ(empty_turns(kPlain, conversation), 1U) << "the call is lost";
+  EXPECT_EQ(empty_turns(kPlain, conversation, TrainedTurns::kAll), 1U);
+  constexpr const char* kCalls =
+      "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}{% for call in m.tool_calls "
+      "%}"
+      "{{ call.function.name }}{% endfor %}<|im_end|>\n{% endfor %}"
+      "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
+  EXPECT_EQ(empty_turns(kCalls, conversation), 0U);
+  conversation.messages[3].content = "";
+  EXPECT_EQ(empty_turns(kCalls, conversation), 0U);
+}
+
 TEST(ChatEncoder, RefusesWhatItCannotTrain) {
   EXPECT_EQ(refusal<UserError>([] { trained_text(chat(kPlain), {}); }),
             "a conversation without messages");
@@ -158,7 +213,7 @@ TEST(ChatEncoder, RefusesWhatItCannotTrain) {
   }
   EXPECT_PRED2(contains, refusal<UserError>([&] { trained_text(chat(kPlain), many); }),
                "3000 messages are too many");
-  EXPECT_EQ(trained_text(chat(built_in_template("chatml")), many).substr(0, 12), "x<|im_end|>|");
+  EXPECT_EQ(trained_text(chat(built_in_template("chatml")), many).substr(0, 13), "x<|im_end|>\n|");
 }
 
 }  // namespace

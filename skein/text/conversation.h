@@ -26,6 +26,7 @@ struct Conversation {
 struct MaskedTokens {
   std::vector<int32_t> ids;
   std::vector<uint8_t> trained;  // one per id: 1 where the id is a target
+  uint32_t empty_turns = 0;      // trained on, and nothing but their end is there to learn
 };
 
 enum class TrainedTurns : uint8_t { kAssistant, kLast, kAll };

@@ -79,20 +79,40 @@ class TextFinder final : public JsonEvents {
   bool expects_text_ = false;
 };
 
+// As iconv calls it; empty: it may be UTF-8.
+std::string_view other_encoding(std::string_view bytes) {
+  using std::string_view_literals::operator""sv;
+  if (bytes.starts_with("\xFF\xFE\0\0"sv) || bytes.starts_with("\0\0\xFE\xFF"sv)) return "UTF-32";
+  if (bytes.starts_with("\xFF\xFE") || bytes.starts_with("\xFE\xFF")) return "UTF-16";
+  if (bytes.size() < kEncodingBytes) return "";
+  const auto is_zero = [&](size_t at) { return bytes[at] == '\0'; };
+  if (!is_zero(0) && is_zero(1) && !is_zero(2) && is_zero(3)) return "UTF-16LE";
+  if (is_zero(0) && !is_zero(1) && is_zero(2) && !is_zero(3)) return "UTF-16BE";
+  return "";
+}
+
 }  // namespace
 
 std::string text_of_line(std::string_view line) try {
   TextFinder finder;
   walk_json(line, kLimits, finder);
   if (!finder.text && !finder.row_key.empty()) {
-    throw IoError(fmt::format(
-        "the object has \"{}\" and no \"text\": stage=sft trains on such rows", finder.row_key));
+    throw NoText(fmt::format("the object has \"{}\" and no \"text\": stage=sft trains on such rows",
+                             finder.row_key));
   }
-  if (!finder.text) throw IoError("the object has no key \"text\"");
+  if (!finder.text) throw NoText("the object has no key \"text\"");
   return std::move(*finder.text);
 } catch (const JsonError& error) {
   const std::string why = error.what();
   throw IoError(error.byte == 0 ? why : fmt::format("{} at byte {} of the line", why, error.byte));
+}
+
+void require_utf8(std::string_view beginning, const fs::path& path) {
+  const auto encoding = other_encoding(beginning);
+  if (encoding.empty()) return;
+  throw IoError(
+      fmt::format("{0}: the file is {1}, not UTF-8; convert it: iconv -f {1} -t UTF-8 {0} > NEW{2}",
+                  path.string(), encoding, path.extension().string()));
 }
 
 }  // namespace skein::text

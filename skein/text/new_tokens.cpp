@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
@@ -77,20 +78,24 @@ std::string appended(std::string_view text, const Span& list, const std::string&
 
 std::string quoted(const std::string& content) { return nlohmann::json(content).dump(); }
 
-std::string entry(const AddedToken& token) {
-  return fmt::format(
-      "    {{\n      \"id\": {},\n      \"content\": {},\n      \"single_word\": false,\n"
-      "      \"lstrip\": false,\n      \"rstrip\": false,\n      \"normalized\": false,\n"
-      "      \"special\": true\n    }}",
-      token.id, quoted(token.content));
+// `begin`, the token's text, and these flags: an added token is special and nothing else.
+std::string entry(const std::string& begin, const AddedToken& token,
+                  std::initializer_list<const char*> flags) {
+  auto text = fmt::format("    {}\n      \"content\": {}", begin, quoted(token.content));
+  for (const char* flag : flags) text += fmt::format(",\n      \"{}\": false", flag);
+  return text + ",\n      \"special\": true\n    }";
 }
 
+// As `tokenizers` orders them in tokenizer.json.
+std::string tokenizer_entry(const AddedToken& token) {
+  return entry(fmt::format("{{\n      \"id\": {},", token.id), token,
+               {"single_word", "lstrip", "rstrip", "normalized"});
+}
+
+// As transformers orders them in tokenizer_config.json.
 std::string config_entry(const AddedToken& token) {
-  return fmt::format(
-      "    \"{}\": {{\n      \"content\": {},\n      \"lstrip\": false,\n"
-      "      \"normalized\": false,\n      \"rstrip\": false,\n      \"single_word\": false,\n"
-      "      \"special\": true\n    }}",
-      token.id, quoted(token.content));
+  return entry(fmt::format("\"{}\": {{", token.id), token,
+               {"lstrip", "normalized", "rstrip", "single_word"});
 }
 
 std::string joined(const std::vector<AddedToken>& tokens,
@@ -137,7 +142,7 @@ std::vector<AddedToken> new_special_tokens(std::string_view tokenizer_json,
 
 std::string with_tokens(std::string_view tokenizer_json, const std::vector<AddedToken>& tokens) {
   if (tokens.empty()) return std::string(tokenizer_json);
-  const auto entries = joined(tokens, entry);
+  const auto entries = joined(tokens, tokenizer_entry);
   const auto list = find_member(tokenizer_json, "added_tokens");
   if (list && tokenizer_json[list->begin] == '[') return appended(tokenizer_json, *list, entries);
   if (list) {  // null

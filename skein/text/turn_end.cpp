@@ -10,13 +10,6 @@ namespace {
 
 constexpr const char* kAnswer = "skein-answer";  // that no template has a word like
 
-std::string without_blanks(std::string_view text) {
-  constexpr std::string_view kBlanks = " \t\r\n";
-  const auto first = text.find_first_not_of(kBlanks);
-  if (first == std::string_view::npos) return {};
-  return std::string(text.substr(first, text.find_last_not_of(kBlanks) - first + 1));
-}
-
 // A question and an answer; empty: the template does not print them.
 std::string rendered(const ChatTemplate& chat_template) try {
   const Conversation example{
@@ -29,7 +22,8 @@ std::string rendered(const ChatTemplate& chat_template) try {
 std::string behind_answer(const std::string& text) {
   const auto place = text.rfind(kAnswer);
   if (place == std::string::npos) return {};
-  return without_blanks(std::string_view(text).substr(place + std::string_view(kAnswer).size()));
+  return std::string(
+      without_blanks(std::string_view(text).substr(place + std::string_view(kAnswer).size())));
 }
 
 // The parts of a text that look like tokens: <|im_end|>, <end_of_turn>, </s>.
@@ -47,6 +41,13 @@ std::vector<std::string> token_shapes(std::string_view text) {
 }
 
 }  // namespace
+
+std::string_view without_blanks(std::string_view text) {
+  constexpr std::string_view kBlanks = " \t\r\n";
+  const auto first = text.find_first_not_of(kBlanks);
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(kBlanks) - first + 1);
+}
 
 TurnEnd find_turn_end(const ChatTemplate& chat_template, const Tokenizer& tokenizer) {
   TurnEnd end{.text = behind_answer(rendered(chat_template)), .token = {}};

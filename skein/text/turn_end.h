@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "skein/text/chat_template.h"
@@ -18,6 +19,9 @@ struct TurnEnd {
   std::string text;               // as the template prints it behind an answer, without blanks
   std::optional<uint32_t> token;  // the one that ends the turn; none: the text has no token
 };
+
+// What lies between the blanks around a text.
+std::string_view without_blanks(std::string_view text);
 
 // Nothing of a template that ends turns with blanks alone, or prints no plain question and answer.
 TurnEnd find_turn_end(const ChatTemplate& chat_template, const Tokenizer& tokenizer);

@@ -11,9 +11,10 @@ namespace skein::train {
 Evaluation evaluate_model(const EvalOptions& options, World& world) {
   const auto& folder = options.run.model.model_name_or_path;
   const auto architecture = plan::read_hf_config(folder);
-  const data::Loader loader(plan::open_samples(options.run, architecture.dimensions().vocabulary),
-                            {.data = options.run.data, .eval_batch = options.batch},
-                            world.group.rank(), world.group.size());
+  const data::Loader loader(
+      plan::open_eval_samples(options.run, architecture.dimensions().vocabulary),
+      {.data = options.run.data, .eval_batch = options.batch}, world.group.rank(),
+      world.group.size());
   model::BuildOptions build{.dtype = working_dtype(options.dtype, world.device)};
   if (!options.adapter.empty()) {
     build.tuning.lora = adapter_to_use(options.adapter);

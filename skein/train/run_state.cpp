@@ -15,6 +15,7 @@
 #include "skein/checkpoint/reader.h"
 #include "skein/core/error.h"
 #include "skein/optim/states.h"
+#include "skein/plan/chat_files.h"
 #include "skein/plan/run_model.h"
 #include "skein/tensor/dtype.h"
 #include "skein/train/weights.h"
@@ -211,7 +212,8 @@ checkpoint::Contents RunState::contents(int64_t step, bool with_optimizer) {
       contents.texts[adapter::kConfigName] = options_.identity.tuning.adapter_config;
     } else {
       contents.texts["config.json"] =
-          plan::hf_config_json(architecture_, std::string(dtype_word(dtype)));
+          plan::with_changes(plan::hf_config_json(architecture_, std::string(dtype_word(dtype))),
+                             options_.config_changes);
     }
     contents.texts[plan::kStateFile] = trainer_state(step);
   }

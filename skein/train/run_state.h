@@ -41,6 +41,7 @@ struct RunStateOptions {
   plan::DataIdentity identity;
   std::function<double(int64_t step)> epochs_of;  // that so many steps are
   std::map<std::string, std::string> files = {};  // texts that belong beside the weights, by name
+  std::string config_changes = "{}";              // of config.json, see plan::add_chat_files()
   // Every node saves all by itself, and of that this rank its share. Only where nothing is sharded.
   std::optional<checkpoint::Share> share = {};
 };

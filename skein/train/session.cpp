@@ -147,7 +147,7 @@ RunStateOptions state_options(const config::RunConfig& config, const plan::DataI
       .epochs_of = [&](int64_t step) { return loader.epoch_steps().epochs_of(step); },
       .files = files_beside_weights(config.model)};
   if (plan::trains_on_rows(config)) {
-    plan::add_chat_files(config.model, config.rows, options.files);
+    options.config_changes = plan::add_chat_files(config.model, config.rows, options.files);
   }
   if (world.own_output) options.share = {world.output_rank(), world.output_size()};
   return options;

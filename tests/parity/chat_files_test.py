@@ -7,9 +7,9 @@ import subprocess
 import pytest
 import torch
 import transformers
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers.trainer_utils import align_special_tokens
 
-from conftest import llama_config, save_random_model
+from conftest import llama_config, save_random_model, train_tokenizer
 
 SPECIAL = ["<s>", "</s>", "<|im_start|>", "<|im_end|>", "<|eot_id|>", "<|start_header_id|>", "<|end_header_id|>"]
 MESSAGES = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "1 + 1?"},
@@ -26,6 +26,11 @@ CASES = {
 }
 
 
+def write_tokenizer(folder, settings):
+    """Of bytes and the special tokens, which come first."""
+    train_tokenizer(folder, [], SPECIAL, {"bos_token": "<s>", "eos_token": "</s>"} | settings)
+
+
 @pytest.fixture(params=CASES)
 def case(request):
     return CASES[request.param]
@@ -34,16 +39,9 @@ def case(request):
 @pytest.fixture
 def base(tmp_path, case):
     folder = tmp_path / "base"
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.train_from_iterator([], trainers.BpeTrainer(
-        special_tokens=SPECIAL, show_progress=False, initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
-    save_random_model(llama_config(vocab_size=tokenizer.get_vocab_size(), bos_token_id=0, eos_token_id=1,
+    save_random_model(llama_config(vocab_size=256 + len(SPECIAL), bos_token_id=0, eos_token_id=1,
                                    max_position_embeddings=256), folder)
-    tokenizer.save(str(folder / "tokenizer.json"))
-    (folder / "tokenizer_config.json").write_text(json.dumps(
-        {"bos_token": "<s>", "eos_token": "</s>", "tokenizer_class": "PreTrainedTokenizerFast"} | case[1]))
+    write_tokenizer(folder, case[1])
     (tmp_path / "own.jinja").write_text(OWN)
     row = {"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}]}
     (tmp_path / "rows.jsonl").write_text((json.dumps(row) + "\n") * 8)
@@ -57,11 +55,46 @@ def check(folder, skein, end):
                           input=json.dumps(MESSAGES).encode(), capture_output=True, check=True).stdout.decode()
     assert theirs == ours
     assert end in theirs
-    generation = transformers.GenerationConfig.from_pretrained(folder)
-    stops = generation.eos_token_id if isinstance(generation.eos_token_id, list) else [generation.eos_token_id]
-    assert tokenizer.convert_tokens_to_ids(end) in stops
-    assert tokenizer.eos_token_id in stops
+    for reader in (transformers.AutoConfig, transformers.GenerationConfig):
+        ends = reader.from_pretrained(folder).eos_token_id
+        stops = ends if isinstance(ends, list) else [ends]
+        assert tokenizer.convert_tokens_to_ids(end) in stops
+        assert tokenizer.eos_token_id in stops
     return tokenizer, stops
+
+
+IDS = ("bos_token_id", "eos_token_id", "pad_token_id")
+# Ids of config.json, and of generation_config.json where there is one; the tokenizer's end is </s>, 1.
+MODEL_IDS = {
+    "other_ids": (dict(bos_token_id=5, eos_token_id=4, pad_token_id=None), None),
+    "lists": (dict(bos_token_id=0, eos_token_id=[4, 3], pad_token_id=6), dict(eos_token_id=[5, 2], pad_token_id=6)),
+    "its_own": (dict(bos_token_id=0, eos_token_id=1, pad_token_id=2), dict(bos_token_id=0, eos_token_id=[1, 3])),
+}
+
+
+@pytest.mark.parametrize("name", MODEL_IDS)
+def test_ids_follow_the_tokenizer_as_in_transformers(name, train, tmp_path):
+    """What its Trainer does before training, and saves: transformers.trainer_utils.align_special_tokens."""
+    in_config, in_generation = MODEL_IDS[name]
+    folder = tmp_path / "base"
+    save_random_model(llama_config(vocab_size=300, max_position_embeddings=64, **in_config), folder)
+    write_tokenizer(folder, {"pad_token": "<|im_start|>"})
+    (folder / "generation_config.json").unlink(missing_ok=True)
+    if in_generation:
+        (folder / "generation_config.json").write_text(json.dumps(in_generation))
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder)
+    align_special_tokens(model, transformers.AutoTokenizer.from_pretrained(folder))
+    model.save_pretrained(tmp_path / "theirs")
+
+    row = {"prompt": "Hi", "completion": "Hello"}  # no template, whose end of turn would be one more
+    (tmp_path / "rows.jsonl").write_text((json.dumps(row) + "\n") * 8)
+    train("out", stage="sft", model_name_or_path=str(folder), train_file=str(tmp_path / "rows.jsonl"), cutoff_len=64,
+          max_steps=1, global_batch_size=2)
+    for reader in (transformers.AutoConfig, transformers.GenerationConfig):
+        ours, theirs = reader.from_pretrained(tmp_path / "out"), reader.from_pretrained(tmp_path / "theirs")
+        for key in IDS:
+            ends = [ids if isinstance(ids, list) else [ids] for ids in (getattr(ours, key), getattr(theirs, key))]
+            assert ends[0] == ends[1], (reader, key)
 
 
 def test_saved_and_exported(skein, run_skein, train, base, case, tmp_path):

@@ -19,6 +19,7 @@ import numpy
 import pytest
 import torch
 import transformers
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 transformers.utils.logging.disable_progress_bar()
 
@@ -86,6 +87,19 @@ def write_tokens(path, count, vocab_size=257, seed=0):
     tokens = numpy.random.default_rng(seed).integers(0, vocab_size, count)
     tokens.astype("<u2").tofile(path)
     return torch.from_numpy(tokens)
+
+
+def train_tokenizer(folder, texts, special_tokens, settings, vocab_size=30000):
+    """Writes tokenizer.json (byte-level BPE, the special tokens first) and tokenizer_config.json."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.train_from_iterator(texts, trainers.BpeTrainer(
+        vocab_size=vocab_size, special_tokens=special_tokens, show_progress=False,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
+    tokenizer.save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer_config.json").write_text(json.dumps(
+        settings | {"tokenizer_class": "PreTrainedTokenizerFast"}))
 
 
 def gpt2_config(**changes):

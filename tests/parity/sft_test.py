@@ -7,9 +7,8 @@ import random
 import pytest
 import torch
 import transformers
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from conftest import gpt2_config, llama_config, save_random_model
+from conftest import gpt2_config, llama_config, save_random_model, train_tokenizer
 from train_test import load_model, make_optimizer, norms_in_float64  # noqa: F401 (a fixture)
 
 STEPS = 50
@@ -39,16 +38,8 @@ def conversations(count):
 @pytest.fixture(scope="module")
 def tokenizer_folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("tokenizer")
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
     rng = random.Random(0)
-    tokenizer.train_from_iterator([text(rng) for _ in range(200)], trainers.BpeTrainer(
-        vocab_size=320, special_tokens=SPECIAL, show_progress=False,
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
-    tokenizer.save(str(folder / "tokenizer.json"))
-    (folder / "tokenizer_config.json").write_text(json.dumps(
-        TOKENS | {"tokenizer_class": "PreTrainedTokenizerFast"}))
+    train_tokenizer(folder, [text(rng) for _ in range(200)], SPECIAL, TOKENS, vocab_size=320)
     return folder
 
 

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 import transformers
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers.utils.chat_template_utils import render_jinja_template
+
+from conftest import train_tokenizer
 
 TEMPLATES = {path.stem: path for path in (Path(__file__).parent / "templates").glob("*.jinja")}
 BUILT_IN = ["chatml", "llama3", "qwen", "mistral", "gemma", "phi3", "alpaca"]
@@ -95,16 +96,8 @@ def theirs(source, row, add_generation_prompt, variables):
 def folder(tmp_path_factory):
     """A tokenizer with the special tokens of all families."""
     folder = tmp_path_factory.mktemp("templates")
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
     rng = random.Random(0)
-    tokenizer.train_from_iterator([text(rng) for _ in range(2000)], trainers.BpeTrainer(
-        vocab_size=600, special_tokens=SPECIAL, show_progress=False,
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
-    tokenizer.save(str(folder / "tokenizer.json"))
-    (folder / "tokenizer_config.json").write_text(json.dumps(
-        TOKENS | {"tokenizer_class": "PreTrainedTokenizerFast"}))
+    train_tokenizer(folder, [text(rng) for _ in range(2000)], SPECIAL, TOKENS, vocab_size=600)
     return folder
 
 

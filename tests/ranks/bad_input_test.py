@@ -96,6 +96,16 @@ class Tokenizer(BadInput):
              "post_processor": None, "decoder": None, "model": {"type": "Unigram", "vocab": []}}))
         self.refuse("model_name_or_path=unigram", says=["unigram/tokenizer.json", "Unigram", "BPE"])
 
+    def test_unknown_parts_are_named(self):
+        self.work.write_model(llama(vocab_size=260), name="parts")
+        self.work.write_tokenizer("parts")
+        known = (self.work / "parts/tokenizer.json").read_text()
+        for part, kind in {"normalizer": "Precompiled", "pre_tokenizer": "UnicodeScripts",
+                           "post_processor": "LaterProcessing", "decoder": "CTC"}.items():
+            with self.subTest(part):
+                (self.work / "parts/tokenizer.json").write_text(json.dumps(json.loads(known) | {part: {"type": kind}}))
+                self.refuse("model_name_or_path=parts", says=["parts/tokenizer.json", part, kind])
+
     def test_missing(self):
         self.refuse("tokenizer_name_or_path=nowhere", says=["nowhere", "skein tokenizer train"])
 

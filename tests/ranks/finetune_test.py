@@ -367,6 +367,50 @@ class Refused(unittest.TestCase):
         self.damaged(cut)
         self.refuse("adapter_name_or_path=damaged", says=["adapter_model.safetensors"], code=4)
 
+    def test_flipped_bits(self):
+        """Of what a run goes on with, every bit counts; of strangers' files those of the header."""
+        def flip(path, at):
+            data = bytearray(path.read_bytes())
+            data[at] ^= 4
+            path.write_bytes(data)
+
+        name = "adapter_model.safetensors"
+        length = int.from_bytes((self.work / "out" / name).read_bytes()[:8], "little")
+        header = (self.work / "out" / name).read_bytes()[8:8 + length]
+        places = {"length": 0, "length_above": 6, "brace": 8, "dtype": 8 + header.index(b'"F32"') + 1,
+                  "shape": 8 + header.index(b'"shape":[') + 9, "end": 8 + header.index(b'"data_offsets":[') + 18}
+        for place, at in places.items():
+            with self.subTest(place):
+                self.damaged(lambda folder: flip(folder / name, at))
+                self.refuse("adapter_name_or_path=damaged", says=[name], code=4)
+        checkpoint = f"damaged/checkpoint-{STEPS}"
+        for file in (name, "optimizer.safetensors"):
+            with self.subTest(file):
+                self.damaged(lambda folder: flip(folder / f"checkpoint-{STEPS}" / file, -1))
+                self.refuse(f"resume_from_checkpoint={checkpoint}",
+                            says=[f"{checkpoint} is not a whole checkpoint", f"{file}, tensor ",
+                                  "are not those that were written"])
+
+    def test_a_damaged_base(self):
+        path = self.work / "cut/model.safetensors"
+        whole = (self.work / "base/model.safetensors").read_bytes()
+        for size in (0, 7, 100, len(whole) - 1):
+            with self.subTest(size):
+                shutil.rmtree(self.work / "cut", ignore_errors=True)
+                shutil.copytree(self.work / "base", self.work / "cut", symlinks=True)
+                path.unlink()
+                path.write_bytes(whole[:size])
+                self.refuse("model_name_or_path=cut", says=["cut/model.safetensors"], code=4)
+
+    def test_an_adapters_index_leads_nowhere_else(self):
+        def plant(folder):
+            (folder / "adapter_model.safetensors").unlink()
+            (folder / "adapter_model.safetensors.index.json").write_text(json.dumps(
+                {"metadata": {}, "weight_map": {"a": "../out/adapter_model.safetensors"}}))
+
+        self.damaged(plant)
+        self.refuse("adapter_name_or_path=damaged", says=["not a plain file name"], code=4)
+
     def test_another_kind_of_adapter(self):
         def rename(folder):
             path = folder / "adapter_config.json"

@@ -88,7 +88,8 @@ TEST(Order, OfAStepAtStage3) {
   for (const int unit : {0, 1, 4}) names[size_of(unit)] = unit == 1 ? "block" : units[unit].name;
   ASSERT_EQ(names.size(), 3U);
   std::vector<std::string> order;
-  for (const auto& call : board::own_board(256)->calls) {
+  const auto view = board::own_board(256);
+  for (const auto& call : view->calls) {
     if (call.sequence <= before) continue;
     order.push_back(fmt::format("{} {}", call.operation, names[call.count]));
   }

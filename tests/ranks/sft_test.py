@@ -42,10 +42,10 @@ class Training(unittest.TestCase):
     def test_only_the_assistant_is_learned(self):
         with ChatWorkspace(**SHORT) as work:
             work.write_rows([conversation("a" * 50, "b")] * 8)
-            for words, targets in (((), 2), (("train_on_prompt=true",), 71)):
+            for words, targets in (((), 3), (("train_on_prompt=true",), 71)):
                 work.run("output_dir=out", "--fresh", "logging_steps=1", *words)
                 audit = run_skein(["data", "inspect", "c.yaml", "--rows", "1", *words], work.folder).stdout
-                # b and the end of the turn; or all but the first token.
+                # b, the end of the turn and its line feed; or all but the first token.
                 self.assertIn(f"{8 * targets} trained on", audit)
 
     def test_epochs_are_counted_exactly(self):
@@ -134,6 +134,44 @@ class Evaluation(unittest.TestCase):
                                            "--device", "cpu", "--json"], work.folder).stdout)
             self.assertEqual((result["num_samples"], result["num_tokens"]), (4, 96))
 
+    def test_what_a_data_set_is_does_not_hang_on_its_first_line(self):
+        with ChatWorkspace(**SHORT) as work:
+            work.run("output_dir=out")
+            command = ["eval", "out", "--dataset", "mixed.jsonl", "--device", "cpu", "--json"]
+            work.write_rows([{"text": "a" * 9}, conversation("a", "b")], "mixed.jsonl")
+            ended = run_skein(command, work.folder)
+            # A text and its end, but for the first token; b, the end of the turn and its line feed.
+            self.assertEqual(json.loads(ended.stdout)["num_tokens"], 9 + 3)
+            self.assertIn("prepared the eval data", ended.stderr)
+            self.assertNotIn("train data", ended.stderr)
+            (work / "mixed.jsonl").write_text("{\n" + json.dumps(conversation("a", "b")) + "\n")
+            ended = run_skein(command, work.folder, code=4)
+            self.assertIn("mixed.jsonl:1: ", ended.stderr)
+            ended = run_skein([*command, "bad_lines=skip"], work.folder)
+            self.assertEqual(json.loads(ended.stdout)["num_tokens"], 3)
+            # As training is told: rows of one text each.
+            work.write_rows([{"text": "a" * 9}] * 2, "mixed.jsonl")
+            for words, samples in (((), 1), (("--stage", "sft"), 2), (("stage=sft",), 2), (("--stage", "pt"), 1)):
+                ended = run_skein([*command, *words], work.folder)
+                self.assertEqual(json.loads(ended.stdout)["num_samples"], samples, words)
+            ended = run_skein([*command, "--stage", "rm"], work.folder, code=2)
+            self.assertIn("--stage: 'rm' is neither pt (text) nor sft (rows)", ended.stderr)
+
+    def test_words_of_eval_name_its_flags(self):
+        with ChatWorkspace(**SHORT) as work:
+            work.run("output_dir=out")
+            (work / "rows").mkdir()
+            work.write_chat(4, "rows/a.jsonl")
+            (work / "rows/b.csv").write_text("x")
+            ended = run_skein(["eval", "out", "--dataset", "rows", "--device", "cpu"], work.folder)
+            self.assertIn("--dataset: 1 file of rows left out", ended.stderr)
+            (work / "out/tokenizer.json").unlink()
+            ended = run_skein(["eval", "out", "--dataset", "chat.jsonl"], work.folder, code=2)
+            self.assertIn("--tokenizer FOLDER", ended.stderr)
+            for flag in ("--tokenizer", "--tokenizer-name-or-path"):
+                run_skein(["eval", "out", "--dataset", "chat.jsonl", flag, "model", "--template", "chatml", "--device",
+                           "cpu"], work.folder)
+
     def test_rows_are_held_out(self):
         with ChatWorkspace(eval_strategy="steps", eval_steps=3, **SHORT) as work:
             for words, held_out in ((("val_size=0.2",), 8), (("val_size=5",), 5), ((), 2)):
@@ -155,6 +193,20 @@ class Commands(unittest.TestCase):
             self.assertIn(".rows", prepared)
             ended = run_skein(["data", "inspect", "c.yaml", "--split", "eval"], work.folder, code=2)
             self.assertIn("has no evaluation data", ended.stderr)
+
+    def test_turns_that_render_to_nothing_are_told(self):
+        call = {"role": "assistant", "content": "", "tool_calls": [{"type": "function", "function": {"name": "look"}}]}
+        with ChatWorkspace(max_steps=1, global_batch_size=2) as work:
+            (work / "plain.jinja").write_text(
+                "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+                "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}")
+            work.write_rows([conversation("a", "b"), conversation("a", ""),
+                             {"messages": [message("user", "a"), call]}])
+            words = ["c.yaml", "output_dir=out", "template=", "chat_template=plain.jinja"]
+            for command in (["data", "inspect"], ["train"]):
+                ended = run_skein([*command, *words], work.folder)
+                self.assertIn("warning: 2 assistant turns render to nothing", ended.stdout + ended.stderr)
+                self.assertRegex(ended.stdout + ended.stderr, "tool calls; first .*chat.jsonl:2")
 
     def test_plan_counts_rows_and_packs(self):
         with ChatWorkspace(num_rows=37, global_batch_size=2, num_train_epochs=1, block_size=96) as work:
@@ -178,6 +230,7 @@ class BadInput(unittest.TestCase):
         commands = [["train"], ["plan"]] + ([] if code == 4 or reads_data else [["config", "check"]])
         for command in commands:
             ended = run_skein([*command, "c.yaml", "output_dir=out", *words], work.folder, code=code)
+            self.assertEqual(ended.stderr.count("error: "), 1, ended.stderr)
             for part in parts:
                 self.assertIn(part, ended.stderr, command)
         self.assertFalse(list((work / ".").glob("out/checkpoint-*")))
@@ -199,9 +252,34 @@ class BadInput(unittest.TestCase):
                 with self.subTest(row=row):
                     work.write_rows([good, row, good])
                     self.refuse(work, 4, *parts, "bad_lines=skip")
+                    prepared = run_skein(["data", "prepare", "c.yaml", "bad_lines=skip"], work.folder)
+                    self.assertIn("train  2 of 2 rows", prepared.stdout)
+                    self.assertIn("1 bad rows left out", prepared.stdout)
+                    self.assertIn("chat.jsonl:2: ", prepared.stderr)
             work.write_rows([good, {"messages": []}] + [good] * 20)
             ended = work.run("output_dir=out", "max_steps=1", "bad_lines=skip")
             self.assertIn("1 bad", ended.stderr)
+
+    def test_files_by_other_names_and_in_other_encodings(self):
+        rows = [conversation("a", "b")] * 8
+        with ChatWorkspace(max_steps=1, global_batch_size=2) as work:
+            (work / "list.jsonl").write_text(json.dumps(rows, indent=2))
+            ended = work.run("train_file=list.jsonl", "output_dir=list")
+            self.assertIn("train  8 of 8 rows", ended.stderr)
+            for encoding in ("utf-16", "utf-16-le", "utf-16-be"):
+                (work / "wide.jsonl").write_bytes("".join(json.dumps(row) + "\n" for row in rows).encode(encoding))
+                self.refuse(work, 4, "wide.jsonl: the file is UTF-16", "iconv -f UTF-16",
+                            words=("train_file=wide.jsonl",))
+            (work / "data").mkdir()
+            (work / "data/chat.json").write_text(json.dumps(rows))
+            (work / "data/dataset_info.json").write_text(json.dumps({"chat": {"file_name": "chat.json"}}, indent=2))
+            ended = work.run("train_file=", "train_file_dir=data", "output_dir=folder")
+            self.assertIn("train  8 of 8 rows", ended.stderr)
+            self.assertIn("data/dataset_info.json describes data sets and holds no row: left out", ended.stderr)
+            work.write_rows([{"question": "a", "answer": "b"}] * 8)
+            ended = work.run("output_dir=out", code=4)
+            self.assertIn("jq -c '{instruction: .question, output: .answer}' FILE > NEW.jsonl", ended.stderr)
+            self.assertNotIn("bad_lines", ended.stderr)
 
     def test_a_line_of_100_megabytes(self):
         with ChatWorkspace() as work:
@@ -280,6 +358,14 @@ class BadInput(unittest.TestCase):
         with ChatWorkspace() as work:
             work.write_tokenizer(extra=("<|a|>", "<|b|>"))
             self.refuse(work, 2, "vocab_size is 260", "resize_vocab")
+
+    def test_new_tokens_without_rows_for_them(self):
+        with ChatWorkspace() as work:
+            self.refuse(work, 2, "with them the tokenizer has 261 ids, but the model has rows for 260",
+                        "resize_vocab=true gives it the rows that it lacks",
+                        words=("new_special_tokens=<|a|>,<|b|>",))
+            work.run("output_dir=grown", "max_steps=1", "new_special_tokens=<|a|>,<|b|>", "resize_vocab=true")
+            self.assertEqual(json.loads((work / "grown/config.json").read_text())["vocab_size"], 261)
 
     def test_new_rows_that_an_adapter_cannot_hold(self):
         with ChatWorkspace() as work:

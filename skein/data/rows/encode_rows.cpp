@@ -58,6 +58,7 @@ class PieceReader {
 struct BadRow {
   uint64_t number = 0;
   std::string reason;
+  bool has_unknown_columns = false;
 };
 
 struct EncodedPiece {
@@ -87,7 +88,10 @@ EncodedPiece encode_piece(const Piece& piece, const RowEncoder& encoder, config:
       result.rows.push_back(encode_row(row, piece, encoder));
     } catch (const IoError& error) {
       ++result.num_bad;
-      if (result.bad.size() < kBadRowsShown) result.bad.push_back({row.number, error.what()});
+      const bool unknown = dynamic_cast<const UnknownColumns*>(&error) != nullptr;
+      if (result.bad.size() < kBadRowsShown) {
+        result.bad.push_back({row.number, error.what(), unknown});
+      }
       if (policy == config::BadLines::kStop) break;
     }
   }
@@ -99,7 +103,9 @@ void count_bad_rows(const EncodedPiece& piece, const fs::path& path, config::Bad
   for (const auto& bad : piece.bad) {
     auto text = fmt::format("{}:{}: {}", path.string(), bad.number, bad.reason);
     if (policy == config::BadLines::kStop) {
-      throw IoError(text + " (bad_lines=skip leaves such rows out)");
+      // Where even the first has unknown columns, nothing would be left.
+      const bool skipping_helps = totals.rows > 0 || !bad.has_unknown_columns;
+      throw IoError(skipping_helps ? text + " (bad_lines=skip leaves such rows out)" : text);
     }
     if (totals.first_bad_rows.size() < kBadRowsShown) {
       totals.first_bad_rows.push_back(std::move(text));

@@ -19,24 +19,43 @@ constexpr double kMostWithoutTarget = 0.05;
 constexpr int64_t kSamplesAtOnce = 4096;
 constexpr int64_t kBarWidth = 40;
 
-std::vector<LabelAudit::Bin> histogram(const RowArray& rows) {
-  std::vector<LabelAudit::Bin> bins;
-  for (int64_t i = 0; i < rows.count(); ++i) {
+class Histogram {
+ public:
+  void add(int64_t length) {
     size_t bin = 0;
-    while (int64_t{1} << bin < rows.entry(i).length) ++bin;
-    while (bins.size() <= bin) bins.push_back({.longest = int64_t{1} << bins.size()});
-    ++bins[bin].rows;
+    while (int64_t{1} << bin < length) ++bin;
+    while (bins_.size() <= bin) bins_.push_back({.longest = int64_t{1} << bins_.size()});
+    ++bins_[bin].rows;
   }
-  const auto first =
-      std::ranges::find_if(bins, [](const LabelAudit::Bin& bin) { return bin.rows > 0; });
-  bins.erase(bins.begin(), first);
-  return bins;
+
+  std::vector<LabelAudit::Bin> take() {
+    const auto is_used = [](const LabelAudit::Bin& bin) { return bin.rows > 0; };
+    bins_.erase(bins_.begin(), std::ranges::find_if(bins_, is_used));
+    return std::move(bins_);
+  }
+
+ private:
+  std::vector<LabelAudit::Bin> bins_;
+};
+
+// What is left out of files that two splits share is told with the training rows.
+std::vector<LabelAudit::Bin> lengths_of(const SplitRows& split) {
+  const auto& rows = split.source->prepared().rows;
+  Histogram lengths;
+  for (int64_t i = 0; i < split.set.count(); ++i) {
+    lengths.add(rows.entry(split.source->row_of(split.set.sample(i))).length);
+  }
+  if (!split.is_held_out) {
+    for (const int64_t row : split.source->left_out()) lengths.add(rows.entry(row).length);
+  }
+  return lengths.take();
 }
 
 // What some of the samples say.
 struct Part {
-  int64_t tokens = 0, targets = 0, end_trained = 0, several_begins = 0;
-  int64_t first_without_end = -1, first_several_begins = -1;  // samples
+  int64_t tokens = 0, targets = 0, end_trained = 0, several_begins = 0, empty_turns = 0;
+  // Samples.
+  int64_t first_without_end = -1, first_several_begins = -1, first_empty_turn = -1;
 };
 
 class SampleAudit {
@@ -61,6 +80,9 @@ class SampleAudit {
     rows_.source->read(sample, tokens_, targets_);
     part_.tokens += static_cast<int64_t>(length);
     part_.targets += rows_.source->num_targets(sample);
+    const auto& entry = rows_.source->prepared().rows.entry(rows_.source->row_of(sample));
+    part_.empty_turns += entry.empty_turns;
+    if (entry.empty_turns > 0 && part_.first_empty_turn < 0) part_.first_empty_turn = sample;
     // No id is negative, so that tensor::kIgnore is none of them.
     const bool ends = std::ranges::any_of(
         targets_, [&](int64_t target) { return target >= 0 && is_end(target); });
@@ -86,8 +108,10 @@ void add(const Part& part, const RowSource& source, LabelAudit& audit) {
   audit.targets += part.targets;
   audit.end_trained += part.end_trained;
   audit.several_begins += part.several_begins;
+  audit.empty_turns += part.empty_turns;
   keep_first(part.first_without_end, audit.first_without_end);
   keep_first(part.first_several_begins, audit.first_several_begins);
+  keep_first(part.first_empty_turn, audit.first_empty_turn);
 }
 
 double percent(int64_t part, int64_t whole) {
@@ -116,10 +140,12 @@ LabelAudit audit_labels(const SplitRows& rows, const AuditTokens& tokens, int th
                    .expects_end = !tokens.ends_of_turn.empty() || !tokens.missing.empty(),
                    .missing = tokens.missing,
                    .counts = source.counts(),
-                   .lengths = histogram(source.prepared().rows),
+                   .is_held_out = rows.is_held_out,
+                   .lengths = lengths_of(rows),
                    .samples = rows.set.count(),
                    .first_without_end = {},
-                   .first_several_begins = {}};
+                   .first_several_begins = {},
+                   .first_empty_turn = {}};
   std::vector<Part> parts(
       static_cast<size_t>((audit.samples + kSamplesAtOnce - 1) / kSamplesAtOnce));
   for_each_index(std::ssize(parts), threads, [&](int64_t i) {
@@ -158,7 +184,7 @@ std::string LabelAudit::text(Split split) const {
   auto text = fmt::format("{:5}  {} of {} rows: {} tokens, {} trained on ({:.1f} %)\n",
                           split_name(split), shown_count(samples), shown_count(counts.rows),
                           shown_count(tokens), shown_count(targets), percent(targets, tokens));
-  if (counts.too_long > 0) {
+  if (counts.too_long > 0 && !is_held_out) {
     text += fmt::format(
         "       {} rows longer than cutoff_len={} {}: {:.1f} % of the tokens and {:.1f} % of the "
         "targets lost\n",
@@ -166,8 +192,10 @@ std::string LabelAudit::text(Split split) const {
         limits.excess_length == ExcessLength::kDrop ? "left out" : "cut short",
         percent(counts.tokens_lost, counts.tokens), percent(counts.targets_lost, counts.targets));
   }
-  text += fmt::format("       {} rows without a target, left out\n",
-                      shown_count(counts.without_target));
+  if (!is_held_out) {
+    text += fmt::format("       {} rows without a target, left out\n",
+                        shown_count(counts.without_target));
+  }
   if (expects_end) {
     text += fmt::format("       the end of a turn is trained on in {} of {} rows{}\n",
                         shown_count(end_trained), shown_count(samples),
@@ -177,15 +205,26 @@ std::string LabelAudit::text(Split split) const {
     text += fmt::format("       warning: {} rows begin more than once (BOS), first {}\n",
                         shown_count(several_begins), first_several_begins);
   }
+  if (empty_turns > 0) {
+    text += fmt::format(
+        "       warning: {} assistant turns render to nothing: they are empty, or the template "
+        "leaves out their content or tool calls; first {}\n",
+        shown_count(empty_turns), first_empty_turn);
+  }
   return text + histogram_text(lengths);
+}
+
+LabelAudit log_labels(const SplitRows& rows, Split split, const AuditTokens& tokens, int threads) {
+  auto audit = audit_labels(rows, tokens, threads);
+  auto text = audit.text(split);
+  text.pop_back();  // a log ends its lines itself
+  log_info("labels of the data\n{}", text);
+  return audit;
 }
 
 void require_labels(const RunRows& rows, const AuditTokens& tokens, int threads) {
   const auto require = [&](const SplitRows& split_rows, Split split) {
-    const auto audit = audit_labels(split_rows, tokens, threads);
-    auto text = audit.text(split);
-    text.pop_back();  // a log ends its lines itself
-    log_info("labels of the data\n{}", text);
+    const auto audit = log_labels(split_rows, split, tokens, threads);
     if (const auto why = audit.refusal(split)) throw IoError(*why);
   };
   require(rows.train, Split::kTrain);

@@ -33,13 +33,17 @@ struct LabelAudit {
   bool expects_end = false;  // a turn should end with a token
   std::string missing;       // AuditTokens::missing
   RowCounts counts;          // of all rows of the split's files
-  std::vector<Bin>
-      lengths;  // the same, before anything is cut; powers of two, none empty at an end
+  bool is_held_out = false;  // SplitRows::is_held_out
+  // Of the split's rows, before anything is cut, with those that are left out of its files; powers
+  // of two, none empty at an end.
+  std::vector<Bin> lengths;
   // Of the split's samples, as they are trained on:
   int64_t samples = 0, tokens = 0, targets = 0;
   int64_t end_trained = 0;  // in which an end of turn is a target
   int64_t several_begins = 0;
-  std::string first_without_end, first_several_begins;  // "FILE:ROW", empty: there is none
+  int64_t empty_turns = 0;  // of the assistant, of which nothing but their end is a target
+  // "FILE:ROW", empty: there is none
+  std::string first_without_end, first_several_begins, first_empty_turn;
 
   // Why the run must not start; absent: it may.
   std::optional<std::string> refusal(Split split) const;
@@ -52,7 +56,10 @@ struct LabelAudit {
 // The same for any number of threads.
 LabelAudit audit_labels(const SplitRows& rows, const AuditTokens& tokens, int threads);
 
-// Audits both splits, logs what it found, and throws IoError when a split must not be trained on.
+// audit_labels(), and logs what it found.
+LabelAudit log_labels(const SplitRows& rows, Split split, const AuditTokens& tokens, int threads);
+
+// The same for both splits; throws IoError when one must not be trained on.
 void require_labels(const RunRows& rows, const AuditTokens& tokens, int threads);
 
 }  // namespace skein::data

@@ -59,6 +59,26 @@ TEST_F(LabelAuditTest, CountsWhatIsTrainedOnAndWhatIsLost) {
   EXPECT_PRED2(contains, text, "up to        32 tokens           2  █");
 }
 
+TEST_F(LabelAuditTest, WarnsOfTurnsThatRenderToNothing) {
+  const auto turn = [](const char* answer) {
+    return fmt::format(
+        R"({{"role": "user", "content": "q"}}, {{"role": "assistant", "content": "{}"}})", answer);
+  };
+  const auto row = [&](const char* first, const char* second) {
+    return fmt::format("{{\"messages\": [{}, {}]}}\n", turn(first), turn(second));
+  };
+  const auto rows = split(row("a", "b") + row("", "b") + row("", ""), {.cutoff_len = 64});
+  const AuditTokens tokens{.ends_of_turn = {kEnd}, .begin = std::nullopt};
+  const auto audit = audit_labels(rows, tokens, 1);
+  EXPECT_EQ(audit.empty_turns, 3);
+  EXPECT_PRED2(contains, audit.first_empty_turn, "train.jsonl:2");
+  EXPECT_PRED2(contains, audit.text(Split::kTrain),
+               "warning: 3 assistant turns render to nothing: they are empty, or the template");
+  EXPECT_EQ(refusal_of(audit), "") << "some answers are no answer";
+  const auto full = audit_labels(split(row("a", "b"), {.cutoff_len = 64}), tokens, 1);
+  EXPECT_EQ(full.text(Split::kTrain).find("render to nothing"), std::string::npos);
+}
+
 TEST_F(LabelAuditTest, StopsAboveFivePercentWithoutTarget) {
   const auto good = row_of(1, 2), bad = row_of(20, 2);
   const AuditTokens tokens{.ends_of_turn = {kEnd}, .begin = std::nullopt};
@@ -99,6 +119,31 @@ TEST_F(LabelAuditTest, BothSplitsAreLookedAt) {
   EXPECT_PRED2(contains, text, "train  20 of 20 rows");
   EXPECT_PRED2(contains, text, "eval   3 of 3 rows");
   EXPECT_PRED2(contains, why.value_or(""), "in no row of the eval data");
+}
+
+// Of 8 short and 8 long rows of one file.
+TEST_F(LabelAuditTest, EachSplitHasLengthsOfItsOwn) {
+  RunRowsOptions options{.data = data_, .encoder = byte_encoder(), .vocab_size = 257};
+  options.data.train_file =
+      write("train.jsonl", repeated(8, row_of(1, 2)) + repeated(8, row_of(20, 9)) + row_of(60, 9))
+          .string();
+  options.limits = {.cutoff_len = 32, .excess_length = ExcessLength::kDrop};
+  options.val_size = 6;
+  const auto rows = open_run_rows(options);
+  const auto total = [](const LabelAudit& audit) {
+    int64_t count = 0;
+    for (const auto& bin : audit.lengths) count += bin.rows;
+    return count;
+  };
+  const auto train = audit_labels(rows.train, {}, 1), eval = audit_labels(*rows.eval, {}, 1);
+  EXPECT_EQ(total(train), 11) << "ten, and the one that is left out";
+  EXPECT_EQ(train.lengths.back(), (LabelAudit::Bin{.longest = 128, .rows = 1}));
+  EXPECT_EQ(total(eval), 6);
+  EXPECT_EQ(eval.lengths.back().longest, 32);
+  const auto text = eval.text(Split::kEval);
+  EXPECT_PRED2(contains, text, "eval   6 of 17 rows");
+  EXPECT_FALSE(contains(text, "left out")) << "told with the training rows";
+  EXPECT_PRED2(contains, train.text(Split::kTrain), "1 rows longer than cutoff_len=32 left out");
 }
 
 TEST_F(LabelAuditTest, RowsAreShownWithWhatIsTrainedOn) {

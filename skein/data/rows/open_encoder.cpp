@@ -34,27 +34,14 @@ text::ChatTemplateOptions template_options(const fs::path& path, const config::R
           .name = rows.chat_format};
 }
 
-// The token that ends a turn in what the template makes of a small conversation, and the one that
-// ends a text.
+// Of a text, and of the assistant's turns.
 std::vector<uint32_t> ends_of_turn(const text::Tokenizer& tokenizer,
                                    const std::optional<text::ChatTemplate>& chat_template) {
   std::vector<uint32_t> ends;
   if (const auto end = tokenizer.eos_id()) ends.push_back(*end);
   if (!chat_template) return ends;
-  const text::ChatEncoder encoder(tokenizer, *chat_template, TrainedTurns::kAssistant);
-  text::Conversation small;
-  small.messages.push_back({.role = "user", .content = "a"});
-  small.messages.push_back({.role = "assistant", .content = "b"});
-  try {
-    const auto tokens = encoder.encode(small);
-    for (size_t i = tokens.ids.size(); i-- > 0;) {
-      const auto id = static_cast<uint32_t>(tokens.ids[i]);
-      if (tokens.trained[i] == 0 || !tokenizer.is_special(id)) continue;
-      if (ends.empty() || ends[0] != id) ends.push_back(id);
-      break;
-    }
-  } catch (const UserError&) {  // rows will tell what it objects to
-  }
+  const auto end = text::find_turn_end(*chat_template, tokenizer).token;
+  if (end && end != tokenizer.eos_id()) ends.push_back(*end);
   return ends;
 }
 

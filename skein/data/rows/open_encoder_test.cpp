@@ -11,30 +11,18 @@
 #include "skein/core/testing.h"
 #include "skein/data/rows/prepare_rows.h"
 #include "skein/data/rows/preview_rows.h"
-#include "skein/text/bpe_trainer.h"
+#include "skein/text/test_tokenizer.h"
 
 namespace skein::data {
 namespace {
 
-constexpr uint32_t kEnd = 300, kEndOfTurn = 302;
+constexpr uint32_t kEnd = 1000, kEndOfTurn = 1002;
 
 // A model folder with a tokenizer of bytes and three special tokens.
 class OpenEncoderTest : public TemporaryFolder {
  protected:
   OpenEncoderTest() {
-    auto json = nlohmann::json::parse(to_tokenizer_json(text::train_bpe({}, {.vocab_size = 257})));
-    json["added_tokens"] = nlohmann::json::array();
-    uint32_t id = kEnd;
-    for (const char* token : {"</s>", "<|im_start|>", "<|im_end|>"}) {
-      json["added_tokens"].push_back({{"id", id++},
-                                      {"content", token},
-                                      {"special", true},
-                                      {"single_word", false},
-                                      {"lstrip", false},
-                                      {"rstrip", false},
-                                      {"normalized", false}});
-    }
-    write("tokenizer.json", json.dump());
+    write("tokenizer.json", text::byte_tokenizer_json({"</s>", "<|im_start|>", "<|im_end|>"}));
     write("tokenizer_config.json", R"({"eos_token": "</s>"})");
     model_.model_name_or_path = folder_.string();
     rows_.chat_format = "chatml";
@@ -68,13 +56,13 @@ constexpr const char* kLists =
         "completion": [{"role": "assistant", "content": "b"}]})";
 
 TEST_F(OpenEncoderTest, TrainsOnWhatTheMasksSay) {
-  EXPECT_EQ(trained(kTwoTurns), "a<|im_end|>|b<|im_end|>|");
-  EXPECT_EQ(trained(kLists), "b<|im_end|>|");
+  EXPECT_EQ(trained(kTwoTurns), "a<|im_end|>\n|b<|im_end|>\n");
+  EXPECT_EQ(trained(kLists), "b<|im_end|>\n");
   EXPECT_EQ(trained(R"({"prompt": "p ", "completion": "c"})"), "c</s>");
   EXPECT_EQ(trained(R"({"text": "t"})"), "t</s>");
-  EXPECT_EQ(trained(R"({"instruction": "i", "output": "o"})"), "o<|im_end|>|");
+  EXPECT_EQ(trained(R"({"instruction": "i", "output": "o"})"), "o<|im_end|>\n");
   rows_.mask_history = true;
-  EXPECT_EQ(trained(kTwoTurns), "b<|im_end|>|");
+  EXPECT_EQ(trained(kTwoTurns), "b<|im_end|>\n");
   rows_ = {.chat_format = "chatml", .train_on_prompt = true};
   EXPECT_EQ(trained(kLists), trained(kTwoTurns));
   EXPECT_EQ(trained(R"({"prompt": "p ", "completion": "c"})"), "p c</s>");
@@ -149,7 +137,7 @@ TEST_F(OpenEncoderTest, APreviewExtrapolates) {
   for (int i = 0; i < 1200; ++i) rows += row;
   const auto path = write("many.jsonl", rows);
   const RunRowsOptions options{
-      .data = {}, .encoder = open().encoder, .limits = {.cutoff_len = 50}, .vocab_size = 303};
+      .data = {}, .encoder = open().encoder, .limits = {.cutoff_len = 50}, .vocab_size = 1003};
   const auto seen = preview_rows({.kind = SourceKind::kRows, .files = {path}}, options);
   EXPECT_FALSE(seen.exact);
   EXPECT_NEAR(static_cast<double>(seen.rows), 1200, 2);

@@ -83,7 +83,11 @@ TEST_F(PrepareRows, BadRowsAreNamedOrCounted) {
       "{\"messages\": []}\n{\"text\": \"B\"}\n";
   const auto message = refusal<IoError>([&] { prepare(rows); });
   EXPECT_PRED2(contains, message, "train.jsonl:2: expected \"messages\"");
-  EXPECT_PRED2(contains, message, "the row has \"question\" (bad_lines=skip leaves such rows out)");
+  EXPECT_PRED2(contains, message, "the row has \"question\"; rename them to one of these");
+  EXPECT_PRED2(contains, message, " (bad_lines=skip leaves such rows out)");
+  const auto all = refusal<IoError>([&] { prepare("{\"question\": 1}\n{\"question\": 2}\n"); });
+  EXPECT_PRED2(contains, all, "train.jsonl:1: expected");
+  EXPECT_FALSE(contains(all, "bad_lines")) << "nothing would be left";
   data_.bad_lines = config::BadLines::kSkip;
   const auto prepared = prepare(rows);
   EXPECT_EQ(prepared.rows.count(), 2);
@@ -134,7 +138,7 @@ TEST_F(PrepareRows, DamagedFilesAreMadeAnew) {
     EXPECT_FALSE(prepare_rows(data_, byte_encoder(), Split::kTrain).was_reused) << at;
     EXPECT_TRUE(read_file(first.prepared_file) == bytes) << at;
   }
-  write_file_atomically(first.prepared_file, bytes.substr(0, bytes.size() - 24));
+  write_file_atomically(first.prepared_file, bytes.substr(0, bytes.size() - kRowEntryBytes));
   EXPECT_FALSE(prepare_rows(data_, byte_encoder(), Split::kTrain).was_reused);
 }
 

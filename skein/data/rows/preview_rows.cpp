@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "skein/core/error.h"
 #include "skein/core/parallel.h"
 #include "skein/data/rows/packing.h"
 
@@ -26,11 +27,35 @@ int64_t kept_tokens(const text::MaskedTokens& tokens, const RowLimits& limits) {
   return has_target ? kept : 0;
 }
 
+std::span<const fs::path> sampled_files(const Sources& sources) {
+  return std::span(sources.files).first(std::min(sources.files.size(), kSampledFiles));
+}
+
 int64_t scaled(int64_t count, double factor) {
   return static_cast<int64_t>(static_cast<double>(count) * factor);
 }
 
 }  // namespace
+
+bool hold_conversations(const Sources& sources) {
+  bool found = false;
+  const RowEncoder look{.encode =
+                            [&](const Row& row) {
+                              found = found || row.kind != Row::Kind::kText;
+                              return text::MaskedTokens{};
+                            },
+                        .identity = {}};
+  for (const auto& path : sampled_files(sources)) {
+    try {
+      encode_rows(std::span(&path, 1), look,
+                  {.bad_lines = config::BadLines::kSkip, .most_bytes = kSampleBytes},
+                  [](const EncodedRow&) {});
+    } catch (const IoError&) {  // whoever reads all of it says what is wrong
+    }
+    if (found) return true;
+  }
+  return false;
+}
 
 RowPreview preview_rows(const Sources& sources, const RunRowsOptions& options) {
   RowPreview seen{.exact = sources.files.size() <= kSampledFiles};
@@ -41,8 +66,7 @@ RowPreview preview_rows(const Sources& sources, const RunRowsOptions& options) {
   }
   uint64_t sampled = 0;
   std::vector<int64_t> lengths;
-  const auto files = std::span(sources.files).first(std::min(sources.files.size(), kSampledFiles));
-  encode_rows(files, options.encoder,
+  encode_rows(sampled_files(sources), options.encoder,
               {.bad_lines = options.data.bad_lines,
                .threads = num_threads(options.data.preprocessing_num_workers),
                .most_bytes = kSampleBytes,

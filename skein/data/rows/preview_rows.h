@@ -20,6 +20,11 @@ struct RowPreview {
   bool exact = false;   // all but the packs; else extrapolated from the beginnings of the files
 };
 
+// Whether files of rows (.jsonl, .json) hold more than texts: one of their first rows is a
+// conversation, a prompt or an instruction, as `stage: sft` reads it. Looks as far as
+// preview_rows() does; what cannot be read says nothing.
+bool hold_conversations(const Sources& sources);
+
 // Encodes the first 256 KiB of the first 16 files. Throws what prepare_rows() and open_run_rows()
 // throw for what is seen there. Requires sources.
 RowPreview preview_rows(const Sources& sources, const RunRowsOptions& options);

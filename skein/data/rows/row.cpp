@@ -4,7 +4,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <initializer_list>
 #include <utility>
 
 #include "skein/core/error.h"
@@ -146,6 +148,33 @@ void refuse_other_kinds(const RowColumns& row) {
   }
 }
 
+// The first of `names` that the row has; empty: none.
+std::string first_of(const RowColumns& row, std::initializer_list<std::string_view> names) {
+  const auto found = std::ranges::find_if(names, [&](auto name) { return row.has(name); });
+  return found == names.end() ? "" : std::string(*found);
+}
+
+// What makes rows of other columns rows that are known.
+std::string renaming(const RowColumns& row) {
+  const auto question = first_of(row, {"question", "query", "instruction", "prompt", "problem",
+                                       "user", "human", "source", "input"});
+  const auto answer = first_of(row, {"answer", "response", "output", "completion", "solution",
+                                     "assistant", "reply", "target"});
+  const auto list = first_of(row, {"conversation", "dialog", "dialogue", "chat", "turns"});
+  const auto text = first_of(row, {"content", "document", "body", "article"});
+  const auto command = [](const std::string& object) {
+    return fmt::format("; rename them: jq -c '{{{}}}' FILE > NEW.jsonl", object);
+  };
+  if (question == "instruction" && answer == "output") return "; null is absent";
+  if (!question.empty() && !answer.empty()) {
+    return command(fmt::format("instruction: .{}, output: .{}", question, answer)) +
+           " (or prompt and completion, which no template is put around)";
+  }
+  if (!list.empty()) return command("messages: ." + list);
+  if (!text.empty()) return command("text: ." + text);
+  return "; rename them to one of these";
+}
+
 }  // namespace
 
 Row parse_row(std::string_view json) {
@@ -156,10 +185,10 @@ Row parse_row(std::string_view json) {
   if (row.find("prompt") && row.find("completion")) return from_prompt_and_completion(row);
   if (row.find("instruction") && row.find("output")) return from_alpaca(row);
   if (row.find("text")) return {.text = text_of(row, "text"), .completion = {}, .conversation = {}};
-  throw IoError(fmt::format(
+  throw UnknownColumns(fmt::format(
       "expected \"messages\", \"conversations\", \"prompt\" and \"completion\", \"instruction\" "
-      "and \"output\", or \"text\"; the row has {}",
-      row.names()));
+      "and \"output\", or \"text\"; the row has {}{}",
+      row.names(), renaming(row)));
 }
 
 }  // namespace skein::data

@@ -16,6 +16,7 @@
 #include <string>
 #include <string_view>
 
+#include "skein/core/error.h"
 #include "skein/text/conversation.h"
 
 namespace skein::data {
@@ -29,6 +30,11 @@ struct Row {
   text::Conversation conversation;  // kConversation
   // kConversation: messages before the completion, where the row has one; 0: it has none.
   size_t prompt_messages = 0;
+};
+
+// The row has none of these columns: most likely no row of its file has.
+struct UnknownColumns : IoError {
+  using IoError::IoError;
 };
 
 // One JSON object. Throws IoError with the reason and what was expected, without the place, which

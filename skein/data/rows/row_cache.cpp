@@ -23,12 +23,13 @@ uint64_t stored_bytes(const RowEntry& entry, TokenWidth width) {
 }  // namespace
 
 void RowCacheWriter::append(const EncodedRow& row) {
-  const auto& [ids, trained] = row.tokens;
+  const auto& [ids, trained, empty_turns] = row.tokens;
   SKEIN_CHECK(ids.size() <= UINT32_MAX / 4, "a row is shorter than its text");
   RowEntry entry{.offset = file_.offset(),
                  .length = static_cast<uint32_t>(ids.size()),
                  .file = static_cast<uint32_t>(row.file),
-                 .number = static_cast<uint32_t>(std::min<uint64_t>(row.number, UINT32_MAX))};
+                 .number = static_cast<uint32_t>(std::min<uint64_t>(row.number, UINT32_MAX)),
+                 .empty_turns = empty_turns};
   std::vector<std::byte> mask(mask_bytes(ids.size()));
   for (size_t i = 1; i < ids.size(); ++i) {  // nothing predicts the first
     if (trained[i] == 0) continue;

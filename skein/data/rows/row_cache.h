@@ -27,6 +27,8 @@ struct RowEntry {
   uint32_t num_targets = 0;  // of these, that are trained on; the first id is never
   uint32_t file = 0;         // where it came from: place in the list of files,
   uint32_t number = 0;       // and line or place in the list
+  uint32_t empty_turns = 0;  // MaskedTokens::empty_turns
+  uint32_t reserved = 0;     // zero
 
   bool operator==(const RowEntry&) const = default;
 };

@@ -149,6 +149,10 @@ const OrderedJson* RowColumns::find(std::string_view name) const {
   return nullptr;
 }
 
+bool RowColumns::has(std::string_view name) const {
+  return std::ranges::find(names_, name) != names_.end();
+}
+
 std::string RowColumns::names() const {
   if (names_.empty()) return "no column";
   std::string text;

@@ -27,6 +27,8 @@ class RowColumns {
 
   // Null when the column is absent or null.
   const OrderedJson* find(std::string_view name) const;
+  // Whether it is one of the first few, which names() shows; the value may be anything.
+  bool has(std::string_view name) const;
   // `"a", "b", …`, for messages; "no column" without any.
   std::string names() const;
 

@@ -8,6 +8,7 @@
 
 #include "skein/core/error.h"
 #include "skein/data/rows/row_columns.h"
+#include "skein/text/jsonl.h"
 
 namespace skein::data {
 namespace {
@@ -56,18 +57,18 @@ bool is_row_file(const fs::path& path) {
 
 RowReader::RowReader(File file, fs::path path) : path_(std::move(path)), file_(std::move(file)) {
   size_ = file_.size();
-  if (refill() && rest_.starts_with(kByteOrderMark)) rest_.remove_prefix(kByteOrderMark.size());
-  if (path_.extension() == ".jsonl") return;
+  refill();
+  text::require_utf8(rest_, path_);
+  if (rest_.starts_with(kByteOrderMark)) rest_.remove_prefix(kByteOrderMark.size());
   const auto first = rest_.find_first_not_of(kSpace);
-  if (first == std::string_view::npos) {
-    if (offset_ == size_) return;  // an empty file
-  } else if (rest_[first] == '{') {
-    return;
-  } else if (rest_[first] == '[') {
+  if (first != std::string_view::npos && rest_[first] == '[') {
     rest_.remove_prefix(first + 1);
     is_list_ = true;
     return;
   }
+  if (path_.extension() == ".jsonl") return;
+  const bool is_empty = first == std::string_view::npos && offset_ == size_;
+  if (is_empty || (first != std::string_view::npos && rest_[first] == '{')) return;
   throw IoError(fmt::format("{}: a .json file must hold a list of rows, or one row per line",
                             path_.string()));
 }

@@ -4,8 +4,7 @@
 
 // Where in a file does each row begin and end?
 //
-//   .jsonl   one row per line; blank lines are skipped
-//   .json    a list of rows, or one row per line
+//   .jsonl, .json   one row per line, blank lines are skipped; or a list of rows
 //
 // A file is read in windows, and no more of it is in memory than one row; what a row says is not
 // looked at. Safe on hostile bytes.
@@ -28,7 +27,8 @@ struct RawRow {
 
 class RowReader {
  public:
-  // Throws IoError when the file cannot be read, or is a .json file with neither a list nor lines.
+  // Throws IoError when the file cannot be read or is UTF-16, or is a .json file with neither a
+  // list nor lines.
   explicit RowReader(const fs::path& path) : RowReader(File::open_to_read(path), path) {}
   // A file that is open; its name says what it holds.
   RowReader(File file, fs::path path);

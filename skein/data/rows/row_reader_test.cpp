@@ -37,7 +37,8 @@ TEST_F(RowReaderTest, LinesOfJsonl) {
   EXPECT_EQ(rows("a.jsonl", "{1}\n\n  \r\n{4}\r\n{5}"), (Rows{"1 {1}", "4 {4}\r", "5 {5}"}));
   EXPECT_EQ(rows("a.jsonl", ""), Rows{});
   EXPECT_EQ(rows("a.jsonl", "\xEF\xBB\xBF{1}\n"), Rows{"1 {1}"});
-  EXPECT_EQ(rows("a.jsonl", "[1]\n"), Rows{"1 [1]"}) << "a line is a row, whatever it says";
+  EXPECT_EQ(rows("a.jsonl", "1\n[2]\n"), (Rows{"1 1", "2 [2]"}))
+      << "a line is a row, whatever it says";
 }
 
 TEST_F(RowReaderTest, ListsAndLinesOfJson) {
@@ -47,6 +48,8 @@ TEST_F(RowReaderTest, ListsAndLinesOfJson) {
   EXPECT_EQ(rows("a.json", ""), Rows{});
   EXPECT_EQ(rows("a.json", "[1,\"x\"]"), (Rows{"1 1", "2 \"x\""}));
   EXPECT_EQ(rows("a.json", "{1}\n{2}\n"), (Rows{"1 {1}", "2 {2}"}));
+  EXPECT_EQ(rows("a.jsonl", "[\n  {\n    1\n  }, {2}]\n"), (Rows{"1 {\n    1\n  }", "2 {2}"}))
+      << "a list by another name";
 }
 
 TEST_F(RowReaderTest, RowsAcrossWindows) {
@@ -75,6 +78,26 @@ TEST_F(RowReaderTest, BrokenListsAreRefusedByRow) {
   EXPECT_PRED2(contains, refusal_of("a.json", "[{}] x"), "more after the end of the list");
   EXPECT_PRED2(contains, refusal_of("a.json", "hello"),
                "a.json: a .json file must hold a list of rows, or one row per line");
+}
+
+TEST_F(RowReaderTest, OtherEncodingsAreRefusedWithTheCommandThatConverts) {
+  const auto utf16 = [](std::string_view text, bool little) {
+    std::string bytes;
+    for (const char letter : text) {
+      if (!little) bytes += '\0';
+      bytes += letter;
+      if (little) bytes += '\0';
+    }
+    return bytes;
+  };
+  const auto row = R"({"text": "a"})";
+  for (const char* name : {"a.jsonl", "a.json"}) {
+    EXPECT_PRED2(contains, refusal_of(name, "\xFF\xFE" + utf16(row, true)),
+                 "the file is UTF-16, not UTF-8; convert it: iconv -f UTF-16 -t UTF-8 ");
+    EXPECT_PRED2(contains, refusal_of(name, "\xFE\xFF" + utf16(row, false)), "-f UTF-16 ");
+    EXPECT_PRED2(contains, refusal_of(name, utf16(row, true)), "-f UTF-16LE ");
+    EXPECT_PRED2(contains, refusal_of(name, utf16(row, false)), "-f UTF-16BE ");
+  }
 }
 
 // 100 MB that never end: neither kept nor parsed.

@@ -81,6 +81,20 @@ int64_t RowSource::row_of(int64_t sample) const {
   return kept_.empty() ? sample : kept_[static_cast<size_t>(sample)];
 }
 
+std::vector<int64_t> RowSource::left_out() const {
+  std::vector<int64_t> rows;
+  if (kept_.empty()) return rows;
+  auto kept = kept_.begin();
+  for (int64_t row = 0; row < rows_.rows.count(); ++row) {
+    if (kept != kept_.end() && *kept == row) {
+      ++kept;
+    } else {
+      rows.push_back(row);
+    }
+  }
+  return rows;
+}
+
 void RowSource::read(int64_t sample, std::span<int64_t> tokens, std::span<int64_t> targets) const {
   const int64_t row = row_of(sample);
   SKEIN_CHECK(std::ssize(tokens) == kept_length(row) && tokens.size() == targets.size(),

@@ -56,6 +56,8 @@ class RowSource final : public SampleSource {
   const RowCounts& counts() const { return counts_; }
   // A prepared row's number; requires 0 <= sample < count().
   int64_t row_of(int64_t sample) const;
+  // Prepared rows that are no samples, in their order.
+  std::vector<int64_t> left_out() const;
   std::string place_of(int64_t sample) const { return rows_.place_of(row_of(sample)); }
 
  private:

@@ -125,6 +125,13 @@ TEST(Row, WrongSchemasNameWhatWasExpected) {
   } cases[] = {
       {R"({"question": "q", "answer": "a"})", "the row has \"question\", \"answer\""},
       {R"({"instruction": "q"})", "\"instruction\" and \"output\", or \"text\"; the row has"},
+      {R"({"question": "q", "answer": "a"})",
+       "rename them: jq -c '{instruction: .question, output: .answer}' FILE > NEW.jsonl (or"},
+      {R"({"id": 1, "prompt": "q", "response": "a"})", "{instruction: .prompt, output: .response}"},
+      {R"({"dialogue": []})", "jq -c '{messages: .dialogue}' FILE"},
+      {R"({"title": "t", "content": "c"})", "jq -c '{text: .content}' FILE"},
+      {R"({"a": 1, "b": 2})", "the row has \"a\", \"b\"; rename them to one of these"},
+      {R"({"instruction": "q", "output": null})", "\"output\"; null is absent"},
       {"{}", "the row has no column"},
       {"[1]", "the row is no JSON object"},
       {R"({"messages": "hello"})", "\"messages\" must be a list of messages, found a string"},

@@ -46,6 +46,11 @@ double held_out_rows(const RunRowsOptions& options) {
   return options.evaluates ? kDefaultHeldOut : 0;
 }
 
+SplitRows open_eval_rows(const RunRowsOptions& options) {
+  const auto eval = open_split(options, Split::kEval);
+  return {.source = eval, .set = at_most(SampleSet(eval->count()), options.data.max_eval_samples)};
+}
+
 RunRows open_run_rows(const RunRowsOptions& options) {
   const double val_size = held_out_rows(options);
   const auto train = open_split(options, Split::kTrain);
@@ -56,12 +61,12 @@ RunRows open_run_rows(const RunRowsOptions& options) {
       .train = {.source = train,
                 .set = at_most(side_of_train(Holdout::kKept), options.data.max_train_samples)},
       .eval = std::nullopt};
-  const auto& limit = options.data.max_eval_samples;
   if (has_eval_rows(options.data)) {
-    const auto eval = open_split(options, Split::kEval);
-    run.eval = {.source = eval, .set = at_most(SampleSet(eval->count()), limit)};
+    run.eval = open_eval_rows(options);
   } else if (val_size > 0) {
-    run.eval = {.source = train, .set = at_most(side_of_train(Holdout::kHeldOut), limit)};
+    run.eval = {.source = train,
+                .set = at_most(side_of_train(Holdout::kHeldOut), options.data.max_eval_samples),
+                .is_held_out = true};
   }
   return run;
 }

@@ -30,6 +30,7 @@ struct RunRowsOptions {
 struct SplitRows {
   std::shared_ptr<const RowSource> source;
   SampleSet set;
+  bool is_held_out = false;  // the source is that of the training rows
 };
 
 struct RunRows {
@@ -45,6 +46,9 @@ double held_out_rows(const RunRowsOptions& options);
 // the launcher, and commands. Throws what prepare_rows() and RowSource throw, and UserError for ids
 // that the model's vocabulary does not have.
 RunRows open_run_rows(const RunRowsOptions& options);
+
+// The evaluation rows alone, of data of their own (eval_file): for a command that does not train.
+SplitRows open_eval_rows(const RunRowsOptions& options);
 
 // The order of the training rows; null: each alone, in the epoch's permutation.
 std::shared_ptr<const Packs> packs_of(const RunRowsOptions& options, const SplitRows& train);

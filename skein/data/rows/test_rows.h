@@ -39,7 +39,9 @@ inline text::MaskedTokens encode_bytes(const Row& row) {
   for (const auto& message : row.conversation.messages) {
     add(message.role + ":", false);
     add(message.content, message.role == "assistant");
-    if (message.role == "assistant") end();
+    if (message.role != "assistant") continue;
+    end();
+    if (message.content.empty()) ++out.empty_turns;
   }
   return out;
 }
