@@ -23,11 +23,9 @@ class WordMap {
   struct Entry {
     uint32_t id = 0;
     bool merges = false;  // the word's own units merge to it
-
-   private:
-    friend WordMap;
+    // The map's own: the word.
     uint32_t hash = 0;
-    uint32_t begin = kFree;  // in bytes_
+    uint32_t begin = UINT32_MAX;  // among all words' bytes; UINT32_MAX: the place is free
     uint32_t size = 0;
   };
 
