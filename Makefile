@@ -1,6 +1,6 @@
 # Entry points only: the build itself is CMakeLists.txt, the presets are in CMakePresets.json.
 .DEFAULT_GOAL := build
-.PHONY: help build setup demo demo-sft test test-long faults parity parity-long tidy format check bench fuzz cuda gpu-test clean
+.PHONY: help build setup demo demo-sft test test-long faults parity parity-long tidy format check bench bench-text fuzz cuda gpu-test clean
 
 # CMake does not look for nvcc where the toolkit's installer puts it.
 NVCC := $(or $(shell command -v nvcc),$(wildcard /usr/local/cuda/bin/nvcc))
@@ -37,8 +37,13 @@ parity: build  ## compare with transformers, peft, datasets, … in an environme
 parity-long: build  ## the same with whole matrices (by hand)
 	@SKEIN_LONG=1 tests/parity/run.sh
 
-bench: build  ## CPU figures beside torchrun; on a quiet machine, after `make parity`
+bench: build bench-text  ## CPU figures beside torchrun, tokenizers and datasets; on a quiet machine, after `make parity`
 	@python3 benchmarks/cpu.py
+
+bench-text: build  ## of these, the figures of text and rows, and the memory of loading (half an hour)
+	@.deps/parity/bin/python benchmarks/text.py
+	@.deps/parity/bin/python benchmarks/rows.py
+	@python3 benchmarks/load_memory.py
 
 fuzz:      ## libFuzzer on the parsers of outside bytes, FUZZ_SECONDS=600 for each
 	@tools/setup.sh --fuzz

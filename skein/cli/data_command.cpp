@@ -15,7 +15,6 @@
 #include "skein/config/load.h"
 #include "skein/config/syntax/suggest.h"
 #include "skein/core/error.h"
-#include "skein/core/parallel.h"
 #include "skein/data/inspect.h"
 #include "skein/data/rows/inspect_rows.h"
 #include "skein/data/source_files.h"
@@ -62,8 +61,7 @@ int show_rows(
   const auto tokens = data::open_row_tokens(config.model, config.rows);
   const auto vocabulary = plan::vocabulary_of(config).value_or(tokens.encoder.vocab_size);
   auto options = plan::rows_options(config, tokens, vocabulary);
-  const auto described = data::describe_rows(data::open_run_rows(options), tokens.audit,
-                                             num_threads(config.data.preprocessing_num_workers));
+  const auto described = data::describe_rows(data::open_run_rows(options), options, tokens.audit);
   options.data.overwrite_cache = false;  // it has just been made
   fmt::print("{}{}", described.text, more(options, [&](std::span<const uint32_t> ids) {
                return tokens.tokenizer->decode(ids);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <span>
 #include <unordered_set>
+#include <utility>
 
 #include "skein/text/parts/byte_fallback.h"
 #include "skein/text/parts/unicode.h"
@@ -14,6 +15,12 @@ namespace {
 
 Character character_at(std::string_view text, size_t at) {
   return first_character(text.substr(at));
+}
+
+// A long run of a script without spaces, which hardly comes again, as its parts do.
+bool is_clause(std::string_view word) {
+  return word.size() > decltype(WordCache::words)::kMaxBytes &&
+         static_cast<uint8_t>(word.back()) >= 0x80;
 }
 
 uint32_t find(const StringMap<uint32_t>& vocabulary, std::string_view word, uint32_t otherwise) {
@@ -27,6 +34,7 @@ Bpe::Bpe(const StringMap<uint32_t>& vocabulary, const std::vector<Merge>& merges
          BpeOptions options)
     : merges_(merges),
       options_(options),
+      whole_(vocabulary.size()),
       word_owner_(WordCache::new_owner()),
       part_owner_(options.ignore_merges ? WordCache::new_owner() : word_owner_) {
   for (int byte = 0; byte < 256; ++byte) {
@@ -34,43 +42,48 @@ Bpe::Bpe(const StringMap<uint32_t>& vocabulary, const std::vector<Merge>& merges
     byte_ids_[byte] = find(vocabulary, {&character, 1}, kMissing);
     fallback_ids_[byte] = find(vocabulary, byte_token(static_cast<uint8_t>(byte)), kMissing);
   }
-  set_characters(vocabulary, merges);
-  whole_.reserve(vocabulary.size());
+  auto whole_ranks = set_characters(vocabulary, merges);
   for (const auto& [word, id] : vocabulary) {
     const bool merges_itself = merges_to_itself(word, id);
-    if (options_.ignore_merges || merges_itself) whole_.emplace(word, Whole{id, merges_itself});
+    if (options_.ignore_merges || merges_itself) whole_.add(word, id, merges_itself);
   }
   set_lengths(vocabulary);
-  set_cuts(vocabulary, merges);
+  set_cuts(vocabulary, merges, std::move(whole_ranks));
 }
 
-void Bpe::set_characters(const StringMap<uint32_t>& vocabulary, const std::vector<Merge>& merges) {
+// Of bytes: a character may be put together before all other merging begins where the merges that
+// take it come behind those that make it, as they do where a trainer wrote them.
+CharacterNumbers Bpe::set_characters(const StringMap<uint32_t>& vocabulary,
+                                     const std::vector<Merge>& merges) {
   // The lowest rank of a merge that takes a token, by id.
   std::unordered_map<uint32_t, uint32_t> first_uses;
   for (uint32_t rank = 0; rank < merges.size(); ++rank) {
     first_uses.try_emplace(merges[rank].left, rank);
     first_uses.try_emplace(merges[rank].right, rank);
   }
+  CharacterNumbers whole_ranks;
   for (const auto& [word, id] : vocabulary) {
     if (word.empty()) continue;
     const auto step = utf8_step(word);
     if (!step.is_valid || step.size != word.size()) continue;
-    const auto first_use = first_uses.find(id);
-    if (options_.unit == BpeUnit::kCharacter ||
-        (merges_to_itself(word, id) &&
-         may_begin_whole(word, first_use == first_uses.end() ? UINT32_MAX : first_use->second))) {
-      character_ids_.set(first_character(word).code, id);
+    const char32_t code = first_character(word).code;
+    if (options_.unit == BpeUnit::kByte) {
+      if (!merges_to_itself(word, id)) continue;
+      const auto rank = whole_rank(word);
+      const auto first_use = first_uses.find(id);
+      if (rank && first_use != first_uses.end() && first_use->second <= *rank) continue;
+      if (rank) whole_ranks.set(code, *rank);
     }
+    character_ids_.set(code, id);
   }
+  return whole_ranks;
 }
 
-// Whether a character of several bytes may be put together before all other merging begins: the
-// merges that take it must come behind those that make it, as they do where a trainer wrote them.
-bool Bpe::may_begin_whole(std::string_view character, uint32_t first_use) const {
+// The highest rank of the merges that its bytes become one token by.
+std::optional<uint32_t> Bpe::whole_rank(std::string_view character) const {
   std::vector<uint32_t> tokens;
   for (const char byte : character) tokens.push_back(byte_ids_[static_cast<uint8_t>(byte)]);
-  const auto highest = merges_.highest_rank(tokens);
-  return !highest || *highest < first_use;
+  return merges_.highest_rank(tokens);
 }
 
 void Bpe::set_lengths(const StringMap<uint32_t>& vocabulary) {
@@ -95,7 +108,8 @@ bool Bpe::has_all_units() const {
          std::ranges::find(fallback_ids_, kMissing) == fallback_ids_.end();
 }
 
-void Bpe::set_cuts(const StringMap<uint32_t>& vocabulary, const std::vector<Merge>& merges) {
+void Bpe::set_cuts(const StringMap<uint32_t>& vocabulary, const std::vector<Merge>& merges,
+                   CharacterNumbers whole_ranks) {
   // Two words of one id would be more than their characters say; and characters that become one
   // unknown token, or none, must stay together.
   if (lengths_.empty()) return;
@@ -115,7 +129,7 @@ void Bpe::set_cuts(const StringMap<uint32_t>& vocabulary, const std::vector<Merg
       if (others.contains(id) || !words.contains(id)) return;
     }
   }
-  cuts_ = BpeCuts(words, merges, options_.unit);
+  cuts_ = BpeCuts(words, merges, options_.unit, std::move(whole_ranks));
   has_cuts_ = true;
 }
 
@@ -134,7 +148,10 @@ bool Bpe::merges_to_itself(std::string_view word, uint32_t id) const {
 template <typename Table, typename Make>
 void Bpe::remember_in(Table& table, const typename Table::Key& key, Out& out, Make make) const {
   if (const auto found = table.find(key); found.first != nullptr) {
-    for (size_t i = 0; i < found.count; ++i) out.add(found.first[i], lengths_[found.first[i]]);
+    for (size_t i = 0; i < found.count; ++i) out.ids.push_back(found.first[i]);
+    for (size_t i = 0; out.lengths != nullptr && i < found.count; ++i) {
+      out.lengths->push_back(lengths_[found.first[i]]);
+    }
     return;
   }
   const size_t before = out.ids.size();
@@ -160,21 +177,24 @@ void Bpe::remember(std::string_view word, uint32_t owner, Out& out, Make make) c
 void Bpe::encode(std::string_view word, std::vector<uint32_t>& ids,
                  std::vector<uint32_t>* lengths) const {
   Out out{ids, lengths};
-  remember(word, word_owner_, out, [&] {
-    const auto whole = options_.ignore_merges ? find_whole(word) : std::nullopt;
-    if (whole) {
-      out.add(whole->id, word.size());
-    } else {
-      encode_parts(word, out);
-    }
-  });
+  if (has_cuts_ && is_clause(word)) return encode_word(word, out);
+  remember(word, word_owner_, out, [&] { encode_word(word, out); });
+}
+
+void Bpe::encode_word(std::string_view word, Out& out) const {
+  const auto* whole = options_.ignore_merges ? whole_.find(word) : nullptr;
+  if (whole != nullptr) {
+    out.add(whole->id, word.size());
+  } else {
+    encode_parts(word, out);
+  }
 }
 
 void Bpe::encode_plainly(std::string_view word, std::vector<uint32_t>& ids,
                          std::vector<uint32_t>* lengths) const {
   Out out{ids, lengths};
-  const auto whole = options_.ignore_merges ? find_whole(word) : std::nullopt;
-  if (whole) {
+  const auto* whole = options_.ignore_merges ? whole_.find(word) : nullptr;
+  if (whole != nullptr) {
     out.add(whole->id, word.size());
   } else {
     merge(word, Beginning::kUnits, out);
@@ -185,10 +205,11 @@ void Bpe::encode_parts(std::string_view word, Out& out) const {
   if (!has_cuts_ || word.empty()) return encode_part(word, Beginning::kUnits, out);
   size_t done = 0;
   auto beginning = Beginning::kCharacters;
+  FragmentPlaces fragments(cuts_, word);
   const auto take = [&](size_t end) {
     const auto part = word.substr(done, end - done);
     const auto make = [&] { encode_part(part, beginning, out); };
-    if (part.size() == word.size()) {
+    if (part.size() == word.size() && !is_clause(word)) {
       make();  // whoever called remembers it
     } else {
       remember(part, part_owner_, out, make);
@@ -206,11 +227,12 @@ void Bpe::encode_parts(std::string_view word, Out& out) const {
         next < word.size() ? character_at(word, next) : Character{BpeCuts::kNone, 0};
     place.right = right.code;
     place.behind = behind.code;
-    if (can_cut(place)) {
+    const bool is_joined = fragments.are_joined(at, place.left, place.right);
+    if (is_joined) beginning = Beginning::kUnbrokenCharacters;
+    if (!is_joined && can_cut(place)) {
       take(at);
       place.before = BpeCuts::kNone;
     } else {
-      if (cuts_.joins_fragments(place)) beginning = Beginning::kUnits;
       place.before = place.left;
     }
     place.left = right.code;
@@ -221,16 +243,11 @@ void Bpe::encode_parts(std::string_view word, Out& out) const {
 }
 
 void Bpe::encode_part(std::string_view part, Beginning beginning, Out& out) const {
-  if (const auto whole = find_whole(part); whole && whole->merges) {
+  if (const auto* whole = whole_.find(part); whole != nullptr && whole->merges) {
     out.add(whole->id, part.size());
   } else {
     merge(part, beginning, out);
   }
-}
-
-std::optional<Bpe::Whole> Bpe::find_whole(std::string_view word) const {
-  const auto found = whole_.find(word);
-  return found == whole_.end() ? std::nullopt : std::optional(found->second);
 }
 
 void Bpe::merge(std::string_view part, Beginning beginning, Out& out) const {
@@ -244,24 +261,31 @@ void Bpe::merge(std::string_view part, Beginning beginning, Out& out) const {
 }
 
 template <typename Take>
+void Bpe::for_each_byte(std::string_view bytes, Take take) const {
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    take(bytes.substr(i, 1), byte_ids_[static_cast<uint8_t>(bytes[i])]);
+  }
+}
+
+template <typename Take>
 void Bpe::for_each_unit(std::string_view word, Beginning beginning, Take take) const {
   const bool is_bytes = options_.unit == BpeUnit::kByte;
+  if (is_bytes && beginning == Beginning::kUnits) return for_each_byte(word, take);
+  FragmentPlaces fragments(cuts_, word);
+  bool was_joined = false;
   for (size_t at = 0; at < word.size();) {
-    if (is_bytes && beginning == Beginning::kUnits) {
-      take(word.substr(at, 1), byte_ids_[static_cast<uint8_t>(word[at])]);
-      ++at;
-      continue;
-    }
     const auto character = character_at(word, at);
     const auto unit = word.substr(at, character.size);
     const uint32_t id = character_ids_.of(character.code);
-    if (is_bytes && id == kMissing) {
-      for (const char byte : unit)
-        take(std::string_view(&byte, 1), byte_ids_[static_cast<uint8_t>(byte)]);
+    at += character.size;
+    const bool is_joined = beginning == Beginning::kUnbrokenCharacters && at < word.size() &&
+                           fragments.are_joined(at, character.code, character_at(word, at).code);
+    if (is_bytes && (was_joined || is_joined || id == kMissing)) {
+      for_each_byte(unit, take);
     } else {
       take(unit, id);
     }
-    at += character.size;
+    was_joined = is_joined;
   }
 }
 

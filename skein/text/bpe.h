@@ -18,6 +18,7 @@
 #include "skein/text/bpe_cuts.h"
 #include "skein/text/bpe_merges.h"
 #include "skein/text/word_cache.h"
+#include "skein/text/word_map.h"
 
 namespace skein::text {
 
@@ -51,18 +52,15 @@ class Bpe {
                       std::vector<uint32_t>* lengths = nullptr) const;
 
  private:
-  static constexpr uint32_t kMissing = CharacterIds::kMissing;
+  static constexpr uint32_t kMissing = CharacterNumbers::kMissing;
 
-  // A word of the vocabulary.
-  struct Whole {
-    uint32_t id = 0;
-    bool merges = false;  // its own units merge to it
-  };
-
-  void set_characters(const StringMap<uint32_t>& vocabulary, const std::vector<Merge>& merges);
-  bool may_begin_whole(std::string_view character, uint32_t first_use) const;
+  // Returns BpeCuts' whole_ranks.
+  CharacterNumbers set_characters(const StringMap<uint32_t>& vocabulary,
+                                  const std::vector<Merge>& merges);
+  std::optional<uint32_t> whole_rank(std::string_view character) const;
   void set_lengths(const StringMap<uint32_t>& vocabulary);
-  void set_cuts(const StringMap<uint32_t>& vocabulary, const std::vector<Merge>& merges);
+  void set_cuts(const StringMap<uint32_t>& vocabulary, const std::vector<Merge>& merges,
+                CharacterNumbers whole_ranks);
   bool has_all_units() const;
   bool can_cut(const BpeCuts::Place& place) const;
   // Ids and lengths as encode() appends them.
@@ -75,8 +73,13 @@ class Bpe {
       if (lengths != nullptr) lengths->push_back(static_cast<uint32_t>(bytes));
     }
   };
-  // What merging begins with: whole characters where no token joins fragments of them.
-  enum class Beginning { kUnits, kCharacters };
+  // What merging begins with.
+  enum class Beginning {
+    kUnits,
+    kCharacters,         // no fragments of them are joined
+    kUnbrokenCharacters  // where none are
+  };
+  void encode_word(std::string_view word, Out& out) const;
   void encode_parts(std::string_view word, Out& out) const;
   void encode_part(std::string_view part, Beginning beginning, Out& out) const;
   void merge(std::string_view part, Beginning beginning, Out& out) const;
@@ -85,9 +88,10 @@ class Bpe {
   void remember(std::string_view word, uint32_t owner, Out& out, Make make) const;
   template <typename Table, typename Make>
   void remember_in(Table& table, const typename Table::Key& key, Out& out, Make make) const;
-  std::optional<Whole> find_whole(std::string_view word) const;
   template <typename Take>
   void for_each_unit(std::string_view word, Beginning beginning, Take take) const;
+  template <typename Take>
+  void for_each_byte(std::string_view bytes, Take take) const;
   bool fall_back(std::string_view unit, Out& out) const;
   // The tokens that merging begins with.
   void begin(std::string_view word, Beginning beginning, Out& out) const;
@@ -96,14 +100,14 @@ class Bpe {
   MergeTable merges_;
   BpeOptions options_;
   std::array<uint32_t, 256> byte_ids_;      // of the unit byte
-  CharacterIds character_ids_;              // of bytes: of characters that merge to one token
+  CharacterNumbers character_ids_;          // of bytes: of characters that merge to one token
   std::array<uint32_t, 256> fallback_ids_;  // of byte_fallback
   bool has_cuts_ = false;
   bool cuts_need_ids_ = false;  // characters that the vocabulary lacks must stay together
   BpeCuts cuts_;
   // The tokens that their own units merge to, or all of them with ignore_merges: most words of a
   // text are found here at once.
-  StringMap<Whole> whole_;
+  WordMap whole_;
   // The bytes of each token; of one that stands for several lengths no more than any of them. Empty
   // where two words share an id: then nothing is remembered.
   std::vector<uint32_t> lengths_;

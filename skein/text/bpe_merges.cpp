@@ -77,33 +77,39 @@ size_t MergeTable::merge(std::span<uint32_t> tokens, uint32_t* lengths) const {
 }
 
 size_t MergeTable::merge_by_scan(std::span<uint32_t> tokens, uint32_t* lengths) const {
+  // A token, and the merge of it and the next one: the rank and, in the lower half, the result.
+  struct Item {
+    uint64_t merge;
+    uint32_t token, length;
+  };
+  Item items[kScanLimit];
   size_t count = tokens.size();
   SKEIN_CHECK(count <= kScanLimit, "the scan is for words");
-  // Of tokens i and i + 1.
-  uint32_t ranks[kScanLimit], results[kScanLimit];
+  constexpr uint64_t kNoMerge = uint64_t{kNoRank} << 32;
   const auto look = [&](size_t i) {
-    const auto& entry = find(tokens[i], tokens[i + 1]);
-    ranks[i] = entry.rank;
-    results[i] = entry.result;
+    const auto& entry = find(items[i].token, items[i + 1].token);
+    items[i].merge = uint64_t{entry.rank} << 32 | entry.result;
   };
-  const auto remove = [](uint32_t* items, size_t item, size_t end) {
-    std::copy(items + item + 1, items + end, items + item);
-  };
+  for (size_t i = 0; i < count; ++i) {
+    items[i] = {kNoMerge, tokens[i], lengths == nullptr ? 0 : lengths[i]};
+  }
   for (size_t i = 0; i + 1 < count; ++i) look(i);
   while (count > 1) {
-    const size_t i = std::min_element(ranks, ranks + count - 1) - ranks;
-    if (ranks[i] == kNoRank) break;
-    tokens[i] = results[i];
-    remove(tokens.data(), i + 1, count);
-    remove(ranks, i, count - 1);
-    remove(results, i, count - 1);
-    if (lengths != nullptr) {
-      lengths[i] += lengths[i + 1];
-      remove(lengths, i + 1, count);
+    size_t best = 0;
+    for (size_t i = 1; i + 1 < count; ++i) {
+      if (items[i].merge < items[best].merge) best = i;
     }
+    if (items[best].merge >= kNoMerge) break;
+    items[best].token = static_cast<uint32_t>(items[best].merge);
+    items[best].length += items[best + 1].length;
+    std::copy(items + best + 2, items + count, items + best + 1);
     --count;
-    if (i > 0) look(i - 1);
-    if (i + 1 < count) look(i);
+    if (best > 0) look(best - 1);
+    if (best + 1 < count) look(best);
+  }
+  for (size_t i = 0; i < count; ++i) {
+    tokens[i] = items[i].token;
+    if (lengths != nullptr) lengths[i] = items[i].length;
   }
   return count;
 }

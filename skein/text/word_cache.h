@@ -43,9 +43,10 @@ class WordTable {
 
   CachedIds find(const Key& key) const {
     const auto& entry = entries_[key.place];
-    const bool is_equal =
-        entry.owner == key.owner && entry.size == key.size && entry.bytes == key.bytes;
-    return is_equal ? CachedIds{entry.ids, entry.count} : CachedIds{};
+    // Not by operator==, which calls a function for it.
+    uint64_t different = (entry.owner ^ key.owner) | (entry.size ^ key.size);
+    for (size_t i = 0; i < kNumbers; ++i) different |= entry.bytes[i] ^ key.bytes[i];
+    return different == 0 ? CachedIds{entry.ids, entry.count} : CachedIds{};
   }
   // Does nothing with too many ids.
   void put(const Key& key, std::span<const uint32_t> ids);

@@ -15,7 +15,7 @@ import pytest
 from tokenizers import (AddedToken, Regex, Tokenizer, decoders, models, normalizers,
                         pre_tokenizers, processors, trainers)
 
-from tokenizer_test import (ASSIGNED, LLAMA3, O200K, SPECIAL, byte_level, corpus, lines,  # noqa: F401
+from tokenizer_test import (ASSIGNED, LLAMA3, O200K, QWEN2, SPECIAL, byte_level, corpus, lines,  # noqa: F401
                             random_strings)
 
 LONG = bool(os.environ.get("SKEIN_LONG"))
@@ -101,6 +101,10 @@ def plain():
 
 
 FAMILIES = {
+    "gpt2": lambda: bytes_of(byte_level()),
+    "llama3": lambda: bytes_of(byte_level(LLAMA3), model={"ignore_merges": True}),
+    "qwen2": lambda: bytes_of(byte_level(QWEN2), normalizer=normalizers.NFC()),
+    "smollm": lambda: bytes_of(pre_tokenizers.Digits(True), byte_level()),
     "llama2": lambda: llama(normalizer=old_marks()),
     "mistral": lambda: llama(pre_tokenizer=marks("first", False)),
     "tinyllama": lambda: llama(pre_tokenizer=marks("always", False)),

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "skein/core/error.h"
+#include "skein/core/parallel.h"
 #include "skein/data/sample_plan.h"
 
 namespace skein::data {
@@ -29,14 +30,26 @@ std::vector<int64_t> first_trained(const RunRowsOptions& options, const SplitRow
   return samples;
 }
 
+std::string packs_text(const RunRowsOptions& options, const SplitRows& train, int64_t tokens) {
+  const int64_t packs = packs_of(options, train)->count(0);
+  const auto room = static_cast<double>(packs * options.limits.cutoff_len);
+  return fmt::format("       {} packs of {} tokens, {:.2f} % full\n", packs,
+                     options.limits.cutoff_len, 100 * static_cast<double>(tokens) / room);
+}
+
 }  // namespace
 
-RowsDescription describe_rows(const RunRows& rows, const AuditTokens& tokens, int threads) {
+RowsDescription describe_rows(const RunRows& rows, const RunRowsOptions& options,
+                              const AuditTokens& tokens) {
   RowsDescription result;
+  const int threads = num_threads(options.data.preprocessing_num_workers);
   const auto describe = [&](const SplitRows& split_rows, Split split) {
     const auto audit = audit_labels(split_rows, tokens, threads);
     const auto& prepared = split_rows.source->prepared();
     result.text += audit.text(split);
+    if (options.packing && split == Split::kTrain) {
+      result.text += packs_text(options, split_rows, audit.tokens);
+    }
     if (prepared.bad_rows > 0) {
       result.text += fmt::format("       {} bad rows left out\n", prepared.bad_rows);
     }

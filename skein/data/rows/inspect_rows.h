@@ -17,8 +17,10 @@ struct RowsDescription {
   std::string text;
   std::optional<std::string> refusal;  // why a run would not start
 };
-// The audits of both splits, and where they were put.
-RowsDescription describe_rows(const RunRows& rows, const AuditTokens& tokens, int threads);
+// The audits of both splits, how full the first epoch's packs are where `options` ask for packs,
+// and where the rows were put.
+RowsDescription describe_rows(const RunRows& rows, const RunRowsOptions& options,
+                              const AuditTokens& tokens);
 
 // The first rows of a split in the order in which they are used, as inspect() shows samples, each
 // with its place. Throws UserError when the split has none.

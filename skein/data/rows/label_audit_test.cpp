@@ -115,10 +115,20 @@ TEST_F(LabelAuditTest, BothSplitsAreLookedAt) {
   const auto rows = open_run_rows(options);
   EXPECT_PRED2(contains, refusal<IoError>([&] { require_labels(rows, tokens, 1); }),
                "in no row of the eval data");
-  const auto [text, why] = describe_rows(rows, tokens, 1);
+  const auto [text, why] = describe_rows(rows, options, tokens);
   EXPECT_PRED2(contains, text, "train  20 of 20 rows");
   EXPECT_PRED2(contains, text, "eval   3 of 3 rows");
   EXPECT_PRED2(contains, why.value_or(""), "in no row of the eval data");
+  EXPECT_FALSE(contains(text, "packs of"));
+}
+
+TEST_F(LabelAuditTest, PacksAreDescribed) {
+  RunRowsOptions options{
+      .data = data_, .encoder = byte_encoder(), .packing = true, .vocab_size = 257};
+  options.data.train_file = write("train.jsonl", repeated(21, row_of(1, 2))).string();
+  options.limits.cutoff_len = 16;
+  const auto described = describe_rows(open_run_rows(options), options, {});
+  EXPECT_PRED2(contains, described.text, "5 packs of 16 tokens, 78.75 % full");
 }
 
 // Of 8 short and 8 long rows of one file.

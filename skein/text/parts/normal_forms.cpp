@@ -63,7 +63,7 @@ class NormalFormStep final : public Normalizer {
   explicit NormalFormStep(NormalForm form) : form_(form) {}
 
   Piece normalize(const Piece& piece, Workspace& workspace) const override {
-    if (is_ascii(piece.text)) return piece;
+    if (form_ == NormalForm::kNfc ? is_settled(piece.text) : is_ascii(piece.text)) return piece;
     if (!workspace.tracks()) {
       auto& text = workspace.new_text() = to_normal_form(piece.text, form_);
       return {text, nullptr, piece.begin};

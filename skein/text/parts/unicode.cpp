@@ -228,6 +228,24 @@ size_t trailing_whitespace(std::string_view text) {
 
 bool is_ascii(std::string_view text) { return ascii_prefix(text) == text.size(); }
 
+bool is_settled(char32_t code) {
+  if (code < 0x300) return true;
+  if (code >= 0x3030 && code < 0xA000) return code != 0x3099 && code != 0x309A;
+  return (code >= 0x2010 && code < 0x2028) || (code >= 0x3001 && code < 0x302A) ||
+         (code >= 0xAC00 && code < 0xD7A4) || (code >= 0xFF00 && code < 0xFFF0) ||
+         (code >= 0x1F300 && code < 0x1FB00);
+}
+
+bool is_settled(std::string_view text) {
+  for (size_t at = ascii_prefix(text); at < text.size();) {
+    const auto character = first_character(text.substr(at));
+    if (!is_settled(character.code)) return false;
+    at += character.size;
+    if (at < text.size() && byte_at(text, at) < 0x80) at += ascii_prefix(text.substr(at));
+  }
+  return true;
+}
+
 bool is_mark(char32_t code) {
   const auto category = utf8proc_category(static_cast<utf8proc_int32_t>(code));
   return category == UTF8PROC_CATEGORY_MN || category == UTF8PROC_CATEGORY_MC ||

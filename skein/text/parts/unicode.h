@@ -67,6 +67,10 @@ enum class NormalForm { kNfc, kNfd, kNfkc, kNfkd };
 std::string to_normal_form(std::string_view text, NormalForm form);
 // What a character is taken apart into; itself when it has no parts.
 std::u32string decomposition(char32_t code, NormalForm form);
+// Whether NFC surely leaves a text (valid UTF-8) as it is: all of it is Latin, CJK, Hangul
+// syllables or common signs, which change nothing and join nothing before them.
+bool is_settled(std::string_view text);
+bool is_settled(char32_t code);
 // The character that two are together in NFC and NFKC.
 std::optional<char32_t> composition(char32_t first, char32_t second);
 int combining_class(char32_t code);

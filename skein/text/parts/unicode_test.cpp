@@ -37,5 +37,23 @@ TEST(Unicode, NormalForms) {
   EXPECT_EQ(composition(U'e', U'e'), std::nullopt);
 }
 
+TEST(Unicode, SettledCharactersStayAsTheyAreInNfc) {
+  size_t settled = 0;
+  for (char32_t code = 0; code < 0x110000; ++code) {
+    if (code >= 0xD800 && code < 0xE000) continue;
+    const auto parts = decomposition(code, NormalForm::kNfc);
+    for (size_t i = 1; i < parts.size(); ++i) {
+      EXPECT_FALSE(is_settled(parts[i])) << "joins what stands before it: " << uint32_t{parts[i]};
+    }
+    if (!is_settled(code)) continue;
+    ++settled;
+    EXPECT_EQ(combining_class(code), 0) << uint32_t{code};
+    EXPECT_EQ(to_normal_form(to_utf8(code), NormalForm::kNfc), to_utf8(code)) << uint32_t{code};
+  }
+  EXPECT_GT(settled, 40'000);
+  EXPECT_TRUE(is_settled("a中文, é가😀。"));
+  EXPECT_FALSE(is_settled("中文e\u0301"));
+}
+
 }  // namespace
 }  // namespace skein::text
