@@ -7,7 +7,7 @@ import os
 import shutil
 import unittest
 
-from harness import Workspace, finish, gpt2, llama, read_safetensors, relative, run_skein, sample, wait_until_gone
+from harness import ChatWorkspace, Workspace, finish, gpt2, llama, read_safetensors, relative, run_skein, sample, wait_until_gone
 from harness import children, kill
 
 STEPS = 6
@@ -137,40 +137,37 @@ class Splits(unittest.TestCase):
                 self.check(kind, "float64", 1e-10)
 
 
-FILES = {"lora": "adapter_model.safetensors", "freeze": "model.safetensors"}
-
-
 class Continued(unittest.TestCase):
-    def compare(self, work, found, expected, file):
-        for name in (file, "optimizer.safetensors"):
-            self.assertEqual((work / found / f"checkpoint-{STEPS}" / name).read_bytes(),
-                             (work / expected / f"checkpoint-{STEPS}" / name).read_bytes(), name)
-        self.assertEqual((work / found / file).read_bytes(), (work / expected / file).read_bytes())
-        self.assertEqual(numbers(work.records(found)), numbers(work.records(expected)))
-
-    def killed(self, work, *words):
-        """All processes at once, somewhere after the first checkpoint."""
-        process = work.start("output_dir=cut", *words, ranks=2)
-        work.wait_for_step(process, "cut", 3)
+    def kill_and_compare(self, work, weights):
+        """All processes at once, somewhere after the first checkpoints and long before the last."""
+        steps = "max_steps=40"
+        work.run("output_dir=whole", steps, ranks=2)
+        process = work.start("output_dir=cut", steps, ranks=2)
+        work.wait_for_step(process, "cut", 10)  # a save begins when the one before has ended
         ranks = children(process.pid)
         kill([process.pid, *ranks])
         wait_until_gone(ranks)
         finish(process)
+        ended = work.run("output_dir=cut", steps, ranks=2)
+        self.assertIn("continuing cut/checkpoint-", ended.stderr)
+        for name in (f"checkpoint-40/{weights}", "checkpoint-40/optimizer.safetensors", weights):
+            self.assertEqual((work / "cut" / name).read_bytes(), (work / "whole" / name).read_bytes(), name)
+        self.assertEqual(numbers(work.records("cut")), numbers(work.records("whole")))
 
     def test_killed_and_resumed_lora_is_byte_equal(self):
         with Tuned(gpt2(), finetuning_type="lora", lora_rank=4, lora_target=["c_attn", "c_fc"], lora_dropout=0.1,
                    distributed_strategy="zero2") as work:
-            work.run("output_dir=whole", ranks=2)
-            self.killed(work)
-            work.run("output_dir=cut", ranks=2)
-            self.compare(work, "cut", "whole", "adapter_model.safetensors")
+            self.kill_and_compare(work, "adapter_model.safetensors")
+
+    def test_killed_and_resumed_lora_on_packed_rows_is_byte_equal(self):
+        with ChatWorkspace(packing=True, save_steps=2, global_batch_size=4, **LORA, lora_dropout=0.1) as work:
+            work.run("output_dir=base", "max_steps=2", "save_strategy=no", "finetuning_type=full")
+            work.write_recipe(work.keys | {"model_name_or_path": "base", "train_from_scratch": False})
+            self.kill_and_compare(work, "adapter_model.safetensors")
 
     def test_killed_and_resumed_freeze_is_byte_equal(self):
         with Tuned(distributed_strategy="zero3", **FREEZE) as work:
-            work.run("output_dir=whole", ranks=2)
-            self.killed(work)
-            work.run("output_dir=cut", ranks=2)
-            self.compare(work, "cut", "whole", "model.safetensors")
+            self.kill_and_compare(work, "model.safetensors")
 
     def test_any_stage_and_number_of_ranks_goes_on(self):
         with Tuned(**LORA) as work:
