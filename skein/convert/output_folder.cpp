@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "skein/convert/model_text.h"
 #include "skein/core/amounts.h"
 #include "skein/core/error.h"
 #include "skein/core/log.h"
@@ -26,7 +27,7 @@ void refuse_inputs(const fs::path& folder, const std::vector<fs::path>& inputs) 
   }
 }
 
-// A model folder is plain files and config.json; a run's, or anybody's, holds more.
+// What we would not have written is somebody's, and stays.
 void refuse_strangers(const fs::path& folder) {
   const auto refuse = [&](const std::string& why) {
     throw UserError(fmt::format("--overwrite: '{}' {}; name another folder, or remove it yourself",
@@ -35,11 +36,8 @@ void refuse_strangers(const fs::path& folder) {
   if (fs::is_symlink(folder)) refuse("is a link");
   if (!fs::exists(folder / "config.json")) refuse("is no model: it has no config.json");
   for (const auto& entry : fs::directory_iterator(folder)) {
-    const auto name = entry.path().filename().string();
-    const bool templates = name == "additional_chat_templates";
-    if ((entry.is_directory() && !templates) || name == ".skein-run") {
-      refuse(fmt::format("holds more than a model ({})", name));
-    }
+    if (is_model_entry(entry)) continue;
+    refuse(fmt::format("holds more than a model ({})", entry.path().filename().string()));
   }
 }
 

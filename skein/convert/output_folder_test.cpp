@@ -46,7 +46,11 @@ TEST_F(Output, IsThereWholeOrNotAtAll) {
 
 TEST_F(Output, ReplacesAModelOnlyWhenTold) {
   write("out/config.json", "old");
-  write("out/model.safetensors", "old");
+  for (const char* name :
+       {"model.safetensors", "model-00001-of-00002.safetensors", "model.safetensors.index.json",
+        "tokenizer.json", "generation_config.json", "additional_chat_templates/tool.jinja"}) {
+    write(std::string("out/") + name, "old");
+  }
   EXPECT_PRED2(contains, refused({.folder = folder_ / "out"}), "give --overwrite");
   EXPECT_EQ(read_file(folder_ / "out/config.json"), "old");
   fill({.folder = folder_ / "out", .overwrite = true});
@@ -64,6 +68,13 @@ TEST_F(Output, NeverRemovesMoreThanAModel) {
   write("record/config.json", "x");
   write("record/.skein-run", "x");
   EXPECT_PRED2(contains, refused({.folder = folder_ / "record", .overwrite = true}), ".skein-run");
+  write("mine/config.json", "x");
+  write("mine/results.csv", "precious");
+  EXPECT_PRED2(contains, refused({.folder = folder_ / "mine", .overwrite = true}), "results.csv");
+  EXPECT_EQ(read_file(folder_ / "mine/results.csv"), "precious");
+  write("notes/config.json", "x");
+  write("notes/additional_chat_templates/notes.txt", "mine");
+  EXPECT_PRED2(contains, refused({.folder = folder_ / "notes", .overwrite = true}), "templates");
   fs::create_directory_symlink("run", folder_ / "link");
   EXPECT_PRED2(contains, refused({.folder = folder_ / "link", .overwrite = true}), "is a link");
   write("file", "x");
