@@ -77,6 +77,9 @@ TEST_F(Output, NeverRemovesMoreThanAModel) {
   EXPECT_PRED2(contains, refused({.folder = folder_ / "notes", .overwrite = true}), "templates");
   fs::create_directory_symlink("run", folder_ / "link");
   EXPECT_PRED2(contains, refused({.folder = folder_ / "link", .overwrite = true}), "is a link");
+  fs::create_directory(folder_ / "empty");
+  fs::create_directory_symlink("empty", folder_ / "link_to_empty");
+  EXPECT_PRED2(contains, refused({.folder = folder_ / "link_to_empty"}), "is a link");
   write("file", "x");
   EXPECT_PRED2(contains, refused({.folder = folder_ / "file"}), "is not a folder");
   EXPECT_PRED2(contains, refused({.folder = ""}), "--out DIR is missing");
@@ -92,18 +95,44 @@ TEST_F(Output, NeverReplacesWhatItReads) {
 
 // The signal ends the program, after the temporary folder has gone.
 TEST_F(Output, AStopLeavesNothingBehind) {
-  const auto write_and_be_stopped = [&] {
+  const auto write_and_be_stopped = [&](int signal) {
     try {
       const OutputFolder out({.folder = folder_ / "out"}, 1);
       write_file_atomically(out.path() / "config.json", "new");
-      ::raise(SIGTERM);
+      ::raise(signal);
       end_if_stop_waits();
     } catch (const Stopped&) {
     }
     std::_Exit(0);
   };
-  EXPECT_EXIT(write_and_be_stopped(), testing::KilledBySignal(SIGTERM), "");
+  EXPECT_EXIT(write_and_be_stopped(SIGTERM), testing::KilledBySignal(SIGTERM), "");
+  EXPECT_EXIT(write_and_be_stopped(SIGQUIT), testing::KilledBySignal(SIGINT), "");
   EXPECT_EQ(entries(), 0U);
+}
+
+TEST_F(Output, WhatAKilledOneHasLeftGoes) {
+  const auto write_and_be_killed = [&] {
+    const OutputFolder out({.folder = folder_ / "out"}, 1);
+    write_file_atomically(out.path() / "config.json", "new");
+    ::raise(SIGKILL);
+  };
+  EXPECT_EXIT(write_and_be_killed(), testing::KilledBySignal(SIGKILL), "");
+  ASSERT_EQ(entries(), 1U);
+  fill({.folder = folder_ / "other"});
+  EXPECT_EQ(entries(), 2U) << "it is not of this one";
+  fill({.folder = folder_ / "out"});
+  EXPECT_EQ(entries(), 2U);
+}
+
+TEST_F(Output, WhatIsWrittenNowOrIsSomebodysStays) {
+  write("out.tmp-0123456789abcdef/notes.txt", "mine");
+  write("out.tmp-notes/config.json", "mine");
+  OutputFolder first({.folder = folder_ / "out"}, 1);
+  write_file_atomically(first.path() / "config.json", "first");
+  fill({.folder = folder_ / "out"});
+  EXPECT_TRUE(fs::exists(first.path() / "config.json"));
+  EXPECT_TRUE(fs::exists(folder_ / "out.tmp-0123456789abcdef/notes.txt"));
+  EXPECT_TRUE(fs::exists(folder_ / "out.tmp-notes/config.json"));
 }
 
 TEST_F(Output, TheDiskIsAskedFirst) {
