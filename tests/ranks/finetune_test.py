@@ -245,6 +245,7 @@ class Opened(unittest.TestCase):
             return run_skein(words, self.work.folder, code=2).stderr
 
         self.assertIn("`skein merge` makes a model of it", refused("export", "out", "--out", "x"))
+        self.assertIn("'nowhere' is no folder: name one with adapter_config.json", refused("merge", "nowhere", "--out", "x"))
         self.assertIn("leave it out", refused("generate", "base", "--adapter", "out", "--base", "base", "--prompt", "a"))
         self.assertIn("is no adapter", refused("generate", "base", "--base", "base", "--prompt", "a"))
         self.assertIn("is no adapter", refused("generate", "base", "--adapter", "merged", "--prompt", "a"))
