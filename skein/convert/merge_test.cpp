@@ -316,6 +316,23 @@ TEST_F(Merge, IsSplitIntoFiles) {
   EXPECT_EQ(index["metadata"]["total_size"], 132);
 }
 
+TEST_F(Merge, DamagedPartsAreNotUsed) {
+  for (const char* part : {"base", "adapter"}) {
+    save();
+    write_manifest(folder_ / part);
+    EXPECT_NO_THROW(merge_adapter(options_));
+    fs::remove_all(options_.out);
+    auto damaged = part == std::string("base") ? base_ : adapter_;
+    damaged.begin()->second.values[0] += 1;
+    write_tensor_file(folder_ / part, part == std::string("base") ? "model" : "adapter_model",
+                      damaged);
+    EXPECT_PRED2(contains, refusal<IoError>([&] { merge_adapter(options_); }),
+                 fmt::format("{} is damaged: ", (folder_ / part).string()));
+    EXPECT_FALSE(fs::exists(options_.out));
+    fs::remove(folder_ / part / "manifest.json");
+  }
+}
+
 TEST_F(Merge, APickledAdapterIsAnsweredWithACommand) {
   save();
   fs::rename(folder_ / "adapter/adapter_model.safetensors", folder_ / "adapter/adapter_model.bin");
