@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
 #include <set>
 
 #include "skein/config/syntax/suggest.h"
@@ -50,23 +49,6 @@ class Chooser {
   const ModuleChoice& choice_;
   std::optional<ModulePattern> pattern_;
 };
-
-// The number of the first segment that is one, counted from the third: "model.layers.7.mlp": 7.
-std::optional<int64_t> layer_of(const std::string& module) {
-  size_t begin = 0;
-  for (int segment = 0; begin != std::string::npos; ++segment) {
-    const auto end = module.find('.', begin);
-    const auto word = module.substr(begin, end - begin);
-    const bool is_number =
-        !word.empty() && word.find_first_not_of("0123456789") == std::string::npos;
-    // Something must follow it, and two segments come before.
-    if (segment >= 2 && is_number && word.size() < 10 && end != std::string::npos) {
-      return std::stoll(word);
-    }
-    begin = end == std::string::npos ? end : end + 1;
-  }
-  return std::nullopt;
-}
 
 // PEFT looks at layers only where names are listed, and not at names that are given whole.
 bool is_in_layers(const AdapterConfig& config, const std::string& module) {
@@ -140,6 +122,23 @@ double Strengths::scale_of(const std::string& module) const {
   const double alpha = first_match(alpha_patterns_, config_->alpha_pattern, module, config_->alpha);
   const auto rank = static_cast<double>(rank_of(module));
   return alpha / (config_->use_rslora ? std::sqrt(rank) : rank);
+}
+
+// As PEFT: the first segment that is a number, counted from the third.
+std::optional<int64_t> layer_of(const std::string& module) {
+  size_t begin = 0;
+  for (int segment = 0; begin != std::string::npos; ++segment) {
+    const auto end = module.find('.', begin);
+    const auto word = module.substr(begin, end - begin);
+    const bool is_number =
+        !word.empty() && word.find_first_not_of("0123456789") == std::string::npos;
+    // Something must follow it, and two segments come before.
+    if (segment >= 2 && is_number && word.size() < 10 && end != std::string::npos) {
+      return std::stoll(word);
+    }
+    begin = end == std::string::npos ? end : end + 1;
+  }
+  return std::nullopt;
 }
 
 bool is_saved_whole(const AdapterConfig& config, const std::string& module) {

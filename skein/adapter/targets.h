@@ -5,6 +5,7 @@
 // Which modules of a model does an adapter change, with which rank and scale? As PEFT decides it.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,9 @@ class Strengths {
 // The indices of the modules that `config` targets, in their order. Throws UserError when there is
 // none, with the names that are nearest to what was asked for.
 std::vector<size_t> find_targets(const AdapterConfig& config, const std::vector<Module>& modules);
+
+// The layer that a module's name says it lies in: "model.layers.7.mlp": 7.
+std::optional<int64_t> layer_of(const std::string& module);
 
 // Is it one of modules_to_save, or inside of one?
 bool is_saved_whole(const AdapterConfig& config, const std::string& module);

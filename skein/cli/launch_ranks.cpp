@@ -185,8 +185,7 @@ RankCommand begin_rank_command(std::span<const std::string> arguments) {
   // Whoever reads our output may go away (`| head`, a closed terminal): the run goes on. Ranks
   // inherit it.
   std::signal(SIGPIPE, SIG_IGN);
-  std::signal(SIGXFSZ, SIG_IGN);  // a limit on file sizes is a full disk
-  raise_file_limit();             // every rank has connections to every other
+  raise_file_limit();  // every rank has connections to every other
   if (const auto level = launch::asked_log_level(launch::read_environment())) set_log_level(*level);
   auto words = launch::split_launch_flags(arguments);
   return {std::move(words), std::make_unique<launch::EarlyStop>([] {})};

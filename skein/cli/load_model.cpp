@@ -7,6 +7,7 @@
 
 #include <utility>
 
+#include "skein/checkpoint/files/model_check.h"
 #include "skein/core/error.h"
 #include "skein/tensor/dtype.h"
 #include "skein/train/weights.h"
@@ -40,6 +41,9 @@ at::ScalarType working_dtype(std::optional<DType> asked, const plan::HfConfig& c
 
 std::unique_ptr<model::Model> load_model(const ModelFolder& folder, const plan::HfConfig& config,
                                          at::ScalarType dtype, at::Device device) {
+  for (const auto& part : {folder.weights, folder.adapter}) {
+    if (!part.empty()) checkpoint::check_model(part);
+  }
   model::BuildOptions options{.dtype = dtype};
   if (!folder.adapter.empty()) options.tuning.lora = train::adapter_to_use(folder.adapter);
   auto model = model::build(config, options);

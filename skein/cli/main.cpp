@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include <csignal>
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -130,6 +131,8 @@ int run(const std::vector<std::string>& arguments) {
 
 int main(int argc, char** argv) {
   skein::hold_stop_signals();  // first: there is no instant at which one is lost
+  // A limit on file sizes is a full disk. What is started inherits it.
+  std::signal(SIGXFSZ, SIG_IGN);
   skein::cli::open_missing_streams();
   const std::vector<std::string> words(argv + 1, argv + argc);
   const int code = skein::cli::run_guarded([&] {

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "skein/adapter/adapter_config.h"
 #include "skein/cli/commands.h"
 #include "skein/cli/flag_set.h"
 #include "skein/cli/model_folder.h"
@@ -65,6 +66,10 @@ int run_merge_command(Arguments arguments) {
   const auto words = flags.read(arguments);
   if (words.size() != 1) throw UserError(fmt::format("skein merge takes one adapter:\n{}", kUsage));
   if (out.empty()) throw UserError("skein merge: --out DIR is missing: where shall the model go?");
+  if (!fs::is_directory(words[0])) {
+    throw UserError(fmt::format("'{}' is no folder: name one with {} and {}.safetensors", words[0],
+                                adapter::kConfigName, adapter::kTensorStem));
+  }
   const auto model = open_adapter(words[0], base);
   options.adapter = model.adapter;
   options.base = model.weights;

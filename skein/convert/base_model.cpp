@@ -73,6 +73,8 @@ BaseModel open_base_model(const fs::path& folder) {
   base.files = checkpoint::open_model_files(folder);
   base.tied_head = !base.files.tensors.contains(kHeadName);
   config.read("tie_word_embeddings", base.tied_head);
+  const auto text = config.object("text_config");
+  (text ? *text : config).read("num_hidden_layers", base.num_layers);
   return base;
 }
 

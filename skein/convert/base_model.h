@@ -18,6 +18,8 @@ struct BaseModel {
   std::string config;  // the text of config.json
   std::string model_type;
   bool tied_head = false;  // the head is the embedding
+  // Files may hold more layers (for multi-token prediction), which nobody builds.
+  std::optional<int64_t> num_layers;
 
   // The tensor of the input embedding; empty where no name is known for it.
   std::string embedding_name() const;

@@ -4,25 +4,15 @@
 
 #include <fmt/format.h>
 
-#include "skein/checkpoint/files/manifest.h"
+#include "skein/checkpoint/files/model_check.h"
 #include "skein/convert/base_model.h"
 #include "skein/convert/float_values.h"
 #include "skein/convert/model_text.h"
 #include "skein/convert/output_folder.h"
 #include "skein/convert/tensor_stream.h"
-#include "skein/core/error.h"
 
 namespace skein::convert {
 namespace {
-
-// Returns whether there was anything to compare with. The optimizer's files are not read.
-bool verify_model(const fs::path& folder) {
-  if (!fs::exists(folder / checkpoint::kManifestName)) return false;
-  const auto problems = checkpoint::verify_model(folder);
-  if (problems.empty()) return true;
-  throw IoError(fmt::format("{} is damaged: {}; `skein checkpoint verify {}` tells more",
-                            folder.string(), problems.front().message(), folder.string()));
-}
 
 std::vector<TensorJob> jobs_of(const BaseModel& model, std::optional<DType> dtype) {
   std::vector<TensorJob> jobs;
@@ -49,7 +39,7 @@ ExportSummary export_model(const ExportOptions& options) {
   const OutputOptions output{
       .folder = options.out, .overwrite = options.overwrite, .inputs = {options.model}};
   check_output(output);  // before the long reading
-  const bool verified = verify_model(options.model);
+  const bool verified = checkpoint::check_model(options.model);
   OutputFolder out(output, bytes_of(layout));
   write_tensors(layout, jobs, out.path(), "exporting");
   if (!layout.index_name.empty()) write_text(out.path() / layout.index_name, layout.index);

@@ -6,10 +6,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "skein/checkpoint/files/manifest.h"
 #include "skein/convert/testing.h"
 #include "skein/core/error.h"
-#include "skein/core/hash.h"
 
 namespace skein::convert {
 namespace {
@@ -21,17 +19,6 @@ class Export : public TemporaryFolder {
     write("model/config.json", R"({"model_type": "x", "torch_dtype": "float32", "a": 1})");
     write("model/trainer_state.json", "{}");
     write("model/optimizer.safetensors", "not read");
-  }
-
-  void write_manifest() {
-    checkpoint::Manifest manifest;
-    for (const auto& entry : fs::directory_iterator(folder_ / "model")) {
-      const auto bytes = read_file(entry.path());
-      manifest.files.push_back({entry.path().filename().string(),
-                                bytes.size(),
-                                {{0, bytes.size(), digest(std::as_bytes(std::span(bytes)))}}});
-    }
-    write("model/manifest.json", checkpoint::manifest_text(manifest));
   }
 
   TestTensors tensors_ = {{"a.weight", {{2, 2}, {1, 2, 1.0F / 3, 1e6F}}},
@@ -67,7 +54,7 @@ TEST_F(Export, ValuesBeyondTheTypeAreRefused) {
 }
 
 TEST_F(Export, ACheckpointIsVerifiedFirst) {
-  write_manifest();
+  write_manifest(options_.model);
   EXPECT_TRUE(export_model(options_).verified);
   fs::remove_all(options_.out);
   // The optimizer is not looked at, the model is.
@@ -78,6 +65,14 @@ TEST_F(Export, ACheckpointIsVerifiedFirst) {
   write_tensor_file(options_.model, "model", tensors_);
   EXPECT_PRED2(contains, refusal<IoError>([&] { export_model(options_); }), "a.weight");
   EXPECT_FALSE(fs::exists(options_.out));
+}
+
+TEST_F(Export, AManifestOfOthersSaysNothing) {
+  write("model/manifest.json", R"({"name": "an app", "files": []})");
+  EXPECT_FALSE(export_model(options_).verified);
+  fs::remove_all(options_.out);
+  write("model/manifest.json", R"({"form)");
+  EXPECT_THROW(export_model(options_), IoError);
 }
 
 TEST_F(Export, AnAdapterIsSentToMerge) {

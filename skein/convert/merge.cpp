@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "skein/adapter/adapter_config.h"
+#include "skein/checkpoint/files/model_check.h"
 #include "skein/convert/merge_plan.h"
 #include "skein/convert/model_text.h"
 #include "skein/convert/output_folder.h"
@@ -42,10 +43,12 @@ MergeSummary merge_adapter(const MergeOptions& options) {
   std::vector<checkpoint::TensorEntry> entries;
   for (const auto& job : plan.jobs) entries.push_back(job.entry);
   const auto layout = checkpoint::lay_out_files("model", entries, options.max_shard_bytes);
-  OutputFolder out({.folder = options.out,
-                    .overwrite = options.overwrite,
-                    .inputs = {options.adapter, base.folder}},
-                   bytes_of(layout));
+  const OutputOptions output{.folder = options.out,
+                             .overwrite = options.overwrite,
+                             .inputs = {options.adapter, base.folder}};
+  check_output(output);  // before the long reading
+  for (const auto& folder : output.inputs) checkpoint::check_model(folder);
+  OutputFolder out(output, bytes_of(layout));
   write_tensors(layout, plan.jobs, out.path(), "merging");
   if (!layout.index_name.empty()) write_text(out.path() / layout.index_name, layout.index);
   write_text(out.path() / "config.json", changed_config(base, plan.config));

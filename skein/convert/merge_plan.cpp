@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <set>
 
 #include "skein/adapter/targets.h"
 #include "skein/checkpoint/files/tensor_match.h"
@@ -27,6 +28,13 @@ struct Change {
   const LoraTensors* lora = nullptr;
 };
 
+// A module that has a weight.
+struct BaseModule {
+  adapter::Module module;
+  bool is_matrix = true;
+  const Change* change = nullptr;
+};
+
 std::string shown(const Shape& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
 
 class Planner {
@@ -41,7 +49,7 @@ class Planner {
     }
     for (const auto& [module, lora] : plan_.loras) place(lora);
     refuse_problems();
-    check_targets();
+    check_whole();
     for (const auto& file : base_.files.files) {
       for (const auto& tensor : file.header.tensors) {
         if (base_.tied_head && tensor.name == kHeadName) continue;
@@ -91,7 +99,9 @@ class Planner {
     if (is_base) name.replace(inside, kBaseLayer.size(), ".");
     const auto target = name_in_base(name);
     if (target.empty()) return unknown_.push_back(stored.tensor->name);
-    (is_base ? changes_[target].rebased : changes_[target].replaced) = &stored;
+    auto& held = is_base ? changes_[target].rebased : changes_[target].replaced;
+    if (held != nullptr) return twice_.push_back(stored.tensor->name);
+    held = &stored;
     if (!is_base) ++plan_.num_replaced;
   }
 
@@ -108,23 +118,93 @@ class Planner {
     if (config_.use_dora != (lora.magnitude != nullptr)) return incomplete_.push_back(lora.module);
     const auto target = name_in_base(lora.module + ".weight");
     if (target.empty()) return unknown_.push_back(lora.a->tensor->name);
-    changes_[target].lora = &lora;
+    auto& held = changes_[target].lora;
+    if (held != nullptr) return twice_.push_back(lora.a->tensor->name);
+    held = &lora;
   }
 
-  void check_targets() {
-    std::vector<adapter::Module> modules;
+  static std::string module_of(const std::string& tensor) {
+    return tensor.substr(0, tensor.rfind('.'));
+  }
+  static std::string last_word(const std::string& module) {
+    return module.substr(module.rfind('.') + 1);
+  }
+
+  // Of the base, as the adapter calls them: files of a base alone leave out the first word.
+  std::vector<BaseModule> modules_of_base() {
+    std::set<std::string> linear_words;  // what `all-linear` has meant
+    std::string added, left_out;
     for (const auto& [name, lora] : plan_.loras) {
-      modules.push_back({.name = name,
-                         .is_linear = !lora.is_embedding,
-                         .is_head = name + ".weight" == kHeadName});
+      if (!lora.is_embedding) linear_words.insert(last_word(name));
+      const auto stored = module_of(name_in_base(name + ".weight"));
+      if (name.ends_with("." + stored)) added = name.substr(0, name.size() - stored.size());
+      if (stored.ends_with("." + name)) left_out = stored.substr(0, stored.size() - name.size());
     }
-    if (modules.empty()) return;
-    const auto found = adapter::find_targets(config_, modules);
+    const auto called = [&](const std::string& stored) {
+      if (!left_out.empty() && stored.starts_with(left_out)) return stored.substr(left_out.size());
+      return stored + ".weight" == kHeadName ? stored : added + stored;
+    };
+    std::vector<BaseModule> modules;
+    const auto add = [&](const std::string& tensor, size_t dimensions) {
+      if (!tensor.ends_with(".weight")) return;
+      const auto& change = changes_[tensor];
+      auto name = change.lora ? change.lora->module : called(module_of(tensor));
+      const bool is_linear = change.lora
+                                 ? !change.lora->is_embedding
+                                 : linear_words.empty() || linear_words.contains(last_word(name));
+      modules.push_back({.module = {.name = std::move(name),
+                                    .is_linear = is_linear,
+                                    .is_head = tensor == kHeadName},
+                         .is_matrix = dimensions == 2,
+                         .change = &change});
+    };
+    for (const auto& [name, stored] : base_.files.tensors) {
+      if (!base_.tied_head || name != kHeadName) add(name, stored.tensor->shape.size());
+    }
+    if (base_.tied_head) add(kHeadName, 2);
+    return modules;
+  }
+
+  bool is_built(const std::string& module) const {
+    const auto layer = adapter::layer_of(module);
+    return !layer || !base_.num_layers || *layer < *base_.num_layers;
+  }
+
+  // All that adapter_config.json says is changed must be there, and nothing besides.
+  void check_whole() {
+    const auto found = modules_of_base();
+    std::vector<adapter::Module> modules;
+    for (const auto& one : found) modules.push_back(one.module);
+    const auto targets = adapter::find_targets(config_, modules);
+    const std::set<size_t> targeted(targets.begin(), targets.end());
     for (size_t i = 0; i < modules.size(); ++i) {
-      if (std::ranges::find(found, i) == found.end()) untargeted_.push_back(modules[i].name);
+      const auto& [module, is_matrix, change] = found[i];
+      const bool is_target = targeted.contains(i);
+      if (change->lora && !is_target) untargeted_.push_back(module.name);
+      if (!is_built(module.name)) continue;
+      if (is_target && is_matrix && !change->lora) missing_.push_back(module.name);
+      if (is_saved_whole(config_, module.name) && !change->replaced && !is_tied(module)) {
+        missing_.push_back(module.name);
+      }
+    }
+    check_saved_names(modules);
+  }
+
+  // The head's rows are the embedding's, which need not be stored twice.
+  bool is_tied(const adapter::Module& module) const {
+    return module.is_head && base_.tied_head && config_.ensure_weight_tying;
+  }
+
+  void check_saved_names(const std::vector<adapter::Module>& modules) {
+    for (const auto& name : config_.modules_to_save) {
+      const adapter::AdapterConfig one{.modules_to_save = {name}};
+      const bool known = std::ranges::any_of(
+          modules, [&](const auto& module) { return is_saved_whole(one, module.name); });
+      if (!known) unknown_.push_back(fmt::format("'{}' of modules_to_save", name));
     }
   }
 
+  // By rows of a larger vocabulary.
   bool may_grow(const std::string& name) const {
     return name == kHeadName || name == base_.embedding_name();
   }
@@ -137,7 +217,9 @@ class Planner {
                                           : &original;
     auto wanted = shape;
     const auto& found = source->tensor->shape;
-    if (may_grow(name) && found.size() == 2 && wanted.size() == 2) wanted[0] = found[0];
+    if (may_grow(name) && found.size() == 2 && wanted.size() == 2) {
+      wanted[0] = std::max(wanted[0], found[0]);
+    }
     if (found != wanted) {
       wrong_.push_back(fmt::format("{} is {}, in the base {}", name, shown(found), shown(shape)));
       return;
@@ -145,6 +227,7 @@ class Planner {
     const auto dtype = original.tensor->dtype;
     check_convertible(name, source->tensor->dtype, dtype);
     TensorJob job{.entry = {name, dtype, found}, .source = source, .lora = change.lora};
+    job.adapted = source != &original || change.lora != nullptr;
     if (job.lora != nullptr) add_lora(job);
     plan_.jobs.push_back(std::move(job));
   }
@@ -226,6 +309,7 @@ class Planner {
     const auto text =
         list("not in the base", unknown_) +
         list("without their partner (lora_A, lora_B, and DoRA's magnitude)", incomplete_) +
+        list("missing in the adapter", missing_) + list("under two names", twice_) +
         list("of another shape", wrong_) + list("not among target_modules", untargeted_);
     if (text.empty()) return;
     throw UserError(
@@ -250,7 +334,7 @@ class Planner {
   adapter::Strengths strengths_;
   std::map<std::string, Change> changes_;  // by the base's name
   MergePlan plan_;
-  std::vector<std::string> unknown_, incomplete_, wrong_, untargeted_;
+  std::vector<std::string> unknown_, incomplete_, missing_, twice_, wrong_, untargeted_;
 };
 
 }  // namespace

@@ -23,7 +23,8 @@ struct MergePlan {
 };
 
 // Throws one UserError for all tensors of the adapter that belong to none of the base, lack their
-// partner, are of another shape than the base and adapter_config.json say, or are not targeted.
+// partner, are of another shape than the base and adapter_config.json say, or are not targeted, and
+// for all that adapter_config.json means and the adapter does not hold.
 //
 // A head that is the embedding in the base stays so where neither is changed, or both to the same;
 // else it gets a tensor of its own, which is what the adapter was trained with.

@@ -2,6 +2,7 @@
 // Copyright the skein authors.
 #include "skein/convert/merge.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -209,6 +210,53 @@ TEST_F(Merge, ShapesAndTargetsAreChecked) {
   EXPECT_PRED2(contains, refused(), "without their partner");
 }
 
+TEST_F(Merge, AnAdapterMustBeWhole) {
+  for (const char* layer : {"0", "1", "2"}) {
+    base_[fmt::format("model.layers.{}.q_proj.weight", layer)] = {{2, 3}, {1, 2, 3, 4, 5, 6}};
+  }
+  config_["num_hidden_layers"] = 2;
+  const auto why = refused();
+  EXPECT_PRED2(contains, why, "missing in the adapter (2): model.layers.0.q_proj, model.layers.1");
+  for (const char* layer : {"0", "1"}) {
+    const auto name = fmt::format("base_model.model.model.layers.{}.q_proj", layer);
+    adapter_[name + ".lora_A.weight"] = {{1, 3}, {0, 0, 0}};
+    adapter_[name + ".lora_B.weight"] = {{2, 1}, {0, 0}};
+  }
+  EXPECT_EQ(refused(), "") << "nobody builds the third layer";
+  fs::remove_all(options_.out);
+  adapter_config_["target_modules"] = "all-linear";
+  EXPECT_EQ(refused(), "");
+  fs::remove_all(options_.out);
+  adapter_config_["layers_to_transform"] = {0};
+  adapter_config_["target_modules"] = {"q_proj"};
+  EXPECT_PRED2(contains, refused(), "not among target_modules (2)");
+  write("adapter/adapter_model.safetensors", std::string("\2\0\0\0\0\0\0\0{}", 10));
+  EXPECT_PRED2(contains, refusal<UserError>([&] { merge_adapter(options_); }),
+               "missing in the adapter (1): model.layers.0.q_proj");
+}
+
+TEST_F(Merge, ModulesToSaveMustBeThere) {
+  adapter_config_["modules_to_save"] = {"norm"};
+  EXPECT_PRED2(contains, refused(), "missing in the adapter (1): model.norm");
+  adapter_["base_model.model.model.norm.weight"] = {{3}, {1, NAN, 1}};
+  EXPECT_PRED2(contains, refused(), "'model.norm.weight' would hold values that are not finite");
+  adapter_["base_model.model.model.norm.weight"] = {{3}, {1, 2, 1}};
+  adapter_config_["modules_to_save"] = {"norm", "score"};
+  EXPECT_PRED2(contains, refused(), "not in the base (1): 'score' of modules_to_save");
+}
+
+TEST_F(Merge, AModuleHasOneName) {
+  adapter_["base_model.model.q_proj.lora_A.weight"] = {{1, 3}, {0, 0, 0}};
+  adapter_["base_model.model.q_proj.lora_B.weight"] = {{2, 1}, {0, 0}};
+  EXPECT_PRED2(contains, refused(), "under two names (1): base_model.model.q_proj.lora_A.weight");
+}
+
+TEST_F(Merge, AVocabularyDoesNotShrink) {
+  adapter_["base_model.model.lm_head.weight"] = {{2, 3}, Values(6, 1)};
+  adapter_["base_model.model.model.embed_tokens.weight"] = {{2, 3}, Values(6, 2)};
+  EXPECT_PRED2(contains, refused(), "lm_head.weight is [2, 3], in the base [4, 3]");
+}
+
 TEST_F(Merge, ValuesThatAreNotFiniteAreRefused) {
   adapter_["base_model.model.model.q_proj.lora_A.weight"].values[1] = NAN;
   EXPECT_PRED2(contains, refused(), "'model.q_proj.weight' would hold values that are not finite");
@@ -266,6 +314,23 @@ TEST_F(Merge, IsSplitIntoFiles) {
       nlohmann::json::parse(read_file(options_.out / "model.safetensors.index.json"));
   EXPECT_EQ(index["weight_map"].size(), base_.size());
   EXPECT_EQ(index["metadata"]["total_size"], 132);
+}
+
+TEST_F(Merge, DamagedPartsAreNotUsed) {
+  for (const char* part : {"base", "adapter"}) {
+    save();
+    write_manifest(folder_ / part);
+    EXPECT_NO_THROW(merge_adapter(options_));
+    fs::remove_all(options_.out);
+    auto damaged = part == std::string("base") ? base_ : adapter_;
+    damaged.begin()->second.values[0] += 1;
+    write_tensor_file(folder_ / part, part == std::string("base") ? "model" : "adapter_model",
+                      damaged);
+    EXPECT_PRED2(contains, refusal<IoError>([&] { merge_adapter(options_); }),
+                 fmt::format("{} is damaged: ", (folder_ / part).string()));
+    EXPECT_FALSE(fs::exists(options_.out));
+    fs::remove(folder_ / part / "manifest.json");
+  }
 }
 
 TEST_F(Merge, APickledAdapterIsAnsweredWithACommand) {

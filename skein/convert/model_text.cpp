@@ -8,6 +8,7 @@
 #include <array>
 #include <string>
 
+#include "skein/checkpoint/files/file_layout.h"
 #include "skein/checkpoint/files/folder.h"
 #include "skein/core/error.h"
 
@@ -46,13 +47,17 @@ void copy_file(const fs::path& from, const char* name, const fs::path& to) {
   write_text(to / name, text);
 }
 
+bool is_template(const fs::directory_entry& entry) {
+  return entry.path().extension() == ".jinja" && !entry.is_directory();
+}
+
 void copy_templates(const fs::path& from, const fs::path& to) {
   const auto folder = from / kTemplates;
   if (!fs::is_directory(fs::symlink_status(folder))) return;
   make_new_directory(to / kTemplates);
   for (const auto& entry : fs::directory_iterator(folder)) {
-    const auto name = entry.path().filename().string();
-    if (name.ends_with(".jinja")) copy_file(folder, name.c_str(), to / kTemplates);
+    if (!is_template(entry)) continue;
+    copy_file(folder, entry.path().filename().c_str(), to / kTemplates);
   }
   sync_directory(to / kTemplates);
 }
@@ -63,6 +68,17 @@ bool has_tokenizer(const fs::path& folder) {
 }
 
 }  // namespace
+
+bool is_model_entry(const fs::directory_entry& entry) {
+  const auto name = entry.path().filename().string();
+  if (name == kTemplates && fs::is_directory(entry.symlink_status())) {
+    return std::ranges::all_of(fs::directory_iterator(entry.path()), is_template);
+  }
+  if (entry.is_directory()) return false;
+  return name == "config.json" || name == kGeneration ||
+         checkpoint::is_layout_name(name, checkpoint::kModelStem) ||
+         std::ranges::find(kTokenizerFiles, name) != kTokenizerFiles.end();
+}
 
 void write_text(const fs::path& path, std::string_view text) {
   const auto file = File::create(path);

@@ -12,6 +12,10 @@ namespace skein::convert {
 // a whole, its generation_config.json. Strangers' links that lead out of a folder are refused.
 void copy_model_texts(const fs::path& base, const fs::path& adapter, const fs::path& out);
 
+// Is the entry of a model's folder one that exporting or merging writes: the files above, tensors,
+// config.json?
+bool is_model_entry(const fs::directory_entry& entry);
+
 // New, synced.
 void write_text(const fs::path& path, std::string_view text);
 

@@ -2,8 +2,15 @@
 // Copyright the skein authors.
 #include "skein/convert/output_folder.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <csignal>
+
+#include "skein/convert/model_text.h"
 #include "skein/core/amounts.h"
 #include "skein/core/error.h"
 #include "skein/core/log.h"
@@ -26,20 +33,16 @@ void refuse_inputs(const fs::path& folder, const std::vector<fs::path>& inputs) 
   }
 }
 
-// A model folder is plain files and config.json; a run's, or anybody's, holds more.
+// What we would not have written is somebody's, and stays.
 void refuse_strangers(const fs::path& folder) {
   const auto refuse = [&](const std::string& why) {
     throw UserError(fmt::format("--overwrite: '{}' {}; name another folder, or remove it yourself",
                                 folder.string(), why));
   };
-  if (fs::is_symlink(folder)) refuse("is a link");
   if (!fs::exists(folder / "config.json")) refuse("is no model: it has no config.json");
   for (const auto& entry : fs::directory_iterator(folder)) {
-    const auto name = entry.path().filename().string();
-    const bool templates = name == "additional_chat_templates";
-    if ((entry.is_directory() && !templates) || name == ".skein-run") {
-      refuse(fmt::format("holds more than a model ({})", name));
-    }
+    if (is_model_entry(entry)) continue;
+    refuse(fmt::format("holds more than a model ({})", entry.path().filename().string()));
   }
 }
 
@@ -53,6 +56,47 @@ void check_room(const fs::path& parent, uint64_t bytes) {
       shown_bytes(bytes), shown_bytes(space.available), parent.string()));
 }
 
+// Held as long as the folder is written; gone with the process. None where the file system cannot.
+File lock_folder(const fs::path& folder) {
+  File file(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (file && ::flock(file.descriptor(), LOCK_EX | LOCK_NB) == 0) return file;
+  return {};
+}
+
+// NAME.tmp- and 16 hexadecimal digits, as temporary_beside() makes them.
+bool is_temporary_of(const fs::path& folder, const std::string& name) {
+  const auto start = folder.filename().string() + ".tmp-";
+  return name.starts_with(start) && name.size() == start.size() + 16 &&
+         name.find_first_not_of("0123456789abcdef", start.size()) == std::string::npos;
+}
+
+// What writers that were killed have left, and nobody else: their locks are gone.
+void sweep(const fs::path& folder) {
+  std::vector<fs::path> left;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(folder.parent_path(), ignored)) {
+    if (is_temporary_of(folder, entry.path().filename())) left.push_back(entry.path());
+  }
+  for (const auto& path : left) {
+    const auto lock = lock_folder(path);
+    if (!lock || !std::ranges::all_of(fs::directory_iterator(path), is_model_entry)) continue;
+    log_info("removing {}, which a killed start has left", path.string());
+    try {
+      remove_tree(path);
+    } catch (const IoError& error) {
+      log_warning("{}", error.what());
+    }
+  }
+}
+
+// Ctrl-\ asks for the same as Ctrl-C, and would else end the program at once.
+// Returns what it did before; who ignores it goes on to.
+QuitHandler stop_on_quit() {
+  const auto before = std::signal(SIGQUIT, [](int) { ::kill(::getpid(), SIGINT); });
+  if (before == SIG_IGN) std::signal(SIGQUIT, SIG_IGN);
+  return before;
+}
+
 }  // namespace
 
 void check_output(const OutputOptions& options) {
@@ -61,8 +105,12 @@ void check_output(const OutputOptions& options) {
   if (!fs::is_directory(folder)) {
     throw UserError(fmt::format("--out '{}' is not a folder", folder.string()));
   }
+  if (fs::is_symlink(folder)) {
+    throw UserError(
+        fmt::format("--out '{}' is a link: name the folder that it leads to", folder.string()));
+  }
   refuse_inputs(folder, options.inputs);
-  if (fs::is_empty(folder) && !fs::is_symlink(folder)) return;
+  if (fs::is_empty(folder)) return;
   if (!options.overwrite) {
     throw UserError(fmt::format(
         "--out '{}' exists and is not empty; name a new folder, or give --overwrite to replace "
@@ -77,10 +125,13 @@ OutputFolder::OutputFolder(OutputOptions options, uint64_t bytes) : options_(std
   folder = output_path(folder);
   check_output(options_);
   make_directories(folder.parent_path());
+  sweep(folder);
   check_room(folder.parent_path(), bytes);
   temporary_ = temporary_beside(folder);
   hold_stop_signals();
+  quit_handler_ = stop_on_quit();
   make_new_directory(temporary_);
+  lock_ = lock_folder(temporary_);
 }
 
 OutputFolder::~OutputFolder() {
@@ -89,6 +140,7 @@ OutputFolder::~OutputFolder() {
   } catch (const std::exception& error) {
     log_warning("{}", error.what());
   }
+  std::signal(SIGQUIT, quit_handler_);
   release_stop_signals();
 }
 
@@ -104,7 +156,7 @@ void OutputFolder::commit() {
     return;
   }
   if (replaces) {
-    const auto old = temporary_beside(folder);
+    const auto old = temporary_beside(folder.string() + ".old");  // not swept: the only one
     rename_path(folder, old);
     rename_path(temporary_, folder);
     committed_ = true;

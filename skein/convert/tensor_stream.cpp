@@ -144,7 +144,7 @@ void check_values(const TensorJob& job, std::span<const float> values, uint64_t 
     throw UserError(fmt::format("{} values of '{}' are too large for {}: take bfloat16 or float32",
                                 too_large, entry.name, dtype_word(entry.dtype)));
   }
-  if (job.lora == nullptr) return;
+  if (!job.adapted) return;
   if (std::ranges::all_of(values, [](float value) { return std::isfinite(value); })) return;
   throw UserError(fmt::format(
       "'{}' would hold values that are not finite: the adapter, or its base, is damaged",
@@ -166,6 +166,11 @@ class FileWriter {
       for_each_block(elements_of(place), kBlockElements, [&](uint64_t first, uint64_t count) {
         bytes_.resize(count * width);
         read_elements(*job.source, first, bytes_);
+        if (job.adapted && has_float_values(place.dtype)) {
+          values_.resize(count);
+          to_floats(place.dtype, bytes_, values_);
+          check_values(job, values_, 0);
+        }
         write(begin + first * width, bytes_);
       });
       return;
@@ -191,6 +196,7 @@ class FileWriter {
   File file_;
   Progress& progress_;
   std::vector<std::byte> bytes_;
+  std::vector<float> values_;
 };
 
 }  // namespace

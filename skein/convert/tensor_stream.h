@@ -27,13 +27,15 @@ struct TensorJob {
   checkpoint::TensorEntry entry;                     // as it is written
   const checkpoint::StoredTensor* source = nullptr;  // of the same shape
   const LoraTensors* lora = nullptr;                 // added to it
+  bool adapted = false;                              // values are not the base's alone
   double scale = 1;
   bool transposed = false;  // the weight is stored (in, out), or is an embedding
 };
 
 // Writes the files of `layout` into `folder`, synced. Values are converted and summed in fp32 and
 // rounded once; what neither changes nor is converted is copied. Throws UserError for values that
-// the new type cannot hold or that are not finite after a sum, Stopped when a signal asks for it.
+// the new type cannot hold or that an adapter makes infinite or NaN, Stopped when a signal asks for
+// it.
 void write_tensors(const checkpoint::Layout& layout, const std::vector<TensorJob>& jobs,
                    const fs::path& folder, const std::string& what);
 

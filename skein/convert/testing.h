@@ -10,8 +10,10 @@
 #include <vector>
 
 #include "skein/checkpoint/files/file_layout.h"
+#include "skein/checkpoint/files/manifest.h"
 #include "skein/checkpoint/files/model_files.h"
 #include "skein/convert/float_values.h"
+#include "skein/core/hash.h"
 #include "skein/core/testing.h"
 
 namespace skein::convert {
@@ -41,6 +43,18 @@ inline void write_tensor_file(const fs::path& folder, const std::string& stem,
                 all.subspan(file.header.size() + place.begin, place.end - place.begin));
   }
   write_file_atomically(folder / file.name, bytes);
+}
+
+// Of all files there.
+inline void write_manifest(const fs::path& folder) {
+  checkpoint::Manifest manifest;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const auto bytes = read_file(entry.path());
+    manifest.files.push_back({entry.path().filename().string(),
+                              bytes.size(),
+                              {{0, bytes.size(), digest(std::as_bytes(std::span(bytes)))}}});
+  }
+  write_file_atomically(folder / checkpoint::kManifestName, checkpoint::manifest_text(manifest));
 }
 
 inline TestTensors read_tensor_files(const fs::path& folder) {

@@ -4,6 +4,7 @@
 
 #include "skein/core/progress.h"
 #include "skein/plan/run_data.h"
+#include "skein/train/check_once.h"
 #include "skein/train/place.h"
 #include "skein/train/weights.h"
 
@@ -19,6 +20,8 @@ Evaluation evaluate_model(const EvalOptions& options, World& world) {
   if (!options.adapter.empty()) {
     build.tuning.lora = adapter_to_use(options.adapter);
   }
+  check_once(folder, world);
+  if (!options.adapter.empty()) check_once(options.adapter, world);
   const auto model = model::build(architecture, build);
   // A group of its own: each rank's model is whole, and nothing of it travels.
   parallel::Sharded sharded(model->table(), {.inference = true, .device = world.device},

@@ -21,6 +21,7 @@
 #include "skein/plan/run_model.h"
 #include "skein/report/hardware.h"
 #include "skein/train/announce.h"
+#include "skein/train/check_once.h"
 #include "skein/train/group_rates.h"
 #include "skein/train/place.h"
 #include "skein/train/run_folder.h"
@@ -164,6 +165,7 @@ int64_t load_first_state(Session& run) {
     run.state.initialise(seed);
     return 0;
   }
+  check_once(config.model.model_name_or_path, run.world);
   run.state.load_weights(config.model.model_name_or_path);
   if (!is_adapter) return 0;
   if (checkpoint) return run.state.restore(*checkpoint);
@@ -171,6 +173,7 @@ int64_t load_first_state(Session& run) {
   if (adapter.empty()) {
     run.state.initialise_adapter(seed);
   } else {
+    check_once(adapter, run.world);
     run.state.load_adapter(adapter);
   }
   return 0;

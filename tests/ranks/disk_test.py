@@ -185,6 +185,20 @@ class HungWrite(unittest.TestCase):
                                      (work / "whole/model.safetensors").read_bytes())
 
 
+class LimitOnFileSizes(unittest.TestCase):
+    def test_it_is_said_by_every_command_that_writes(self):
+        with Workspace(num_blocks=200, max_steps=1, output_dir="out") as work:
+            work.run()
+            for command in (("export", "out", "--out", "new"),
+                            ("data", "prepare", "c.yaml", "data_cache_dir=new"),
+                            ("tokenizer", "train", "--input", "text.txt", "--vocab-size", "512", "--out", "new")):
+                with self.subTest(command=command):
+                    ended = run_skein(command, work.folder, 4, ["sh", "-c", 'ulimit -f 1; exec "$@"', "sh"])
+                    self.assertEqual(ended.stderr.count("error: "), 1, ended.stderr)
+                    self.assertIn("File too large", ended.stderr)
+                    self.assertEqual(list(work.folder.glob("new.tmp-*")), [])
+
+
 class InUse(unittest.TestCase):
     def test_one_folder_one_run(self):
         with Workspace(global_batch_size=8, max_steps=100000, output_dir="out") as work:

@@ -237,12 +237,38 @@ class Opened(unittest.TestCase):
             (self.work / "stopped" / name).unlink()
         self.assertEqual(self.generate("stopped"), self.generate("out"))
 
+    def test_what_is_damaged_is_not_used(self):
+        """One bit of a checkpoint with its manifest, which everybody who opens it has to see."""
+        self.work.run("output_dir=full", "finetuning_type=full", "max_steps=2", "save_steps=2")
+        for source, name in ((f"out/checkpoint-{STEPS}", "adapter_model"), ("full/checkpoint-2", "model")):
+            shutil.copytree(self.work / source, self.work / f"damaged_{name}")
+            path = self.work / f"damaged_{name}/{name}.safetensors"
+            data = bytearray(path.read_bytes())
+            data[-4] ^= 1
+            path.write_bytes(data)
+        generate = ("--prompt", "abc", "--max-new-tokens", "1", "--device", "cpu")
+        evaluate = ("--dataset", "text.txt", "--block-size", "32", "--device", "cpu", "--tokenizer", "bytes")
+        for name, command in (("model", ("generate", "damaged_model", *generate)),
+                              ("model", ("eval", "damaged_model", *evaluate)),
+                              ("model", self.work.command("model_name_or_path=damaged_model", "output_dir=begun",
+                                                          "finetuning_type=full", ranks=2)),
+                              ("adapter_model", ("merge", "damaged_adapter_model", "--out", "new")),
+                              ("adapter_model", ("generate", "damaged_adapter_model", *generate)),
+                              ("adapter_model", ("eval", "base", "--adapter", "damaged_adapter_model", *evaluate)),
+                              ("adapter_model", self.work.command("adapter_name_or_path=damaged_adapter_model",
+                                                                  "output_dir=begun_too"))):
+            with self.subTest(command=command):
+                ended = run_skein([*command], self.work.folder, code=4)
+                self.assertIn(f"damaged_{name} is damaged: {name}.safetensors, tensor ", ended.stderr)
+                self.assertFalse((self.work / "new").exists())
+
     def test_what_cannot_be_opened(self):
         def refused(*words):
             return run_skein(words, self.work.folder, code=2).stderr
 
         self.assertIn("`skein merge` makes a model of it", refused("export", "out", "--out", "x"))
         self.assertIn("`skein export DIR", refused("merge", "out", "--out", "x", "--dtype", "bfloat16"))
+        self.assertIn("'nowhere' is no folder: name one with adapter_config.json", refused("merge", "nowhere", "--out", "x"))
         self.assertIn("leave it out", refused("generate", "base", "--adapter", "out", "--base", "base", "--prompt", "a"))
         self.assertIn("is no adapter", refused("generate", "base", "--base", "base", "--prompt", "a"))
         self.assertIn("is no adapter", refused("generate", "base", "--adapter", "merged", "--prompt", "a"))
