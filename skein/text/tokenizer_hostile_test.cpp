@@ -122,6 +122,25 @@ TEST(HostileTokenizer, RandomDamageNeverCrashes) {
   }
 }
 
+TEST(HostileText, DecodersDoNotGrowATextWithoutEnd) {
+  auto json = whole_tokenizer();
+  const auto step = [](const char* content) {
+    return HostileJson{{"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", content}};
+  };
+  auto steps = HostileJson::array();
+  for (int i = 0; i < 30; ++i) steps.push_back(step("aa"));
+  json["decoder"] = {{"type", "Sequence"}, {"decoders", steps}};
+  EXPECT_PRED2(contains, tokenizer_refusal(json.dump()), "many times longer");
+  // Only the whole text grows.
+  steps.insert(steps.begin(), HostileJson{{"type", "Fuse"}});
+  json["decoder"] = {{"type", "Sequence"}, {"decoders", steps}};
+  const auto tokenizer = Tokenizer::parse(json.dump(), "test");
+  EXPECT_PRED2(contains, refusal<UserError>([&] { tokenizer.decode(tokenizer.encode("a")); }),
+               "many times longer");
+  json["decoder"] = step(std::string(65, 'a').c_str());
+  EXPECT_PRED2(contains, tokenizer_refusal(json.dump()), "a Replace with a long content");
+}
+
 TEST(HostileText, ReplacementsDoNotGrowATextWithoutEnd) {
   auto json = whole_tokenizer();
   const HostileJson step = {
