@@ -9,6 +9,7 @@
 #include "skein/adapter/adapter_config.h"
 #include "skein/checkpoint/files/model_files.h"
 #include "skein/core/error.h"
+#include "skein/core/foreign_text.h"
 #include "skein/core/log.h"
 
 namespace skein::cli {
@@ -44,7 +45,7 @@ ModelFolder beside_base(const fs::path& adapter, fs::path base) {
   if (base.empty()) base = adapter::read_adapter_config(adapter).base_model;
   if (base.empty() || !fs::is_directory(base)) {
     refuse(adapter, fmt::format("is an adapter of '{}', which is no folder here: give --base DIR",
-                                base.string()));
+                                shown(base.string())));
   }
   check_weights(base);
   return {base, adapter};

@@ -9,6 +9,7 @@
 #include "skein/convert/model_text.h"
 #include "skein/convert/output_folder.h"
 #include "skein/core/error.h"
+#include "skein/core/foreign_text.h"
 
 namespace skein::convert {
 namespace {
@@ -22,7 +23,7 @@ fs::path base_of(const MergeOptions& options, const adapter::AdapterConfig& conf
   if (fs::is_directory(config.base_model)) return config.base_model;
   throw UserError(
       fmt::format("{}: the base '{}' is no folder here; give the one that holds it with --base DIR",
-                  (options.adapter / adapter::kConfigName).string(), config.base_model));
+                  (options.adapter / adapter::kConfigName).string(), shown(config.base_model)));
 }
 
 }  // namespace
