@@ -8,8 +8,8 @@
 #include <array>
 #include <string>
 
-#include "skein/checkpoint/files/folder.h"
 #include "skein/core/error.h"
+#include "skein/core/folder.h"
 
 namespace skein::convert {
 namespace {
@@ -36,14 +36,7 @@ bool is_there(const fs::path& path) { return fs::exists(fs::symlink_status(path)
 
 void copy_file(const fs::path& from, const char* name, const fs::path& to) {
   if (!is_there(from / name)) return;
-  const auto file = checkpoint::open_beneath(from, name);
-  constexpr uint64_t kMaxBytes = uint64_t{1} << 30;
-  if (file.size() > kMaxBytes) {
-    throw IoError(fmt::format("{} is too large", (from / name).string()));
-  }
-  std::string text(file.size(), '\0');
-  file.read_at(0, std::as_writable_bytes(std::span(text)));
-  write_text(to / name, text);
+  write_text(to / name, read_beneath(from, name));
 }
 
 void copy_templates(const fs::path& from, const fs::path& to) {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "skein/core/error.h"
-#include "skein/core/file.h"
+#include "skein/core/folder.h"
 #include "skein/core/json.h"
 #include "skein/text/chat_template.h"
 #include "skein/text/turn_end.h"
@@ -64,7 +64,7 @@ Json generation_of(const fs::path& model_folder) {
   Json generation = Json::object();
   const auto path = model_folder / "config.json";
   if (!fs::exists(path)) return generation;
-  const auto config = object_of(read_file(path), path.string());
+  const auto config = object_of(read_beneath(model_folder, "config.json"), path.string());
   for (const char* key : {"bos_token_id", kEnds, "pad_token_id"}) {
     if (config.contains(key) && !config[key].is_null()) generation[key] = config[key];
   }
