@@ -10,27 +10,13 @@
 
 #include "skein/core/error.h"
 #include "skein/core/folder.h"
+#include "skein/text/tokenizer_files.h"
 
 namespace skein::convert {
 namespace {
 
 constexpr const char* kGeneration = "generation_config.json";
 constexpr const char* kTemplates = "additional_chat_templates";
-constexpr std::array<const char*, 15> kTokenizerFiles = {"tokenizer.json",
-                                                         "tokenizer_config.json",
-                                                         "special_tokens_map.json",
-                                                         "added_tokens.json",
-                                                         "vocab.json",
-                                                         "merges.txt",
-                                                         "vocab.txt",
-                                                         "tokenizer.model",
-                                                         "spiece.model",
-                                                         "sentencepiece.bpe.model",
-                                                         "chat_template.jinja",
-                                                         "chat_template.json",
-                                                         "preprocessor_config.json",
-                                                         "processor_config.json",
-                                                         "video_preprocessor_config.json"};
 
 bool is_there(const fs::path& path) { return fs::exists(fs::symlink_status(path)); }
 
@@ -66,7 +52,7 @@ void write_text(const fs::path& path, std::string_view text) {
 void copy_model_texts(const fs::path& base, const fs::path& adapter, const fs::path& out) {
   const bool adapted = !adapter.empty() && has_tokenizer(adapter);
   const auto& tokenizer = adapted ? adapter : base;
-  for (const char* name : kTokenizerFiles) copy_file(tokenizer, name, out);
+  for (const char* name : text::kTokenizerFiles) copy_file(tokenizer, name, out);
   copy_templates(tokenizer, out);
   const bool generates = !adapter.empty() && is_there(adapter / kGeneration);
   copy_file(generates ? adapter : base, kGeneration, out);

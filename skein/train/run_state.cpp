@@ -17,17 +17,13 @@
 #include "skein/optim/states.h"
 #include "skein/plan/run_model.h"
 #include "skein/tensor/dtype.h"
+#include "skein/text/tokenizer_files.h"
 #include "skein/train/weights.h"
 
 namespace skein::train {
 namespace {
 
 using checkpoint::TensorEntry;
-
-constexpr const char* kTokenizerFiles[] = {
-    "tokenizer.json",    "tokenizer_config.json", "special_tokens_map.json",
-    "added_tokens.json", "tokenizer.model",       "vocab.json",
-    "merges.txt",        "chat_template.jinja"};
 
 TensorEntry entry(const std::string& name, at::ScalarType dtype,
                   const std::vector<int64_t>& shape) {
@@ -83,7 +79,7 @@ std::map<std::string, std::string> files_beside_weights(const config::ModelConfi
   // What lies beside a file of another name may be another tokenizer's.
   if (!is_file || given.filename() == "tokenizer.json") {
     const auto tokenizer = given.empty() ? folder : is_file ? given.parent_path() : given;
-    for (const char* name : kTokenizerFiles) carry(tokenizer, name);
+    for (const char* name : text::kTokenizerFiles) carry(tokenizer, name);
   }
   plan::add_new_tokens(model, files);
   return files;

@@ -128,7 +128,7 @@ class Files(unittest.TestCase):
 
     def test_a_model_folder_leads_nowhere_else(self):
         (self.work / "secret").write_text('{"secret": true}')
-        for name in ("chat_template.jinja", "generation_config.json", "config.json"):
+        for name in ("preprocessor_config.json", "chat_template.jinja", "generation_config.json", "config.json"):
             with self.subTest(name):
                 model = self.copy_model("l", name)
                 (model / name).symlink_to("../secret")
