@@ -10,6 +10,8 @@
 #include <cmath>
 
 #include "skein/core/error.h"
+#include "skein/core/folder.h"
+#include "skein/core/foreign_text.h"
 #include "skein/core/json.h"
 #include "skein/core/log.h"
 
@@ -116,7 +118,8 @@ ModuleValues<Value> read_values(const JsonObject& file, const OrderedJson& order
   for (const auto& [pattern, value] : ordered.at(key).items()) {
     const bool fits = std::is_integral_v<Value> ? value.is_number_integer() : value.is_number();
     if (!fits)
-      file.refuse(fmt::format("{}.{} is {}, expected a number", key, pattern, value.dump()));
+      file.refuse(
+          fmt::format("{}.{} is {}, expected a number", key, shown(pattern), shown(value.dump())));
     values.emplace_back(pattern, value.template get<Value>());
     check(file, key, values.back().second);
   }
@@ -141,11 +144,11 @@ void refuse_other_kinds(const JsonObject& file) {
   std::string type, bias = "none";
   file.read("peft_type", type);
   if (type != "LORA") {
-    file.refuse(fmt::format("peft_type is '{}'; only LORA adapters are read", type));
+    file.refuse(fmt::format("peft_type is '{}'; only LORA adapters are read", shown(type)));
   }
   file.read("bias", bias);
   if (bias != "none") {
-    file.refuse(fmt::format("bias is '{}': trained biases are not read, only 'none'", bias));
+    file.refuse(fmt::format("bias is '{}': trained biases are not read, only 'none'", shown(bias)));
   }
   for (const auto* key : kRefused) {
     if (const auto* value = file.find(key); value != nullptr && !is_off(*value)) {
@@ -160,7 +163,7 @@ void refuse_other_kinds(const JsonObject& file) {
     file.refuse(fmt::format(
         "init_lora_weights is '{}', which changes the base's own weights: convert the adapter with "
         "PEFT's save_pretrained(path_initial_model_for_weight_conversion=…) first",
-        word));
+        shown(word)));
   }
 }
 
@@ -171,14 +174,18 @@ bool holds(const List& list, std::string_view key) {
 
 // PEFT ignores unknown keys with a warning too.
 void keep_others(const OrderedJson& ordered, const std::string& origin, AdapterConfig& config) {
+  std::string first;
+  size_t num_unknown = 0;
   for (const auto& [key, value] : ordered.items()) {
     if (holds(kUnderstood, key)) continue;
     const bool known = holds(kKept, key) || holds(kRefused, std::string_view(key));
-    if (!known && !is_off(nlohmann::json(value))) {
-      log_warning("{}: the key '{}' is not known; it is kept and has no effect", origin, key);
-    }
+    if (!known && !is_off(nlohmann::json(value)) && num_unknown++ == 0) first = key;
     config.others[key] = value;
   }
+  if (num_unknown == 0) return;
+  const auto more = num_unknown == 1 ? "" : fmt::format(", and so {} more", num_unknown - 1);
+  log_warning("{}: the key '{}' is not known; it is kept and has no effect{}", origin, shown(first),
+              more);
 }
 
 OrderedJson choice_json(const ModuleChoice& choice) {
@@ -255,7 +262,7 @@ AdapterConfig read_adapter_config(const fs::path& folder) {
     throw UserError(fmt::format("'{}' is no adapter: it has no {}", folder.string(), kConfigName));
   }
   constexpr uint64_t kMaxBytes = uint64_t{16} << 20;
-  return parse_adapter_config(read_file(path, kMaxBytes), path.string());
+  return parse_adapter_config(read_beneath(folder, kConfigName, kMaxBytes), path.string());
 }
 
 std::string adapter_config_json(const AdapterConfig& config) {

@@ -2,6 +2,7 @@
 // Copyright the skein authors.
 #include "skein/adapter/adapter_config.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "skein/core/error.h"
@@ -96,6 +97,35 @@ TEST(AdapterConfig, RefusesValuesOutOfRange) {
     EXPECT_THROW(parse(keys), UserError) << keys;
   }
   EXPECT_THROW(parse_adapter_config("[]", "a.json"), UserError);
+}
+
+TEST(AdapterConfig, KeysBeyondTheLimitAreRefused) {
+  const auto with_keys = [](int count) {
+    std::string keys = R"("peft_type": "LORA")";
+    for (int i = 1; i < count; ++i) keys += fmt::format(R"(, "k{}": 1)", i);
+    return "{" + keys + "}";
+  };
+  EXPECT_EQ(refused(with_keys(10'000)), "");
+  EXPECT_EQ(refused(with_keys(10'001)), "a.json: an object has more than 10000 keys");
+  EXPECT_EQ(refused(R"({"peft_type": "LORA", "rank_pattern": )" + with_keys(10'001) + "}"),
+            "a.json: an object has more than 10000 keys");
+}
+
+TEST(AdapterConfig, UnknownKeysAreOneWarning) {
+  testing::internal::CaptureStderr();
+  parse(R"("zzz": 1, "yyy": 2, "xxx": 3)");
+  const auto said = testing::internal::GetCapturedStderr();
+  EXPECT_PRED2(contains, said, "'zzz' is not known");
+  EXPECT_PRED2(contains, said, "and so 2 more");
+  EXPECT_FALSE(contains(said, "yyy"));
+}
+
+TEST_F(AdapterFolder, ALinkThatLeadsOutIsNotFollowed) {
+  write("secret", R"({"peft_type": "LORA", "target_modules": ["a"]})");
+  make_directories(folder_ / "a");
+  fs::create_symlink("../secret", folder_ / "a/adapter_config.json");
+  EXPECT_PRED2(contains, refusal<IoError>([&] { read_adapter_config(folder_ / "a"); }),
+               "leads out of its folder");
 }
 
 TEST_F(AdapterFolder, SaysThatItIsNone) {

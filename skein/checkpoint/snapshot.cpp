@@ -7,8 +7,8 @@
 
 #include <unordered_map>
 
-#include "skein/checkpoint/files/folder.h"
 #include "skein/core/error.h"
+#include "skein/core/folder.h"
 #include "skein/tensor/dtype.h"
 
 namespace skein::checkpoint {

@@ -9,6 +9,7 @@
 #include "skein/adapter/adapter_config.h"
 #include "skein/checkpoint/files/model_files.h"
 #include "skein/core/error.h"
+#include "skein/core/foreign_text.h"
 #include "skein/core/log.h"
 #include "skein/plan/adapter_base.h"
 #include "skein/plan/hub_name.h"
@@ -55,7 +56,7 @@ ModelFolder beside_base(const fs::path& adapter, const fs::path& given) {
   if (base.empty()) refuse(adapter, "is an adapter that names no base: give --base DIR");
   if (given.empty() && !fs::is_directory(base)) {
     refuse(adapter, fmt::format("is an adapter of '{}', which is no folder here: give --base DIR{}",
-                                base.string(), plan::download_advice(base)));
+                                shown(base.string()), plan::download_advice(base)));
   }
   check_weights(base);
   plan::check_adapter_base(adapter,

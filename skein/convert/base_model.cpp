@@ -8,9 +8,9 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
-#include "skein/checkpoint/files/folder.h"
 #include "skein/checkpoint/files/tensor_match.h"
 #include "skein/core/error.h"
+#include "skein/core/folder.h"
 #include "skein/core/json.h"
 
 namespace skein::convert {
@@ -28,14 +28,7 @@ std::string read_config(const fs::path& folder) {
         "'{}' has no config.json{}", folder.string(),
         is_adapter ? ": it is an adapter; `skein merge` makes a model of it and its base" : ""));
   }
-  const auto file = checkpoint::open_beneath(folder, "config.json");
-  constexpr uint64_t kMaxBytes = uint64_t{16} << 20;
-  if (file.size() > kMaxBytes) {
-    throw UserError(fmt::format("'{}' has a config.json that is too large", folder.string()));
-  }
-  std::string text(file.size(), '\0');
-  file.read_at(0, std::as_writable_bytes(std::span(text)));
-  return text;
+  return read_beneath(folder, "config.json", uint64_t{16} << 20);
 }
 
 }  // namespace

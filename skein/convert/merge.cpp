@@ -12,6 +12,7 @@
 #include "skein/convert/model_text.h"
 #include "skein/convert/output_folder.h"
 #include "skein/core/error.h"
+#include "skein/core/foreign_text.h"
 
 namespace skein::convert {
 namespace {
@@ -25,7 +26,7 @@ fs::path base_of(const MergeOptions& options, const adapter::AdapterConfig& conf
   if (fs::is_directory(config.base_model)) return config.base_model;
   throw UserError(
       fmt::format("{}: the base '{}' is no folder here; give the one that holds it with --base DIR",
-                  (options.adapter / adapter::kConfigName).string(), config.base_model));
+                  (options.adapter / adapter::kConfigName).string(), shown(config.base_model)));
 }
 
 uint64_t rows_of(const std::vector<checkpoint::TensorEntry>& entries, const std::string& name) {

@@ -9,42 +9,21 @@
 #include <string>
 
 #include "skein/checkpoint/files/file_layout.h"
-#include "skein/checkpoint/files/folder.h"
 #include "skein/core/error.h"
+#include "skein/core/folder.h"
+#include "skein/text/tokenizer_files.h"
 
 namespace skein::convert {
 namespace {
 
 constexpr const char* kGeneration = "generation_config.json";
 constexpr const char* kTemplates = "additional_chat_templates";
-constexpr std::array<const char*, 15> kTokenizerFiles = {"tokenizer.json",
-                                                         "tokenizer_config.json",
-                                                         "special_tokens_map.json",
-                                                         "added_tokens.json",
-                                                         "vocab.json",
-                                                         "merges.txt",
-                                                         "vocab.txt",
-                                                         "tokenizer.model",
-                                                         "spiece.model",
-                                                         "sentencepiece.bpe.model",
-                                                         "chat_template.jinja",
-                                                         "chat_template.json",
-                                                         "preprocessor_config.json",
-                                                         "processor_config.json",
-                                                         "video_preprocessor_config.json"};
 
 bool is_there(const fs::path& path) { return fs::exists(fs::symlink_status(path)); }
 
 void copy_file(const fs::path& from, const char* name, const fs::path& to) {
   if (!is_there(from / name)) return;
-  const auto file = checkpoint::open_beneath(from, name);
-  constexpr uint64_t kMaxBytes = uint64_t{1} << 30;
-  if (file.size() > kMaxBytes) {
-    throw IoError(fmt::format("{} is too large", (from / name).string()));
-  }
-  std::string text(file.size(), '\0');
-  file.read_at(0, std::as_writable_bytes(std::span(text)));
-  write_text(to / name, text);
+  write_text(to / name, read_beneath(from, name));
 }
 
 bool is_template(const fs::directory_entry& entry) {
@@ -77,7 +56,7 @@ bool is_model_entry(const fs::directory_entry& entry) {
   if (entry.is_directory()) return false;
   return name == "config.json" || name == kGeneration ||
          checkpoint::is_layout_name(name, checkpoint::kModelStem) ||
-         std::ranges::find(kTokenizerFiles, name) != kTokenizerFiles.end();
+         std::ranges::find(text::kTokenizerFiles, name) != std::end(text::kTokenizerFiles);
 }
 
 void write_text(const fs::path& path, std::string_view text) {
@@ -89,7 +68,7 @@ void write_text(const fs::path& path, std::string_view text) {
 void copy_model_texts(const fs::path& base, const fs::path& adapter, const fs::path& out) {
   const bool adapted = !adapter.empty() && has_tokenizer(adapter);
   const auto& tokenizer = adapted ? adapter : base;
-  for (const char* name : kTokenizerFiles) copy_file(tokenizer, name, out);
+  for (const char* name : text::kTokenizerFiles) copy_file(tokenizer, name, out);
   copy_templates(tokenizer, out);
   const bool generates = !adapter.empty() && is_there(adapter / kGeneration);
   copy_file(generates ? adapter : base, kGeneration, out);

@@ -14,6 +14,8 @@ namespace {
 
 using Json = nlohmann::json;
 
+// Of an object of a configuration file: nlohmann::ordered_json searches its keys one by one.
+constexpr size_t kMaxKeys = 10'000;
 constexpr size_t kMaxShown = 60;  // bytes of a value or key in a message
 
 std::string shortened(std::string text) {
@@ -69,6 +71,7 @@ class Limiter final : public nlohmann::json_sax<Json> {
 // Builds the tree. A list or object does not move while it is open: only the innermost grows.
 class TreeBuilder final : public JsonEvents {
  public:
+  explicit TreeBuilder(size_t max_keys = SIZE_MAX) : max_keys_(max_keys) {}
   Json take() { return std::move(root_); }
 
   bool null() override { return add(nullptr); }
@@ -109,11 +112,15 @@ class TreeBuilder final : public JsonEvents {
       parent.push_back(std::move(value));
       return &parent.back();
     }
+    if (parent.size() >= max_keys_) {
+      throw JsonError(fmt::format("an object has more than {} keys", max_keys_), 0);
+    }
     const auto [entry, is_new] = parent.emplace(key_, std::move(value));
     if (!is_new) throw JsonError(fmt::format("duplicate key '{}'", shortened(key_)), 0);
     return &*entry;
   }
 
+  size_t max_keys_;  // of each object
   Json root_;
   std::vector<Json*> open_;  // innermost last
   std::string key_;          // the value that follows belongs to it
@@ -161,8 +168,12 @@ JsonObject::JsonObject(Json object, std::string place)
 }
 
 JsonObject JsonObject::parse(std::string_view text, const std::string& file,
-                             const JsonLimits& limits) {
-  return {parse_json<UserError>(text, file, limits), file};
+                             const JsonLimits& limits) try {
+  TreeBuilder tree(kMaxKeys);
+  walk_json(text, limits, tree);
+  return {tree.take(), file};
+} catch (const JsonError& error) {
+  throw UserError(json_message(error, text, file));
 }
 
 JsonObject JsonObject::read(const fs::path& path, const JsonLimits& limits) {

@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "skein/core/error.h"
-#include "skein/core/file.h"
+#include "skein/core/folder.h"
 #include "skein/core/json.h"
 #include "skein/text/chat_template.h"
 #include "skein/text/turn_end.h"
@@ -63,7 +63,8 @@ text::TokenizerNames names_of(const Files& files) {
 
 Json config_of(const fs::path& model_folder) {
   const auto path = model_folder / "config.json";
-  return fs::exists(path) ? object_of(read_file(path), path.string()) : Json::object();
+  if (!fs::exists(path)) return Json::object();
+  return object_of(read_beneath(model_folder, "config.json"), path.string());
 }
 
 // What transformers goes by where there is no generation_config.json.

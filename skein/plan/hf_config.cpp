@@ -9,7 +9,7 @@
 
 #include "skein/adapter/adapter_config.h"
 #include "skein/core/error.h"
-#include "skein/core/file.h"
+#include "skein/core/folder.h"
 #include "skein/core/json.h"
 #include "skein/plan/families/config_reader.h"
 #include "skein/plan/families/families.h"
@@ -63,7 +63,7 @@ HfConfig read_hf_config(const std::filesystem::path& folder) {
         "{}: no config.json there; model_name_or_path must name a Hugging Face model folder{}",
         folder.string(), download_advice(folder)));
   }
-  return parse_hf_config(read_file(path, kLimits.bytes), path.string());
+  return parse_hf_config(read_beneath(folder, "config.json", kLimits.bytes), path.string());
 }
 
 std::string attention_dropout_advice(const char* key, double probability) {

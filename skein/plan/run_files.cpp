@@ -13,27 +13,21 @@
 #include "skein/checkpoint/files/run_record.h"
 #include "skein/config/saved_config.h"
 #include "skein/core/error.h"
+#include "skein/text/tokenizer_files.h"
 
 namespace skein::plan {
 namespace {
 
 // What a run replaces without asking, besides the parts of a model: it must be its own. Where it
 // writes none of them, another model's would lie beside its own.
-constexpr std::string_view kReplacedFiles[] = {"trainer_log.jsonl",
-                                               "trainer_state.json",
-                                               "training_loss.svg",
-                                               "latest",
-                                               "config.json",
-                                               "adapter_config.json",
-                                               "generation_config.json",
-                                               "tokenizer.json",
-                                               "tokenizer_config.json",
-                                               "special_tokens_map.json",
-                                               "added_tokens.json",
-                                               "tokenizer.model",
-                                               "vocab.json",
-                                               "merges.txt",
-                                               "chat_template.jinja"};
+constexpr std::string_view kReplacedFiles[] = {
+    "trainer_log.jsonl", "trainer_state.json",  "training_loss.svg",     "latest",
+    "config.json",       "adapter_config.json", "generation_config.json"};
+
+bool is_replaced(std::string_view name) {
+  return std::ranges::count(kReplacedFiles, name) > 0 ||
+         std::ranges::count(text::kTokenizerFiles, name) > 0;
+}
 
 bool is_or_may_be_ours(const fs::path& file) {
   return !fs::exists(file) || config::is_saved_config(read_file(file));
@@ -65,8 +59,7 @@ void check_foreign_files(const fs::path& output) {
   std::error_code absent;
   for (const auto& entry : fs::directory_iterator(output, absent)) {
     auto name = entry.path().filename().string();
-    const bool is_replaced = std::ranges::count(kReplacedFiles, name) > 0;
-    if (is_replaced || checkpoint::is_weights_name(name)) foreign.push_back(name);
+    if (is_replaced(name) || checkpoint::is_weights_name(name)) foreign.push_back(name);
   }
   std::ranges::sort(foreign);
   if (foreign.empty()) return;

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "skein/core/error.h"
+#include "skein/core/folder.h"
 #include "skein/core/hash.h"
 #include "skein/core/json.h"
 #include "skein/text/jinja/json_value.h"
@@ -45,12 +46,15 @@ Value parsed(const std::string& json, const std::string& what) {
 }
 
 // chat_template of tokenizer_config.json or chat_template.json: a text, or a list of named ones.
-void add_sources_of_config(const fs::path& file, Sources& sources) {
+void add_sources_of_config(const fs::path& folder, const char* name, Sources& sources) {
   std::error_code ignored;
+  const auto file = folder / name;
   if (!fs::is_regular_file(file, ignored)) return;
-  const auto config = JsonObject::read(file, {.bytes = kMaxConfigBytes});
-  const auto* found = config.find("chat_template");
-  if (!found) return;
+  const auto config = parse_json<UserError>(read_beneath(folder, name, kMaxConfigBytes),
+                                            file.string(), {.bytes = kMaxConfigBytes});
+  if (!config.is_object()) throw UserError(file.string() + ": not a JSON object");
+  const auto found = config.find("chat_template");
+  if (found == config.end() || found->is_null()) return;
   const auto label = file.string() + ": chat_template";
   if (found->is_string()) {
     sources["default"] = {label, found->get<std::string>()};
@@ -58,7 +62,7 @@ void add_sources_of_config(const fs::path& file, Sources& sources) {
   }
   const auto add = [&](const nlohmann::json& name, const nlohmann::json& text) {
     if (!name.is_string() || !text.is_string()) {
-      config.refuse("chat_template is neither a text nor a list of {name, template}");
+      throw UserError(label + " is neither a text nor a list of {name, template}");
     }
     sources[name] = {fmt::format("{} '{}'", label, name.get<std::string>()), text};
   };
@@ -72,24 +76,27 @@ void add_sources_of_config(const fs::path& file, Sources& sources) {
   }
 }
 
-void add_source(const fs::path& file, const std::string& name, Sources& sources) {
+void add_source(const fs::path& folder, const fs::path& file, const std::string& name,
+                Sources& sources) {
   std::error_code ignored;
-  if (!fs::is_regular_file(file, ignored)) return;
-  sources[name] = {file.string(), read_file(file, jinja::Template::kMaxBytes)};
+  if (!fs::is_regular_file(folder / file, ignored)) return;
+  sources[name] = {(folder / file).string(),
+                   read_beneath(folder, file, jinja::Template::kMaxBytes)};
 }
 
 // All templates of a folder. Files win over what tokenizer_config.json says, as in transformers.
 Sources sources_in(const fs::path& folder) {
   Sources sources;
   if (folder.empty()) return sources;
-  add_sources_of_config(folder / "chat_template.json", sources);
-  add_sources_of_config(folder / "tokenizer_config.json", sources);
+  add_sources_of_config(folder, "chat_template.json", sources);
+  add_sources_of_config(folder, "tokenizer_config.json", sources);
   Sources files;
-  add_source(folder / "chat_template.jinja", "default", files);
+  add_source(folder, "chat_template.jinja", "default", files);
   std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(folder / "additional_chat_templates", ignored)) {
+  const fs::path more("additional_chat_templates");
+  for (const auto& entry : fs::directory_iterator(folder / more, ignored)) {
     if (entry.path().extension() == ".jinja") {
-      add_source(entry.path(), entry.path().stem().string(), files);
+      add_source(folder, more / entry.path().filename(), entry.path().stem().string(), files);
     }
   }
   return files.empty() ? sources : files;
@@ -232,7 +239,7 @@ std::map<std::string, std::string> special_tokens_of(const fs::path& folder) {
   for (const char* name : {"tokenizer_config.json", "special_tokens_map.json"}) {
     std::error_code ignored;
     if (!fs::is_regular_file(folder / name, ignored)) continue;
-    const auto text = read_file(folder / name, kMaxConfigBytes);
+    const auto text = read_beneath(folder, name, kMaxConfigBytes);
     const auto config =
         parse_json<UserError>(text, (folder / name).string(), {.bytes = kMaxConfigBytes});
     if (!config.is_object()) continue;

@@ -130,6 +130,21 @@ TEST_F(ChatTemplateFolder, IsFoundInTheTokenizersConfiguration) {
   EXPECT_EQ(text({.name = "phi3"}), "<|user|>\nhi<|end|>\n");
 }
 
+TEST_F(ChatTemplateFolder, BehindALinkThatLeadsOutIsNotRead) {
+  const auto secret = write("secret", R"({"chat_template": "s"})");
+  make_directories(folder_ / "model/additional_chat_templates");
+  for (const char* name : {"chat_template.jinja", "additional_chat_templates/tool_use.jinja",
+                           "chat_template.json", "tokenizer_config.json"}) {
+    const auto link = folder_ / "model" / name;
+    fs::create_symlink(secret, link);
+    EXPECT_PRED2(contains,
+                 refusal<IoError>([&] { ChatTemplate::find({.folder = folder_ / "model"}); }),
+                 "leads out of its folder")
+        << name;
+    fs::remove(link);
+  }
+}
+
 TEST_F(ChatTemplateFolder, MayHaveSeveral) {
   write(
       "tokenizer_config.json",

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "skein/core/error.h"
+#include "skein/core/folder.h"
 #include "skein/core/hash.h"
 #include "skein/text/new_tokens.h"
 #include "skein/text/parts/bpe_alphabet.h"
@@ -79,13 +80,20 @@ fs::path file_of(const fs::path& path) {
   return file;
 }
 
+// A folder's file, which may be no link out of it, or the file that the user named.
+std::string text_of(const fs::path& path, const fs::path& file) {
+  return path == file ? read_file(file, kMaxFileBytes)
+                      : read_beneath(path, file.filename(), kMaxFileBytes);
+}
+
 // What the files beside tokenizer.json say; the first that names a token wins.
 TokenizerNames names_beside(const fs::path& file) {
   TokenizerNames names;
   for (const char* name : kFilesBeside) {
     const auto beside = file.parent_path() / name;
     if (!fs::exists(beside)) continue;
-    const auto found = parse_tokenizer_config(read_file(beside, kMaxFileBytes), beside.string());
+    const auto found = parse_tokenizer_config(read_beneath(file.parent_path(), name, kMaxFileBytes),
+                                              beside.string());
     if (!names.bos) names.bos = found.bos;
     if (!names.eos) names.eos = found.eos;
     if (!names.pad) names.pad = found.pad;
@@ -97,7 +105,7 @@ TokenizerNames names_beside(const fs::path& file) {
 
 Tokenizer Tokenizer::load(const fs::path& path, const std::vector<std::string>& new_tokens) {
   const auto file = file_of(path);
-  auto text = read_file(file, kMaxFileBytes);
+  auto text = text_of(path, file);
   if (!new_tokens.empty()) {
     text = with_tokens(text, new_special_tokens(text, new_tokens, file.string()));
   }
@@ -173,10 +181,11 @@ std::shared_ptr<const Tokenizer> shared_tokenizer(const fs::path& path,
 
 std::string digest_of_files(const fs::path& path, const std::vector<std::string>& new_tokens) {
   const auto file = file_of(path);
-  auto digests = digest(read_file(file, kMaxFileBytes));
+  auto digests = digest(text_of(path, file));
   for (const char* name : kFilesBeside) {
-    const auto beside = file.parent_path() / name;
-    digests += fs::exists(beside) ? digest(read_file(beside, kMaxFileBytes)) : "none";
+    const auto folder = file.parent_path();
+    digests +=
+        fs::exists(folder / name) ? digest(read_beneath(folder, name, kMaxFileBytes)) : "none";
   }
   for (const auto& token : new_tokens) digests += digest(token);
   return digest(digests);

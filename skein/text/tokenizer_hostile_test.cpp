@@ -27,6 +27,26 @@ std::string tokenizer_refusal(std::string_view text) {
   return refusal<UserError>([&] { Tokenizer::parse(text, "dir/tokenizer.json"); });
 }
 
+using TokenizerFolder = TemporaryFolder;
+
+TEST_F(TokenizerFolder, LinksThatLeadOutAreNotFollowed) {
+  const auto outside = write("outside.json", whole_tokenizer().dump());
+  write("model/tokenizer.json", whole_tokenizer().dump());
+  const auto model = folder_ / "model";
+  const auto is_refused = [&] {
+    constexpr const char* kReason = "leads out of its folder";
+    EXPECT_PRED2(contains, refusal<IoError>([&] { Tokenizer::load(model); }), kReason);
+    EXPECT_PRED2(contains, refusal<IoError>([&] { digest_of_files(model, {}); }), kReason);
+  };
+  fs::create_symlink(outside, model / "tokenizer_config.json");
+  is_refused();
+  fs::remove(model / "tokenizer_config.json");
+  fs::remove(model / "tokenizer.json");
+  fs::create_symlink(outside, model / "tokenizer.json");
+  is_refused();
+  EXPECT_NO_THROW(Tokenizer::load(model / "tokenizer.json"));  // the user's own word
+}
+
 struct Change {
   const char* pointer;
   const char* value;
@@ -125,6 +145,25 @@ TEST(HostileTokenizer, RandomDamageNeverCrashes) {
     } catch (const UserError&) {
     }
   }
+}
+
+TEST(HostileText, DecodersDoNotGrowATextWithoutEnd) {
+  auto json = whole_tokenizer();
+  const auto step = [](const char* content) {
+    return HostileJson{{"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", content}};
+  };
+  auto steps = HostileJson::array();
+  for (int i = 0; i < 30; ++i) steps.push_back(step("aa"));
+  json["decoder"] = {{"type", "Sequence"}, {"decoders", steps}};
+  EXPECT_PRED2(contains, tokenizer_refusal(json.dump()), "many times longer");
+  // Only the whole text grows.
+  steps.insert(steps.begin(), HostileJson{{"type", "Fuse"}});
+  json["decoder"] = {{"type", "Sequence"}, {"decoders", steps}};
+  const auto tokenizer = Tokenizer::parse(json.dump(), "test");
+  EXPECT_PRED2(contains, refusal<UserError>([&] { tokenizer.decode(tokenizer.encode("a")); }),
+               "many times longer");
+  json["decoder"] = step(std::string(65, 'a').c_str());
+  EXPECT_PRED2(contains, tokenizer_refusal(json.dump()), "a Replace with a long content");
 }
 
 TEST(HostileText, ReplacementsDoNotGrowATextWithoutEnd) {

@@ -14,21 +14,18 @@
 #include "skein/adapter/tensor_names.h"
 #include "skein/checkpoint/reader.h"
 #include "skein/core/error.h"
+#include "skein/core/folder.h"
 #include "skein/optim/states.h"
 #include "skein/plan/chat_files.h"
 #include "skein/plan/run_model.h"
 #include "skein/tensor/dtype.h"
+#include "skein/text/tokenizer_files.h"
 #include "skein/train/weights.h"
 
 namespace skein::train {
 namespace {
 
 using checkpoint::TensorEntry;
-
-constexpr const char* kTokenizerFiles[] = {
-    "tokenizer.json",    "tokenizer_config.json", "special_tokens_map.json",
-    "added_tokens.json", "tokenizer.model",       "vocab.json",
-    "merges.txt",        "chat_template.jinja"};
 
 TensorEntry entry(const std::string& name, at::ScalarType dtype,
                   const std::vector<int64_t>& shape) {
@@ -73,21 +70,21 @@ std::vector<tensor::TensorSlice> masters_of(std::vector<tensor::TensorSlice> sta
 
 std::map<std::string, std::string> files_beside_weights(const config::ModelConfig& model) {
   std::map<std::string, std::string> files;
-  const auto carry = [&](const fs::path& file, const std::string& name) {
-    if (fs::exists(file)) files[name] = read_file(file);
+  const auto carry = [&](const fs::path& folder, const char* name) {
+    if (!files.contains(name) && fs::exists(folder / name)) {
+      files[name] = read_beneath(folder, name);
+    }
   };
   const fs::path folder = model.model_name_or_path;
-  carry(folder / "generation_config.json", "generation_config.json");
+  carry(folder, "generation_config.json");
   const fs::path given = model.tokenizer_name_or_path;
-  if (!given.empty() && !fs::is_directory(given) && given.filename() != "tokenizer.json") {
-    carry(given, "tokenizer.json");  // what lies beside it may be another tokenizer's
-    plan::add_new_tokens(model, files);
-    return files;
+  const bool is_file = fs::exists(given) && !fs::is_directory(given);
+  if (is_file) files["tokenizer.json"] = read_file(given);  // the user's word: it may be a link
+  // What lies beside a file of another name may be another tokenizer's.
+  if (!is_file || given.filename() == "tokenizer.json") {
+    const auto tokenizer = given.empty() ? folder : is_file ? given.parent_path() : given;
+    for (const char* name : text::kTokenizerFiles) carry(tokenizer, name);
   }
-  const auto tokenizer = given.empty()             ? folder
-                         : fs::is_directory(given) ? given
-                                                   : given.parent_path();
-  for (const char* name : kTokenizerFiles) carry(tokenizer / name, name);
   plan::add_new_tokens(model, files);
   return files;
 }

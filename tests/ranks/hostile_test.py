@@ -126,6 +126,33 @@ class Files(unittest.TestCase):
                     json.dumps({"metadata": {}, "weight_map": {"lm_head.weight": name}}))
                 self.refuse_training("model_name_or_path=i", says=[says])
 
+    def test_a_model_folder_leads_nowhere_else(self):
+        (self.work / "secret").write_text('{"secret": true}')
+        for name in ("preprocessor_config.json", "chat_template.jinja", "generation_config.json", "config.json"):
+            with self.subTest(name):
+                model = self.copy_model("l", name)
+                (model / name).symlink_to("../secret")
+                self.refuse_training("model_name_or_path=l", says=[f"l/{name} leads out of its folder"])
+
+    def test_text_of_files_writes_no_lines_of_its_own(self):
+        adapter = self.work / "adapter"
+        adapter.mkdir()
+        (adapter / "adapter_config.json").write_text(
+            json.dumps({"peft_type": "LORA", "target_modules": ["q"], "base_model_name_or_path": "b\nwarning: fake"}))
+        (adapter / "adapter_model.safetensors").write_bytes(b"")
+        for words in (["merge", "adapter", "--out", "merged"], ["generate", "adapter", "--prompt", "a"]):
+            self.refuse(*words, says=["'b\\nwarning: fake'"], code=2)
+
+    def test_a_snapshot_of_the_hub_cache_is_a_model(self):
+        blobs, snapshot = self.work / "hub/blobs", self.work / "hub/snapshots/rev"
+        snapshot.mkdir(parents=True)
+        self.copy_model("hub/blobs")
+        (blobs / "generation_config.json").write_text('{"top_k": 7}')
+        for blob in blobs.iterdir():
+            (snapshot / blob.name).symlink_to(f"../../blobs/{blob.name}")
+        self.work.run("--fresh", "output_dir=from_hub", "train_from_scratch=false", f"model_name_or_path={snapshot}")
+        self.assertEqual(json.loads((self.work / "from_hub/generation_config.json").read_text())["top_k"], 7)
+
     def test_pipes_are_not_waited_for(self):
         for file, says in {"config.json": FIFO_TEXT, "model.safetensors": FIFO_TEXT,
                            "tokenizer.json": "p/tokenizer.json is no regular file"}.items():

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
-#include "skein/checkpoint/files/folder.h"
+#include "skein/core/folder.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

@@ -13,10 +13,10 @@
 #include <fstream>
 
 #include "skein/checkpoint/files/catalog.h"
-#include "skein/checkpoint/files/folder.h"
 #include "skein/checkpoint/files/manifest.h"
 #include "skein/checkpoint/files/model_files.h"
 #include "skein/core/error.h"
+#include "skein/core/folder.h"
 #include "skein/core/hash.h"
 #include "skein/core/testing.h"
 

@@ -8,8 +8,8 @@
 #include <fstream>
 #include <limits>
 
-#include "skein/checkpoint/files/folder.h"
 #include "skein/core/error.h"
+#include "skein/core/folder.h"
 #include "skein/core/hash.h"
 #include "skein/core/json.h"
 

@@ -7,7 +7,7 @@
 #include <map>
 #include <set>
 
-#include "skein/checkpoint/files/folder.h"
+#include "skein/core/folder.h"
 #include "skein/core/json.h"
 #include "skein/core/system_failure.h"
 

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "skein/checkpoint/files/folder.h"
+#include "skein/core/folder.h"
 #include "skein/core/json.h"
 #include "skein/core/system_failure.h"
 

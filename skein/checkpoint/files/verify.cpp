@@ -8,9 +8,9 @@
 #include <functional>
 
 #include "skein/checkpoint/files/file_layout.h"
-#include "skein/checkpoint/files/folder.h"
 #include "skein/checkpoint/files/manifest.h"
 #include "skein/checkpoint/files/safetensors.h"
+#include "skein/core/folder.h"
 #include "skein/core/hash.h"
 #include "skein/core/system_failure.h"
 

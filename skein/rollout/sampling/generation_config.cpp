@@ -2,7 +2,7 @@
 // Copyright the skein authors.
 #include "skein/rollout/sampling/generation_config.h"
 
-#include "skein/core/file.h"
+#include "skein/core/folder.h"
 #include "skein/core/json.h"
 
 namespace skein::rollout {
@@ -44,12 +44,14 @@ GenerationConfig parse_generation_config(std::string_view text, const std::strin
 
 GenerationConfig read_generation_config(const fs::path& folder) {
   GenerationConfig config;
-  const auto own = folder / "generation_config.json", general = folder / "config.json";
-  if (fs::exists(own)) {
-    config = parse_generation_config(read_file(own, kLimits.bytes), own.string());
+  constexpr const char *kOwn = "generation_config.json", *kGeneral = "config.json";
+  const auto text_of = [&](const char* name) { return read_beneath(folder, name, kLimits.bytes); };
+  if (fs::exists(folder / kOwn)) {
+    config = parse_generation_config(text_of(kOwn), (folder / kOwn).string());
   }
-  if (config.eos_token_ids.empty() && fs::exists(general)) {
-    config.eos_token_ids = read_end_tokens(JsonObject::read(general, kLimits));
+  if (config.eos_token_ids.empty() && fs::exists(folder / kGeneral)) {
+    config.eos_token_ids = read_end_tokens(
+        JsonObject::parse(text_of(kGeneral), (folder / kGeneral).string(), kLimits));
   }
   return config;
 }

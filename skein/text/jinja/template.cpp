@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <utf8proc.h>
 
+#include "skein/core/foreign_text.h"
 #include "skein/text/jinja/interpreter.h"
 #include "skein/text/jinja/parser.h"
 
@@ -33,7 +34,7 @@ Template::Template(std::string_view source, std::string name) : name_(std::move(
   try {
     syntax_ = std::make_shared<const TemplateSyntax>(parse_template(source));
   } catch (const SyntaxError& error) {
-    throw TemplateError(fmt::format("{}:{}: {}", name_, error.line, error.why));
+    throw TemplateError(fmt::format("{}:{}: {}", name_, error.line, shown(error.why)));
   }
 }
 
@@ -44,7 +45,7 @@ Rendered Template::render(const Dict& variables, const RenderOptions& options) c
   try {
     return interpreter.run(variables);
   } catch (const Failure& failure) {
-    throw TemplateError(fmt::format("{}:{}: {}", name_, interpreter.line(), failure.what()));
+    throw TemplateError(fmt::format("{}:{}: {}", name_, interpreter.line(), shown(failure.what())));
   }
 }
 

@@ -153,5 +153,13 @@ TEST(HostileTemplate, NumbersStayInRange) {
             "");
 }
 
+TEST(HostileTemplate, MessagesAreShortAndOfOneLine) {
+  EXPECT_EQ(why_refused("{{ raise_exception('no\\nerror: fake \x1b[31m') }}"),
+            "t:1: the template refuses this conversation: no\\nerror: fake \\x1b[31m");
+  const auto why = why_refused("{{ raise_exception('é' * 1000000) }}");
+  EXPECT_LT(why.size(), 600U);
+  EXPECT_PRED2(contains, why.substr(0, 600), "éé… (2000040 bytes)");
+}
+
 }  // namespace
 }  // namespace skein::text::jinja

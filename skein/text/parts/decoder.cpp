@@ -7,6 +7,7 @@
 
 #include <utility>
 
+#include "skein/core/error.h"
 #include "skein/text/parts/byte_fallback.h"
 #include "skein/text/parts/byte_level.h"
 #include "skein/text/parts/metaspace.h"
@@ -24,6 +25,29 @@ class Fuse final : public Decoder {
   void decode_inside(std::string&) const override {}
   bool joins() const override { return true; }
 };
+
+// A file may ask for replacements that grow a text without end.
+class Growth {
+ public:
+  explicit Growth(size_t bytes) : limit_(kMinRoom + kRoomPerByte * bytes) {}
+
+  void check(size_t bytes) const {
+    if (bytes <= limit_) return;
+    throw UserError(
+        "the decoder of the tokenizer makes a text many times longer; its tokenizer.json is "
+        "damaged or hostile");
+  }
+
+ private:
+  static constexpr size_t kMinRoom = 4096, kRoomPerByte = 64;
+  size_t limit_;
+};
+
+size_t bytes_of(const std::vector<std::string>& tokens) {
+  size_t bytes = 0;
+  for (const auto& token : tokens) bytes += token.size();
+  return bytes;
+}
 
 std::unique_ptr<Decoder> read_fuse(const PartReader&, const Json&) {
   return std::make_unique<Fuse>();
@@ -49,15 +73,21 @@ Decoders Decoders::read(const PartReader& reader, const Json& json) {
 }
 
 std::string Decoders::decode(std::vector<std::string> tokens) const {
-  for (const auto& step : steps_) step->decode(tokens);
+  const Growth growth(bytes_of(tokens));
+  for (const auto& step : steps_) {
+    step->decode(tokens);
+    growth.check(bytes_of(tokens));
+  }
   return fmt::format("{}", fmt::join(tokens, steps_.empty() ? " " : ""));
 }
 
 std::string Decoders::decode_inside(std::string token) const {
   if (steps_.empty()) return " " + token;
+  const Growth growth(token.size());
   for (const auto& step : steps_) {
     if (step->joins()) break;
     step->decode_inside(token);
+    growth.check(token.size());
   }
   return token;
 }

@@ -7,17 +7,18 @@
 namespace skein::text {
 namespace {
 
-// A file may not ask for more text than this for each character of a user's.
-constexpr size_t kMaxContentBytes = 1024;
+// A file may not ask for more text than this for each character of a user's; a decoder's, which
+// stands for a token's few bytes, is known to be shorter.
+constexpr size_t kMaxContentBytes = 1024, kMaxDecodedBytes = 64;
 
 struct Replacement {
   Pattern pattern;
   std::string content;
 };
 
-Replacement read_replacement(const PartReader& reader, const Json& json) {
+Replacement read_replacement(const PartReader& reader, const Json& json, size_t max_bytes) {
   Replacement replacement{reader.pattern(json), reader.text(json, "content")};
-  if (replacement.content.size() > kMaxContentBytes) reader.refuse("a Replace with a long content");
+  if (replacement.content.size() > max_bytes) reader.refuse("a Replace with a long content");
   return replacement;
 }
 
@@ -82,11 +83,11 @@ std::string replace_all(std::string_view text, const Pattern& pattern, std::stri
 }
 
 std::unique_ptr<Normalizer> read_replace_normalizer(const PartReader& reader, const Json& json) {
-  return std::make_unique<ReplaceNormalizer>(read_replacement(reader, json));
+  return std::make_unique<ReplaceNormalizer>(read_replacement(reader, json, kMaxContentBytes));
 }
 
 std::unique_ptr<Decoder> read_replace_decoder(const PartReader& reader, const Json& json) {
-  return std::make_unique<ReplaceDecoder>(read_replacement(reader, json));
+  return std::make_unique<ReplaceDecoder>(read_replacement(reader, json, kMaxDecodedBytes));
 }
 
 }  // namespace skein::text

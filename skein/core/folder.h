@@ -4,13 +4,15 @@
 
 // Which files of a folder may be opened?
 //
-// File names come from files (an index, a manifest) that a stranger may have written.
+// File names come from files (an index, a manifest) that a stranger may have written, and so may
+// the folder itself: a link in it could point at anything that the user can read.
 
+#include <string>
 #include <string_view>
 
 #include "skein/core/file.h"
 
-namespace skein::checkpoint {
+namespace skein {
 
 // One component: no slash, no "..", nothing that leaves the folder.
 bool is_plain_name(std::string_view name);
@@ -20,4 +22,9 @@ bool is_plain_name(std::string_view name);
 // (pipes and devices included, without blocking on them).
 File open_beneath(const fs::path& folder, std::string_view name);
 
-}  // namespace skein::checkpoint
+// The text of the file `path` of `folder`, under the same rules; `path` is plain names, one below
+// the other. Throws IoError when the file is larger than `limit`.
+std::string read_beneath(const fs::path& folder, const fs::path& path,
+                         uint64_t limit = uint64_t{1} << 30);
+
+}  // namespace skein

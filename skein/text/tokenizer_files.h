@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#pragma once
+
+// Which files of a model's folder belong to its tokenizer? What is made of the model carries them.
+
+#include <array>
+
+namespace skein::text {
+
+inline constexpr std::array<const char*, 15> kTokenizerFiles = {"tokenizer.json",
+                                                                "tokenizer_config.json",
+                                                                "special_tokens_map.json",
+                                                                "added_tokens.json",
+                                                                "vocab.json",
+                                                                "merges.txt",
+                                                                "vocab.txt",
+                                                                "tokenizer.model",
+                                                                "spiece.model",
+                                                                "sentencepiece.bpe.model",
+                                                                "chat_template.jinja",
+                                                                "chat_template.json",
+                                                                "preprocessor_config.json",
+                                                                "processor_config.json",
+                                                                "video_preprocessor_config.json"};
+
+}  // namespace skein::text
