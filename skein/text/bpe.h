@@ -17,8 +17,8 @@
 #include "skein/text/bpe_characters.h"
 #include "skein/text/bpe_cuts.h"
 #include "skein/text/bpe_merges.h"
-#include "skein/text/word_cache.h"
-#include "skein/text/word_map.h"
+#include "skein/text/parts/word_cache.h"
+#include "skein/text/parts/word_map.h"
 
 namespace skein::text {
 

@@ -4,9 +4,9 @@
 
 #include <fmt/format.h>
 
-#include "skein/checkpoint/files/folder.h"
 #include "skein/checkpoint/files/manifest.h"
 #include "skein/core/error.h"
+#include "skein/core/folder.h"
 #include "skein/core/json.h"
 
 namespace skein::checkpoint {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
-#include "skein/text/word_cache.h"
+#include "skein/text/parts/word_cache.h"
 
 #include <atomic>
 

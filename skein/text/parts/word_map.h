@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-#include "skein/text/word_cache.h"
+#include "skein/text/parts/word_cache.h"
 
 namespace skein::text {
 
