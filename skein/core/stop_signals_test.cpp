@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <csignal>
+
 #include "skein/core/error.h"
 
 namespace skein {
@@ -13,6 +15,7 @@ namespace {
 // In processes of their own: signals are theirs alone.
 TEST(StopSignals, WaitWhileTheyAreHeld) {
   const auto holds = [](int signal) {
+    std::signal(SIGHUP, SIG_DFL);  // tests may run under nohup
     hold_stop_signals();
     const bool before = stop_waits();
     raise(signal);

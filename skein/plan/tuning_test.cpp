@@ -221,22 +221,24 @@ TEST(Tuning, FrozenWeightsHaveNeitherGradientsNorStates) {
 
 // Whether the head is the embedding or not: what trains stands behind the blocks, or before them.
 TEST(Tuning, BackwardStopsWhereNothingTrainsBelow) {
-  for (const auto& config : {llama(), llama(R"(, "tie_word_embeddings": true)")}) {
-    const auto reached = [&](int64_t layers, const std::string& module) {
-      const Tuning tuning{.freeze =
-                              FreezeOptions{.trainable_layers = layers, .extra_modules = {module}}};
-      const auto shapes = tune(config.architecture, tuning).shapes;
-      const auto found = reached_units(shapes);
-      int64_t blocks = 0;
-      for (size_t unit = 0; unit < found.size(); ++unit) {
-        blocks += !shapes.units[unit].root && found[unit] ? 1 : 0;
-      }
-      return blocks;
-    };
-    EXPECT_EQ(reached(0, "norm"), 0);
-    EXPECT_EQ(reached(1, "norm"), 1);
-    EXPECT_EQ(reached(0, "embed_tokens"), 4);
-  }
+  const auto reached = [](const HfConfig& config, int64_t layers, const std::string& module) {
+    const Tuning tuning{.freeze =
+                            FreezeOptions{.trainable_layers = layers, .extra_modules = {module}}};
+    const auto shapes = tune(config.architecture, tuning).shapes;
+    const auto found = reached_units(shapes);
+    int64_t blocks = 0;
+    for (size_t unit = 0; unit < found.size(); ++unit) {
+      blocks += !shapes.units[unit].root && found[unit] ? 1 : 0;
+    }
+    return blocks;
+  };
+  EXPECT_EQ(reached(llama(), 0, "lm_head"), 0);
+  EXPECT_EQ(reached(llama(), 1, "lm_head"), 1);
+  EXPECT_EQ(reached(llama(), 0, "embed_tokens"), 4);
+  const auto tied = gpt();
+  EXPECT_EQ(reached(tied, 0, "ln_f"), 0);
+  EXPECT_EQ(reached(tied, 1, "ln_f"), 1);
+  EXPECT_EQ(reached(tied, 0, "wte"), 2);
 }
 
 TEST(Tuning, FrozenWeightsCostTwoThirdsOfTheProducts) {
