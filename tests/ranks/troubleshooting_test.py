@@ -8,9 +8,27 @@ import socket
 import subprocess
 import unittest
 
-from harness import ENVIRONMENT, ROOT, SKEIN, Workspace, finish, free_port
+from harness import ENVIRONMENT, ROOT, SKEIN, ChatWorkspace, Workspace, finish, free_port, run_skein
 
 PAGE = " ".join((ROOT / "docs/troubleshooting.md").read_text().split())
+
+
+class ChatData(unittest.TestCase):
+    def quoted(self, stderr):
+        error = re.sub(r"digest (\w{4})\w*", "digest …", stderr[stderr.index("error: "):].strip())
+        self.assertIn(error, re.sub(r"digest \w{4}…", "digest …", PAGE))
+
+    def test_what_newcomers_meet_first(self):
+        with ChatWorkspace(output_dir="out", max_steps=2, global_batch_size=4) as work:
+            self.quoted(work.run("template=", code=2).stderr)
+            work.write_rows([{"messages": [{"role": "user", "content": "x" * 300},
+                                           {"role": "assistant", "content": "y"}]}] * 8)
+            self.quoted(work.run("cutoff_len=64", code=4).stderr)
+            work.write_chat(40)
+            for name, seed in (("base", 1), ("base2", 2)):
+                work.run(f"output_dir={name}", f"seed={seed}")
+            work.run("output_dir=ad", "model_name_or_path=base", "train_from_scratch=false", "finetuning_type=lora")
+            self.quoted(run_skein(["merge", "ad", "--base", "base2", "--out", "m"], work.folder, code=2).stderr)
 
 
 class Messages(unittest.TestCase):
