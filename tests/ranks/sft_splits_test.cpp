@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
 
-// Fine-tuning on rows, packed or not: the same losses however a global batch is split over ranks
-// and micro-batches, whatever is sharded, and the same as of rows that are padded.
+// Fine-tuning on rows, packed or not, of all weights, some or adapters: the same losses however a
+// global batch is split over ranks and micro-batches, whatever is sharded, and the same as of rows
+// that are padded.
 
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
@@ -10,7 +11,9 @@
 
 #include <chrono>
 #include <cmath>
+#include <map>
 
+#include "skein/adapter/adapter_config.h"
 #include "skein/algorithms/algorithm.h"
 #include "skein/core/log.h"
 #include "skein/data/loader.h"
@@ -31,6 +34,38 @@ constexpr const char* kModel =
         "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
         "tie_word_embeddings": false, "initializer_range": 0.2})";
 
+enum class Tuned { kWhole, kFrozen, kAdapters, kNoisy };
+constexpr Tuned kAllTuned[] = {Tuned::kWhole, Tuned::kFrozen, Tuned::kAdapters, Tuned::kNoisy};
+
+const char* word_of(Tuned tuned) {
+  switch (tuned) {
+    case Tuned::kWhole:
+      return "whole";
+    case Tuned::kFrozen:
+      return "frozen blocks";
+    case Tuned::kAdapters:
+      return "adapters with dropout";
+    case Tuned::kNoisy:
+      return "noisy embeddings";
+  }
+  return "";
+}
+
+model::BuildOptions build_options(Tuned tuned, bool float64) {
+  model::BuildOptions options{.dtype = float64 ? at::kDouble : at::kFloat};
+  if (tuned == Tuned::kFrozen) {
+    options.tuning.freeze = plan::FreezeOptions{.trainable_layers = 1};
+  } else if (tuned == Tuned::kAdapters) {
+    options.tuning.lora = adapter::parse_adapter_config(
+        R"({"peft_type": "LORA", "r": 4, "lora_alpha": 16, "lora_dropout": 0.1,
+            "target_modules": ["q_proj", "down_proj"]})",
+        "adapter_config.json");
+  } else if (tuned == Tuned::kNoisy) {
+    options.embedding_noise = 5;
+  }
+  return options;
+}
+
 struct Split {
   int ranks = 1;
   int64_t accumulation = 1;
@@ -38,11 +73,12 @@ struct Split {
   bool packing = false;
   bool float64 = false;
   bool padded = false;  // rows of a batch instead of documents behind each other
+  Tuned tuned = Tuned::kWhole;
 
   std::string text() const {
-    return fmt::format("{} ranks, accumulation {}, stage {}, {}, {}{}", ranks, accumulation, stage,
-                       packing ? "packed" : "alone", float64 ? "float64" : "float32",
-                       padded ? ", padded" : "");
+    return fmt::format("{} ranks, accumulation {}, stage {}, {}, {}, {}{}", ranks, accumulation,
+                       stage, word_of(tuned), packing ? "packed" : "alone",
+                       float64 ? "float64" : "float32", padded ? ", padded" : "");
   }
 };
 
@@ -79,7 +115,7 @@ class SftSplits : public data::RowsTest {
   std::vector<double> numbers_of_rank(const Split& split, comm::Group& world) const {
     const auto loader = loader_of(split, world.rank());
     const auto model = model::build(plan::parse_hf_config(kModel, "config.json"),
-                                    {.dtype = split.float64 ? at::kDouble : at::kFloat});
+                                    build_options(split.tuned, split.float64));
     const auto algorithm = algorithms::build(config::TrainingStage::kSft, *model);
     parallel::Sharded sharded(
         model->table(), {.stage = {split.stage}, .fp32_gradients = split.accumulation > 1}, world);
@@ -128,16 +164,26 @@ class SftSplits : public data::RowsTest {
   data::RunRowsOptions options_;
 };
 
+// Each kind on one rank at once.
+std::vector<Split> all_kinds() {
+  std::vector<Split> kinds;
+  for (const auto tuned : kAllTuned) {
+    for (const bool float64 : {false, true}) {
+      for (const bool packing : {false, true}) {
+        kinds.push_back({.packing = packing, .float64 = float64, .tuned = tuned});
+      }
+    }
+  }
+  return kinds;
+}
+
 std::vector<Split> all_splits() {
   std::vector<Split> splits;
-  for (const bool float64 : {false, true}) {
-    for (const bool packing : {false, true}) {
-      for (const int ranks : {1, 2, 4}) {
-        for (const int64_t accumulation : {1, 2, 4}) {
-          for (int stage = 0; stage < 4 && ranks * accumulation <= kGlobalBatch; ++stage) {
-            splits.push_back({ranks, accumulation, stage, packing, float64});
-          }
-        }
+  for (auto split : all_kinds()) {
+    for (split.ranks = 1; split.ranks <= kGlobalBatch; split.ranks *= 2) {
+      for (split.accumulation = 1; split.ranks * split.accumulation <= kGlobalBatch;
+           split.accumulation *= 2) {
+        for (split.stage = 0; split.stage < 4; ++split.stage) splits.push_back(split);
       }
     }
   }
@@ -145,40 +191,43 @@ std::vector<Split> all_splits() {
 }
 
 TEST_F(SftSplits, EverySplitOfAGlobalBatchHasTheSameLosses) {
-  std::vector<double> expected[2][2];
-  for (const bool float64 : {false, true}) {
-    for (const bool packing : {false, true}) {
-      auto& numbers = expected[float64][packing];
-      numbers = run({.packing = packing, .float64 = float64});
-      EXPECT_LT(numbers[2 * kSteps - 2], numbers[0]) << "it learns nothing";
-    }
+  std::map<std::string, std::vector<double>> expected;  // by the kind's text
+  for (const auto& kind : all_kinds()) {
+    const auto& numbers = expected[kind.text()] = run(kind);
+    EXPECT_LT(numbers[2 * kSteps - 2], numbers[0]) << "it learns nothing: " << kind.text();
   }
   for (const auto& split : sample(all_splits(), 24)) {
-    expect_close(run(split), expected[split.float64][split.packing], split);
+    auto kind = split;
+    kind.ranks = 1;
+    kind.accumulation = 1;
+    kind.stage = 0;
+    expect_close(run(split), expected.at(kind.text()), split);
   }
 }
 
 TEST_F(SftSplits, StagesAreBitEqual) {
-  for (const bool packing : {false, true}) {
+  for (auto kind : all_kinds()) {
+    if (kind.float64) continue;
     const auto at = [&](int stage, int64_t accumulation) {
-      return run({.ranks = 2, .accumulation = accumulation, .stage = stage, .packing = packing});
+      kind.ranks = 2;
+      kind.accumulation = accumulation;
+      kind.stage = stage;
+      return run(kind);
     };
     const auto expected = at(0, 1);
-    for (int stage = 1; stage < 4; ++stage) EXPECT_EQ(at(stage, 1), expected) << stage;
-    EXPECT_EQ(at(1, 2), at(0, 2));
-    EXPECT_EQ(at(3, 2), at(2, 2));
+    for (int stage = 1; stage < 4; ++stage) EXPECT_EQ(at(stage, 1), expected) << kind.text();
+    EXPECT_EQ(at(1, 2), at(0, 2)) << kind.text();
+    EXPECT_EQ(at(3, 2), at(2, 2)) << kind.text();
   }
 }
 
 // A pack's documents see neither each other nor where in the pack they lie.
 TEST_F(SftSplits, PackedIsPadded) {
-  for (const bool float64 : {false, true}) {
-    for (const bool packing : {false, true}) {
-      Split split{.ranks = 2, .packing = packing, .float64 = float64};
-      const auto behind_each_other = run(split);
-      split.padded = true;
-      expect_close(run(split), behind_each_other, split);
-    }
+  for (auto kind : all_kinds()) {
+    kind.ranks = 2;
+    const auto behind_each_other = run(kind);
+    kind.padded = true;
+    expect_close(run(kind), behind_each_other, kind);
   }
 }
 
