@@ -17,11 +17,6 @@ namespace {
 
 using tensor::TensorSlice;
 
-template <typename Shape>
-bool grows(const Shape& shape, const NewRows& rows) {
-  return shape.size() == 2 && static_cast<int64_t>(shape[0]) == rows.wanted;
-}
-
 // (columns) fp32
 at::Tensor mean_row(const Reader& reader, const TensorSlice& tensor, const LoadOptions& options) {
   constexpr int64_t kElements = int64_t{4} << 20;  // at once
@@ -47,12 +42,12 @@ void load_with_new_rows(const Reader& reader, std::span<TensorSlice> slices,
   const c10::NoGradGuard no_grad;
   auto stored = options;
   for (auto& entry : stored.tensors) {
-    if (grows(entry.shape, rows)) entry.shape[0] = static_cast<uint64_t>(rows.there);
+    if (rows.tensors.contains(entry.name)) entry.shape[0] = static_cast<uint64_t>(rows.there);
   }
   std::vector<TensorSlice> old, fresh;
   for (const auto& slice : slices) {
     old.push_back(slice);
-    if (!grows(slice.shape, rows)) continue;
+    if (!rows.tensors.contains(slice.name)) continue;
     auto& kept = old.back();
     kept.shape[0] = rows.there;
     auto added = kept;

@@ -47,6 +47,10 @@ BaseWeights::BaseWeights(const fs::path& folder, const plan::HfConfig& architect
   options_.tied_head = head.has_value();
   for (const auto& parameter : table.parameters) {
     if (adapter::is_adapter_tensor(parameter.name)) continue;
+    // The embedding, and the head, whose rows are padded in memory.
+    if (&parameter == &table.parameters.front() || parameter.padded_rows > 0) {
+      rows_.tensors.insert(name_of(parameter.name));
+    }
     options_.tensors.push_back(entry(name_of(parameter.name), parameter));
   }
 }

@@ -5,7 +5,7 @@ import json
 import shutil
 import unittest
 
-from harness import ChatWorkspace, children, finish, kill, relative, run_skein
+from harness import ChatWorkspace, children, finish, kill, llama, read_safetensors, relative, run_skein
 
 PACKED = ("packing=true",)
 SHORT = dict(max_steps=6, global_batch_size=4, lr_scheduler_type="linear", warmup_steps=1)
@@ -366,6 +366,15 @@ class BadInput(unittest.TestCase):
                         words=("new_special_tokens=<|a|>,<|b|>",))
             work.run("output_dir=grown", "max_steps=1", "new_special_tokens=<|a|>,<|b|>", "resize_vocab=true")
             self.assertEqual(json.loads((work / "grown/config.json").read_text())["vocab_size"], 261)
+
+    def test_new_rows_beside_layers_of_as_many(self):
+        with ChatWorkspace(llama(vocab_size=260, intermediate_size=261, max_position_embeddings=256)) as work:
+            work.run("output_dir=base", "max_steps=1", "save_strategy=no")
+            work.run("output_dir=grown", "max_steps=1", "new_special_tokens=<|a|>,<|b|>", "resize_vocab=true",
+                     "model_name_or_path=base", "train_from_scratch=false")
+            shapes = {name: tensor[1] for name, tensor in read_safetensors(work / "grown/model.safetensors").items()}
+            self.assertEqual(shapes["model.embed_tokens.weight"], [261, 32])
+            self.assertEqual(shapes["model.layers.0.mlp.up_proj.weight"], [261, 32])
 
     def test_new_rows_that_an_adapter_cannot_hold(self):
         with ChatWorkspace() as work:
