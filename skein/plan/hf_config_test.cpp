@@ -212,6 +212,11 @@ TEST_F(RunModelTest, WhatIsStretchedIsNotStretchedAnew) {
         << key;
     EXPECT_NO_THROW(read_run_model(asked("llama3", 0, 64))) << "it fits";
   }
+  // With both keys the first counts, as for the model itself.
+  write_config(R"({"model_type": "llama", "rope_parameters": {"rope_type": "default"},
+      "rope_scaling": {"rope_type": "linear", "factor": 2.0}, )" +
+               std::string(kSmallSizes) + "}");
+  EXPECT_THROW(read_run_model(asked("linear", 2)), UserError);
 }
 
 TEST_F(RunModelTest, TheNewerWordsStay) {

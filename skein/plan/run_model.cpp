@@ -31,9 +31,9 @@ double rope_factor(const config::RunConfig& config, int64_t positions) {
   return std::ceil(static_cast<double>(config.data.block_size) / static_cast<double>(positions));
 }
 
-// "default" where nothing is stretched.
+// "default" where nothing is stretched. The keys in the order in which read_rope() asks for them.
 std::string rope_type_of(const ordered_json& json) {
-  for (const char* key : {"rope_parameters", "rope_scaling"}) {
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
     if (!json.contains(key) || !json.at(key).is_object()) continue;
     const auto& all = json.at(key);
     const auto& object = all.contains("full_attention") ? all.at("full_attention") : all;
