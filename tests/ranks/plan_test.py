@@ -5,6 +5,7 @@ before any rank starts; what plan announces is what train does."""
 import fcntl
 import json
 import os
+import re
 import shutil
 import struct
 import subprocess
@@ -26,7 +27,8 @@ int cuDeviceGetAttribute(int* value, int attribute, int device) {
 
 
 def message(stderr):
-    return stderr[stderr.index("error: "):]
+    """Without the room on the disk, which others fill meanwhile."""
+    return re.sub(r"[\d.]+ \w+ are free", "are free", stderr[stderr.index("error: "):])
 
 
 def write_safetensors(path, names):
