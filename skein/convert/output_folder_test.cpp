@@ -96,6 +96,8 @@ TEST_F(Output, NeverReplacesWhatItReads) {
 // The signal ends the program, after the temporary folder has gone.
 TEST_F(Output, AStopLeavesNothingBehind) {
   const auto write_and_be_stopped = [&](int signal) {
+    // Shells start what runs in the background with these ignored.
+    for (const int one : {SIGINT, SIGQUIT}) std::signal(one, SIG_DFL);
     try {
       const OutputFolder out({.folder = folder_ / "out"}, 1);
       write_file_atomically(out.path() / "config.json", "new");
