@@ -59,26 +59,42 @@ def rate(records):
     return statistics.median(r["tokens_per_second"] for r in records[2:])
 
 
+def seconds(records):
+    """Seconds of each step but the first two."""
+    return [r["seconds_forward"] + r["seconds_backward"] + r["seconds_optimizer"] for r in records[2:]]
+
+
 def scaling(work, rounds=3):
     """Two runs side by side share what two ranks share (memory, caches, clocks), and nothing holds them together: what
-    they reach is the most that two ranks can. The kinds take turns, so that a machine that slows down slows all."""
+    they reach is the most that two ranks can. Ranks step together, so each step takes as long as the slower of two:
+    where steps of a run differ, that costs something which no communication causes. `lockstep_limit` is what it costs,
+    from the same two runs: their steps paired, the longer one counted. The kinds take turns, so that a machine that slows
+    down slows all."""
     model(work / "model", hidden=384, layers=4)
     keys = {"block_size": 256, "per_device_train_batch_size": 16, "max_steps": 12, "logging_steps": 1}
 
     def measure(name, ranks):
-        return rate(train(work, name, ranks, **keys)[0])
+        return train(work, name, ranks, **keys)[0]
 
-    alone, together, ranks = [], [], []
+    alone, together, lockstep, ranks, waits = [], [], [], [], []
     for i in range(rounds):
-        alone.append(measure(f"alone{i}", 1))
+        alone.append(rate(measure(f"alone{i}", 1)))
         with ThreadPoolExecutor(2) as pool:
-            together.append(sum(pool.map(lambda side: measure(f"{side}{i}", 1), ("left", "right"))))
-        ranks.append(measure(f"ranks{i}", 2))
-    return {"case": "scaling", "tokens_per_second_1x1": statistics.median(alone),
-            "tokens_per_second_1x1_twice": statistics.median(together),
-            "tokens_per_second_2x1": statistics.median(ranks),
-            "of_two_side_by_side": statistics.median(r / t for r, t in zip(ranks, together)),
-            "efficiency": statistics.median(r / o / 2 for r, o in zip(ranks, alone))}
+            left, right = pool.map(lambda side: measure(f"{side}{i}", 1), ("left", "right"))
+        together.append(rate(left) + rate(right))
+        pairs = list(zip(seconds(left), seconds(right)))
+        lockstep.append(sum(l + r for l, r in pairs) / 2 / sum(map(max, pairs)))
+        both = measure(f"ranks{i}", 2)
+        ranks.append(rate(both))
+        waits.append(statistics.median(r["seconds_communication"] / s for r, s in zip(both[2:], seconds(both))))
+    median = statistics.median
+    return {"case": "scaling", "tokens_per_second_1x1": median(alone), "tokens_per_second_1x1_twice": median(together),
+            "tokens_per_second_2x1": median(ranks),
+            "of_two_side_by_side": median(r / t for r, t in zip(ranks, together)),
+            "lockstep_limit": median(lockstep),
+            "rounds": [[round(r / t, 4), round(l, 4)] for r, t, l in zip(ranks, together, lockstep)],
+            "waiting_share": median(waits),
+            "efficiency": median(r / o / 2 for r, o in zip(ranks, alone))}
 
 
 def start(work):
