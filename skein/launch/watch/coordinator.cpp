@@ -349,6 +349,8 @@ std::optional<Verdict> Coordinator::find_unstoppable(const std::vector<RankView>
   if (slowest == nullptr) return std::nullopt;
   auto limits = options_.limits;
   limits.collective = limits.first_step = limits.join = grace;
+  limits.heartbeat = std::min(limits.heartbeat, grace);
+  limits.key = "stop_grace";
   if (auto verdict = diagnose(seen, limits)) return verdict;
   return Verdict{
       .trouble = Trouble::kLate,

@@ -400,6 +400,24 @@ TEST_F(CoordinatorTest, AStopThatNobodyObeysEnds) {
   EXPECT_FALSE(coordinator->outcome()->can_restart);
 }
 
+TEST_F(CoordinatorTest, AStopThatARankCannotObeyNamesIt) {
+  use({.nodes = 2, .stop_grace = milliseconds(3'000)});
+  run_ranks();
+  nodes[0].stop_signal = SIGTERM;
+  tell_and_decide();
+  for (int i = 0; i < 4; ++i) rank(i).view.board.progress_ms = 3'500;
+  rank(2).view.process_state = 'T';
+  rank(2).view.board.beat_ms = 3'500;
+  now += options.stop_grace;
+  tell_and_decide();
+  EXPECT_EQ(advance(milliseconds(500)).order, Order::kEnd);
+  ASSERT_NO_FATAL_FAILURE(end_with(3, {.signal = SIGKILL}));
+  const auto verdict = coordinator->outcome()->failure->verdict;
+  ASSERT_TRUE(verdict);
+  EXPECT_EQ(verdict->rank, 2);
+  EXPECT_EQ(verdict->trouble, Trouble::kStopped) << verdict->text;
+}
+
 TEST_F(CoordinatorTest, TheSecondInterruptEndsAtOnce) {
   run_ranks();
   nodes[1].stop_signal = SIGINT;

@@ -343,7 +343,7 @@ std::optional<Verdict> find_late(Ranks ranks, const Limits& limits) {
   std::string text;
   for (const auto* rank : late) text += late_text(*rank) + "\n";
   text += describe_waiting(all);
-  text += fmt::format("\nthe limit is {}; ddp_timeout sets it", seconds(limit));
+  text += fmt::format("\nthe limit is {}; {} sets it", seconds(limit), limits.key);
   return Verdict{Trouble::kLate, late.front()->board.rank, text};
 }
 

@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "skein/board/board.h"
 
@@ -30,6 +31,7 @@ struct Limits {
   // CPU on one machine, ddp_timeout not given: max(10 s, 20 x p99 gap, 4 x longest gap) between
   // calls, once a step is done.
   bool adaptive = false;
+  std::string_view key = "ddp_timeout";  // what a person changes to wait longer
 };
 
 enum class Trouble { kStopped, kLate, kMismatch, kMissing };

@@ -249,7 +249,11 @@ TEST(Diagnosis, TheFirstStepMayTakeLonger) {
   EXPECT_TRUE(diagnose(ranks, kLimits));
   ranks = {waiting_rank(0, 57, 60'000), working_rank(1, 56, 60'000)};
   for (auto& rank : ranks) rank.board.steps_here = 0;
-  expect_verdict(diagnose(ranks, kLimits), Trouble::kLate, 1, {"the limit is 60.0 s"});
+  expect_verdict(diagnose(ranks, kLimits), Trouble::kLate, 1,
+                 {"the limit is 60.0 s; ddp_timeout sets it"});
+  auto after_a_request = kLimits;
+  after_a_request.key = "stop_grace";
+  expect_verdict(diagnose(ranks, after_a_request), Trouble::kLate, 1, {"; stop_grace sets it"});
 }
 
 TEST(Diagnosis, AdaptiveLimitsFollowTheGaps) {
