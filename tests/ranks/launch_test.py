@@ -109,6 +109,17 @@ class Configuration(unittest.TestCase):
             self.assertIn("learning_rate: 0.0003", saved)
             self.assertIn("max_steps: 2", saved)
 
+    def test_a_working_folder_that_was_removed_is_named(self):
+        with Workspace(max_steps=2, global_batch_size=4) as work:
+            (work / "gone").mkdir()
+            paths = [f"{key}={work / name}" for key, name in
+                     [("output_dir", "out"), ("model_name_or_path", "model"), ("train_file", "text.txt")]]
+            ended = subprocess.run(["bash", "-c", 'cd gone && rmdir ../gone && exec "$@"', "x", SKEIN, "train", work / "c.yaml",
+                                    *paths], cwd=work.folder, env=ENVIRONMENT, stdin=subprocess.DEVNULL, text=True,
+                                   capture_output=True)
+            self.assertEqual(ended.returncode, 2, ended.stderr)
+            self.assertIn("the folder that this command was started in cannot be used any more", ended.stderr)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -2,11 +2,14 @@
 // Copyright the skein authors.
 #include "skein/launch/ranks/node_loop.h"
 
+#include <fmt/format.h>
 #include <poll.h>
 #include <unistd.h>
 
 #include <csignal>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "skein/core/error.h"
@@ -19,6 +22,17 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kTick{100};       // deadlines are looked at so often
 constexpr milliseconds kTellEvery{250};  // boards are read so often
+
+// Without one a rank's libraries do not find each other, and their words help nobody.
+void need_working_folder() {
+  std::error_code error;
+  const auto here = std::filesystem::current_path(error);
+  if (!here.empty()) return;
+  throw UserError(fmt::format(
+      "the folder that this command was started in cannot be used any more ({}); change into one "
+      "that exists, and give paths that are right there",
+      error.message()));
+}
 
 }  // namespace
 
@@ -146,6 +160,7 @@ void NodeLoop::obey(const NodeCommand& command) {
 
 void NodeLoop::start_ranks(const NodeCommand& command) try {
   if (!status_.problem.empty()) return;
+  need_working_folder();
   told_ = {};  // so that the next update is sent at once
   kill_and_reap();
   ranks_.reset();  // so that its last output is shown before the next start's

@@ -130,6 +130,10 @@ TEST_F(FailureReportTest, APathIsNamedBriefly) {
   const auto before = fs::current_path();
   fs::current_path(folder.parent_path());
   EXPECT_EQ(shorter_path(path), (folder.filename() / "checkpoint-10").string());
+  fs::create_directory(folder / "gone");
+  fs::current_path(folder / "gone");
+  fs::remove(folder / "gone");
+  EXPECT_EQ(shorter_path(path), path.string()) << "a working folder that was removed";
   fs::current_path(before);
 }
 
