@@ -10,6 +10,9 @@
 
 namespace skein::config {
 
+// Thirty years: "for ever", as people write it, and its nanoseconds still fit a clock.
+inline constexpr double kMostSeconds = 1e9;
+
 void fields(ModelConfig& config, auto&& field) {
   field("model_name_or_path", config.model_name_or_path,
         About{.help = "folder with config.json, and weights unless train_from_scratch",
@@ -320,14 +323,21 @@ void fields(ParallelConfig& config, auto&& field) {
               .aliases = {"distributed_backend"},
               .choices = {"auto", "nccl", "gloo"}});
   field("ddp_timeout", config.ddp_timeout,
-        About{.help = "seconds a collective may take before the run ends", .min = 1});
+        About{.help = "seconds a collective may take before the run ends",
+              .min = 1,
+              .max = kMostSeconds});
   field("heartbeat_timeout", config.heartbeat_timeout,
-        About{.help = "seconds a stopped rank is waited for; 0: no heartbeats", .min = 0});
+        About{.help = "seconds a stopped rank is waited for; 0: no heartbeats",
+              .min = 0,
+              .max = kMostSeconds});
   field("join_timeout", config.join_timeout,
-        About{.help = "seconds machines and ranks have to join the run, also again", .min = 1});
+        About{.help = "seconds machines and ranks have to join the run, also again",
+              .min = 1,
+              .max = kMostSeconds});
   field("stop_grace", config.stop_grace,
         About{.help = "seconds without progress after which a rank that was asked to stop is ended",
-              .min = 1});
+              .min = 1,
+              .max = kMostSeconds});
   field("distributed", config.distributed,
         About{.help = "false: one rank, no group", .aliases = {"ddp", "use_ddp"}});
 }
@@ -346,7 +356,8 @@ void fields(CheckpointConfig& config, auto&& field) {
         About{.help = "checkpoints to keep; absent: all", .min = 1});
   field("save_timeout", config.save_timeout,
         About{.help = "seconds in which no rank has written a byte before a save is given up",
-              .min = 1});
+              .min = 1,
+              .max = kMostSeconds});
   field("save_only_model", config.save_only_model,
         About{.help = "checkpoints without optimizer state, which cannot be continued"});
   field("save_on_each_node", config.save_on_each_node,

@@ -84,6 +84,8 @@ TEST_F(LoadTest, RefusalsSayWhereAndWhy) {
       {"save_steps: 0\n", "'save_steps' must be more than 0"},
       {"adam_beta2: 1\n", "'adam_beta2' must be less than 1, not '1'"},
       {"warmup_ratio: 1.5\n", "'warmup_ratio' must be at most 1"},
+      {"save_timeout: 9999999999\n", "'save_timeout' must be at most 1000000000"},
+      {"ddp_timeout: 9223372036854775807\n", "'ddp_timeout' must be at most 1000000000"},
       {"ddp_backend: mpi\n", "'ddp_backend' must be one of auto, nccl, gloo, not 'mpi'"},
       {"lr_scheduler_type: cosin\n", "not 'cosin'; did you mean 'cosine'?"},
       {"lr_scheduler_type: reduce_lr_on_plateau\n",

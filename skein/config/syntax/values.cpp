@@ -65,13 +65,13 @@ bool has_leading_zero(std::string_view text) {
 void check_range(const Setting& setting, const About& about, double value) {
   const bool low = about.min_is_allowed ? value < about.min : value <= about.min;
   if (low) {
-    refuse_value(setting,
-                 fmt::format("{} {}", about.min_is_allowed ? "at least" : "more than", about.min));
+    refuse_value(setting, fmt::format("{} {:.15g}", about.min_is_allowed ? "at least" : "more than",
+                                      about.min));
   }
   const bool high = about.max_is_allowed ? value > about.max : value >= about.max;
   if (high) {
-    refuse_value(setting,
-                 fmt::format("{} {}", about.max_is_allowed ? "at most" : "less than", about.max));
+    refuse_value(setting, fmt::format("{} {:.15g}", about.max_is_allowed ? "at most" : "less than",
+                                      about.max));
   }
 }
 
