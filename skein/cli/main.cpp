@@ -133,6 +133,8 @@ int main(int argc, char** argv) {
   skein::hold_stop_signals();  // first: there is no instant at which one is lost
   // A limit on file sizes is a full disk. What is started inherits it.
   std::signal(SIGXFSZ, SIG_IGN);
+  // Inherited as ignored, it would hide how our own children end.
+  std::signal(SIGCHLD, SIG_DFL);
   skein::cli::open_missing_streams();
   const std::vector<std::string> words(argv + 1, argv + argc);
   const int code = skein::cli::run_guarded([&] {

@@ -92,6 +92,21 @@ class Evaluation(unittest.TestCase):
         raise AssertionError("no such rank")
 
 
+class IgnoredChildren(unittest.TestCase):
+    """Who starts skein wants to hear nothing of its own children, and says so to the kernel: skein inherits that."""
+
+    def test_how_ranks_end_is_known_all_the_same(self):
+        with Workspace(max_steps=100000, global_batch_size=4, output_dir="out") as work:
+            process = subprocess.Popen(["bash", "-c", 'trap "" CHLD; exec "$@"', "-", SKEIN, *work.command(ranks=2)],
+                                       cwd=work.folder, env=ENVIRONMENT, stdin=subprocess.DEVNULL, text=True,
+                                       stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+            self.addCleanup(process.kill)
+            work.wait_for_step(process, "out", 3)
+            os.kill(children(process.pid)[1], signal.SIGKILL)
+            self.assertIn("was killed by SIGKILL", finish(process, 1).stderr)
+            self.assertFalse((work / "out/.skein-lease").exists())
+
+
 class Configuration(unittest.TestCase):
     def test_ranks_read_no_recipe(self):
         """The recipe is gone before a rank has loaded its libraries."""

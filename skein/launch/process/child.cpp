@@ -137,7 +137,8 @@ std::optional<ChildEnd> Child::reap() {
   siginfo_t info{};
   // Not reaped yet, so that the number still names this group and no other.
   const int got = waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT);
-  if (got != 0 || info.si_pid == 0) return std::nullopt;
+  if (got != 0) throw_errno(fmt::format("cannot learn how process {} ended", pid_));
+  if (info.si_pid == 0) return std::nullopt;
   kill_group();
   waitpid(pid_, nullptr, 0);
   watch_ = File();

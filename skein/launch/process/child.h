@@ -6,7 +6,7 @@
 //
 // A child dies with the launcher's main thread, leads a process group of its own (so that Ctrl-C
 // reaches it once, through the launcher), reads nothing from the terminal and shares stdout and
-// stderr unless it is given others.
+// stderr unless it is given others. SIGCHLD must not be ignored: nobody would learn how it ended.
 
 #include <sys/types.h>
 
@@ -56,7 +56,8 @@ class Child {
   void send(int signal) const;
   void send_group(int signal) const;  // to the child and all it started
   void kill_group() const { send_group(SIGKILL); }
-  // Nothing while it runs. What it has left behind in its group is killed.
+  // Nothing while it runs. What it has left behind in its group is killed. Throws IoError when
+  // somebody else has reaped it.
   std::optional<ChildEnd> reap();
 
  private:
