@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright the skein authors.
-"""Nobody reads what a run prints: it goes on, ends as it would have, and its log files have every line."""
+"""Nobody reads what a run prints, or its terminal stops who writes: it goes on, ends as it would have, and its log
+files have every line."""
 import os
 import pty
 import subprocess
@@ -75,6 +76,30 @@ class NobodyReads(unittest.TestCase):
     def test_a_stopped_terminal_and_a_failure(self):
         """The launcher has something to say too."""
         self.run_with(self.terminal(), "resume_from_checkpoint=nowhere", code=2)
+
+
+class BackgroundStops(unittest.TestCase):
+    """`stty tostop`: whoever writes to the terminal in the background is to be stopped. Ranks are in the background."""
+
+    def test_a_run_goes_on(self):
+        with Workspace(global_batch_size=4, max_steps=3) as work:
+            pid, terminal = pty.fork()
+            if pid == 0:
+                attributes = termios.tcgetattr(0)
+                attributes[3] |= termios.TOSTOP
+                termios.tcsetattr(0, termios.TCSANOW, attributes)
+                os.chdir(work.folder)
+                os.execve(SKEIN, [str(SKEIN), *work.command("output_dir=out", ranks=2)], ENVIRONMENT)
+            said = b""
+            try:
+                while True:
+                    said += os.read(terminal, 65536)
+            except OSError:
+                pass  # the terminal's last process has ended
+            _, status = os.waitpid(pid, 0)
+            os.close(terminal)
+            self.assertEqual(os.waitstatus_to_exitcode(status), 0, said.decode(errors="replace"))
+            self.assertIn(b"step 3/3", said)
 
 
 if __name__ == "__main__":
