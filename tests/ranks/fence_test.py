@@ -8,7 +8,7 @@ import time
 import unittest
 
 from foreign_test import ForeignRun, slurm, torch_style
-from harness import TIMEOUT, children, finish
+from harness import TIMEOUT, children, finish, free_port
 
 TAKEN_OVER = '{"host":"host-b","boot":"other","pid":77,"since":"noon","token":"t"}\n'
 
@@ -58,6 +58,22 @@ class Fence(ForeignRun):
 
     def test_mpirun(self):
         self.check_taken_over([self.start_mpirun("output_dir=mpi")], self.work / "mpi")
+
+    def test_what_the_new_owner_has_for_its_nodes_stays(self):
+        """A node 0 that waits for the others when another machine's node 0 takes its folder."""
+        output = self.work / "nodes"
+        head = self.work.start("output_dir=nodes", "--nnodes=2", "--node-rank=0", "--master-addr=127.0.0.1",
+                               f"--master-port={free_port()}", ranks=1)
+        self.addCleanup(self.end_all, [head])
+        files = [output / name for name in (".skein-secret", ".skein-node-token")]
+        while not all(file.exists() for file in files):
+            self.assertIsNone(head.poll())
+            time.sleep(0.01)
+        (output / ".skein-lease").write_text(TAKEN_OVER)
+        for file in files:
+            file.write_text("of the new owner")
+        self.assertIn("was taken over by the run on host host-b", finish(head, 3).stderr)
+        self.assertEqual([file.read_text() for file in files], ["of the new owner"] * 2)
 
     def test_a_folder_made_anew(self):
         """Frozen, its folder removed and used by a new run that has ended: what wakes up writes nothing there."""

@@ -162,7 +162,8 @@ class Belongings {
   void put_away() {
     const std::lock_guard lock(mutex_);
     if (!lease_) return;
-    if (plan_.nodes > 1) {
+    lease_->look();
+    if (plan_.nodes > 1 && !lease_->lost()) {  // otherwise they are those of another run
       remove_token(options_.output);
       std::error_code ignored;
       fs::remove(shared_secret_file(options_), ignored);
