@@ -133,6 +133,21 @@ class OneMachine(Nodes):
         for process in both:
             self.assert_ends(process, 2, "learning_rate", within=30)
 
+    def test_a_lost_node_that_is_started_wrongly_first(self):
+        """The wrong command is told so, and the right one finds the others still waiting."""
+        port = free_port()
+        words = ("output_dir=wrongly", "--max-restarts", "1")
+        both = [self.start(node, port, *words) for node in (0, 1)]
+        self.work.wait_for_step(both[0], "wrongly", 7)
+        both[1].kill()
+        both[1].wait()
+        for wrong, told in (("learning_rate=0.5", "learning_rate"), ("train_file=nowhere.txt", "nowhere.txt")):
+            self.assert_ends(self.start(1, port, *words, wrong), 2, told, within=30)
+        both[1] = self.start(1, port, *words)
+        head, _ = (finish(process, 0) for process in both)
+        self.assertEqual(head.stderr.count("node 1 was sent away"), 2, head.stderr)
+        self.assertEqual(head.stderr.count("restarting (1 of 1)"), 1, head.stderr)
+
     def test_data_that_is_missing_on_one_node(self):
         for poor in (0, 1):
             port = free_port()

@@ -181,6 +181,11 @@ void HeadNode::publish(const NodeCommand& command) {
     server_->begin_generation(command.generation,
                               static_cast<uint32_t>(command.first_ranks.back()));
   }
+  for (const auto& [node, why] : command.refused) {
+    if (published_.refused.contains(node)) continue;
+    log_warning("launch: {}\n  {:<14}node {} was sent away; the others wait on for the right one",
+                why, "then", node);
+  }
   published_ = command;
   server_->set(command_key(++serial_), encode(command));
   server_->set(kNewestCommandKey, std::to_string(serial_));

@@ -62,7 +62,10 @@ int NodeLoop::run(std::function<NodeIdentity(const std::string&)> identify) {
       return end_alone(static_cast<int>(ExitCode::kComm), *why);
     }
     const auto command = commander_.command();
-    if (command.order == Order::kQuit) return quit(command);
+    if (command.order == Order::kQuit) return quit(command.code, command.message);
+    if (const auto why = command.refused.find(status_.node); why != command.refused.end()) {
+      return quit(static_cast<int>(ExitCode::kUser), why->second);
+    }
     if (const auto lost = commander_.head_lost()) return end_alone(lost->code, lost->why);
     if (status_.stop_signal != 0 && !commander_.token()) {  // nobody else is to be asked
       log_warning("launch: stopped before this node met node 0");
@@ -99,7 +102,8 @@ bool NodeLoop::take_signals() {
     }
     if (status_.stop_signal != 0) continue;
     status_.stop_signal = *signal;
-    const char* effect = ranks_ ? ": the ranks save and exit, at most two steps from here" : "";
+    const char* effect =
+        !all_ended() ? ": the ranks save and exit, at most two steps from here" : "";
     log_info("launch: SIG{} received{}{}", sigabbrev_np(*signal), effect,
              *signal == SIGINT ? " (Ctrl-C again: stop at once)" : "");
   }
@@ -190,14 +194,14 @@ int NodeLoop::end_alone(int code, const std::string& why) {
   return code;
 }
 
-int NodeLoop::quit(const NodeCommand& command) {
+int NodeLoop::quit(int code, const std::string& why) {
   kill_and_reap();
   status_.leaving = true;
   update(/*at_once=*/true);
   commander_.leave(status_);
   // Node 0 has reported on its own terminal; a second report here would say the same.
-  if (status_.node != 0 && !command.message.empty()) log_error("launch: {}", command.message);
-  return command.code;
+  if (status_.node != 0 && !why.empty()) log_error("launch: {}", why);
+  return code;
 }
 
 }  // namespace skein::launch

@@ -57,7 +57,7 @@ class NodeLoop {
   void update(bool at_once);
   void obey(const NodeCommand& command);
   void start_ranks(const NodeCommand& command);
-  int quit(const NodeCommand& command);
+  int quit(int code, const std::string& why);
   int end_alone(int code, const std::string& why);  // nobody gives orders any more
   bool all_ended() const { return !ranks_ || ranks_->all_ended(); }
   void kill_and_reap();

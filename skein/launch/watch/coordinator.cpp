@@ -57,10 +57,11 @@ void Coordinator::take(const NodeStatus& status, Time when) {
   if (status.node < 0 || status.node >= options_.nodes) return;
   auto& node = nodes_[static_cast<size_t>(status.node)];
   if (node.lost) return;  // it was declared lost, and its ranks with it
-  node.status = status;
-  if (status.identity) node.identity = status.identity;
   node.heard = when;
   node.closed = false;
+  if (node.refused) return;
+  node.status = status;
+  if (status.identity) node.identity = status.identity;
 }
 
 void Coordinator::note_admitted(int node, Time when) {
@@ -136,6 +137,7 @@ bool Coordinator::all_have_left() const {
 }
 
 void Coordinator::join(Time now) {
+  refuse_newcomers(now);
   if (end_if_contradictory(now) || end_if_lost(now) || end_if_asked(now)) return;
   if (const auto missing = missing_nodes(); !missing.empty()) {
     if (now < started_ + options_.join_timeout) return;
@@ -163,14 +165,50 @@ void Coordinator::join(Time now) {
   begin_generation();
 }
 
+// A run that has begun is not lost to a wrong command on one machine: the right one may follow.
+void Coordinator::refuse_newcomers(Time now) {
+  if (!nodes_[0].settled) return;
+  for (size_t i = 1; i < nodes_.size(); ++i) {
+    auto& node = nodes_[i];
+    const int number = static_cast<int>(i);
+    if (node.refused && (node.closed || now > node.heard + options_.node_silence)) {
+      node = Node{.lost = true};
+      command_.refused.erase(number);
+    }
+    if (node.settled) continue;
+    if (const auto objection = objection_to(i)) {
+      node = Node{.heard = node.heard, .closed = node.closed, .refused = true};
+      command_.refused[number] = *objection;
+    }
+  }
+}
+
+// Why a node that has come back cannot go on with node 0.
+std::optional<std::string> Coordinator::objection_to(size_t node) const {
+  const auto& status = nodes_[node].status;
+  const auto& identity = nodes_[node].identity;
+  if (!status) return std::nullopt;
+  if (!status->problem.empty()) {
+    return fmt::format("{}: {}", name_of_node(static_cast<int>(node)), status->problem);
+  }
+  if (auto contradiction = contradiction_of(node)) return contradiction;
+  if (!identity || !nodes_[0].identity) return std::nullopt;  // it still prepares its data
+  const NodeIdentity both[] = {*nodes_[0].identity, *identity};
+  return find_difference(both, options_.needs_shared_output);
+}
+
+std::optional<std::string> Coordinator::contradiction_of(size_t node) const {
+  const auto& status = nodes_[node].status;
+  if (!status || status->nodes == options_.nodes) return std::nullopt;
+  return fmt::format("{} was told of {} nodes, node 0 of {}: give all the same --nnodes",
+                     name_of_node(static_cast<int>(node)), status->nodes, options_.nodes);
+}
+
 bool Coordinator::end_if_contradictory(Time now) {
   for (size_t i = 0; i < nodes_.size(); ++i) {
-    const auto& status = nodes_[i].status;
-    if (!status || status->nodes == options_.nodes) continue;
-    end({.code = kUser,
-         .message = fmt::format("{} was told of {} nodes, node 0 of {}: give all the same --nnodes",
-                                name_of_node(static_cast<int>(i)), status->nodes, options_.nodes)},
-        /*at_once=*/false, now);
+    const auto contradiction = contradiction_of(i);
+    if (!contradiction) continue;
+    end({.code = kUser, .message = *contradiction}, /*at_once=*/false, now);
     return true;
   }
   return false;
@@ -179,8 +217,9 @@ bool Coordinator::end_if_contradictory(Time now) {
 void Coordinator::begin_generation() {
   command_.order = Order::kRun;
   command_.first_ranks = {0};
-  for (const auto& node : nodes_) {
+  for (auto& node : nodes_) {
     command_.first_ranks.push_back(command_.first_ranks.back() + node.status->local_ranks);
+    node.settled = true;
   }
   state_ = State::kRunning;
 }

@@ -6,7 +6,8 @@
 //
 // A state machine without sockets, files or processes: the nodes meet, run a generation of ranks
 // until it ends or must be ended, end it everywhere, and then its owner says whether another one
-// follows. Where a node was lost, that one waits until all nodes have met again. Not thread-safe.
+// follows. Where a node was lost, that one waits until all nodes have met again; one that comes and
+// does not fit is sent away. Not thread-safe.
 
 #include <chrono>
 #include <cstdint>
@@ -76,7 +77,9 @@ class Coordinator {
     Time heard{};
     bool closed = false;  // since it was heard
     bool lost = false;
-    bool late = false;  // it came while a generation ran that it has no part in
+    bool late = false;     // it came while a generation ran that it has no part in
+    bool settled = false;  // it has had part in a generation
+    bool refused = false;  // it is to leave, and what it says does not count
   };
   // A rank's failure, and where to find the rest of what is known of it.
   struct Found {
@@ -87,8 +90,11 @@ class Coordinator {
 
   void forgive_pause(Time now);
   void join(Time now);
+  void refuse_newcomers(Time now);
   void watch(Time now);
   bool end_if_contradictory(Time now);
+  std::optional<std::string> contradiction_of(size_t node) const;
+  std::optional<std::string> objection_to(size_t node) const;
   bool end_if_lost(Time now);
   bool end_if_asked(Time now);
   bool end_if_failed(Time now);

@@ -233,8 +233,10 @@ TEST_F(CoordinatorTest, ALostNodeThatComesBackGoesOnWithTheOthers) {
   EXPECT_EQ(coordinator->outcome()->code, 0);
 }
 
-// A node that comes back as another one (other data, another program) is refused.
+// A node that comes back as another one (other data, another program) is sent away, and the right
+// one is waited for.
 TEST_F(CoordinatorTest, ANodeThatComesBackIsComparedAgain) {
+  const auto right = nodes[1];
   run_ranks();
   coordinator->note_admitted(1, now);  // before the old one was missed
   EXPECT_EQ(decide().order, Order::kEnd);
@@ -249,9 +251,27 @@ TEST_F(CoordinatorTest, ANodeThatComesBackIsComparedAgain) {
   EXPECT_TRUE(coordinator->outcome()->can_restart);
   EXPECT_NE(coordinator->outcome()->message.find("node 1"), std::string::npos);
   coordinator->restart();
-  tell_and_decide();
-  ASSERT_TRUE(coordinator->outcome());
-  EXPECT_EQ(coordinator->outcome()->code, 2);
+  const auto& command = tell_and_decide();
+  EXPECT_EQ(command.order, Order::kWait);
+  ASSERT_TRUE(command.refused.contains(1));
+  EXPECT_NE(command.refused.at(1).find("another build"), std::string::npos);
+  EXPECT_EQ(advance(seconds(1)).refused.size(), 1U) << "it may not have heard yet";
+  EXPECT_FALSE(coordinator->outcome());
+  EXPECT_EQ(coordinator->missing_nodes(), std::vector<int>{1});
+
+  coordinator->note_closed(1, now);
+  EXPECT_TRUE(decide().refused.empty());
+  EXPECT_EQ(coordinator->lost_nodes(), std::vector<int>{1}) << "its place is free";
+  for (const bool fits : {false, true}) {
+    coordinator->note_admitted(1, now);
+    nodes[1] = right;
+    if (!fits) nodes[1].problem = "no data";
+    EXPECT_EQ(tell_and_decide().refused.contains(1), !fits);
+    if (!fits) advance_alone(seconds(4));  // it has gone without a word
+  }
+  EXPECT_EQ(command.order, Order::kRun);
+  EXPECT_EQ(command.generation, 1U);
+  EXPECT_FALSE(coordinator->outcome());
 }
 
 TEST_F(CoordinatorTest, ALostNodeHasTheTimeToJoinToComeBack) {
@@ -483,6 +503,7 @@ TEST_F(CoordinatorTest, StatesCrossTheWireWhole) {
                             .continues = true,
                             .stop = true,
                             .at_once = true,
+                            .refused = {{1, "because"}},
                             .code = 3,
                             .message = "why"};
   EXPECT_EQ(decode_command(encode(command)), command);

@@ -75,6 +75,7 @@ NodeCommand to_command(const Json& json) {
   command.continues = json.at("continues");
   command.stop = json.at("stop");
   command.at_once = json.at("at_once");
+  command.refused = json.at("refused").get<std::map<int, std::string>>();
   command.code = json.at("code");
   command.message = json.at("message");
   return command;
@@ -108,6 +109,7 @@ std::string encode(const NodeCommand& command) {
                {"continues", command.continues},
                {"stop", command.stop},
                {"at_once", command.at_once},
+               {"refused", command.refused},
                {"code", command.code},
                {"message", command.message}});
 }

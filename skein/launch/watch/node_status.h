@@ -7,6 +7,7 @@
 // Both are states, not events: the newest counts, and one that was missed does no harm.
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -53,8 +54,10 @@ struct NodeCommand {
   bool continues = false;        // kRun: the generation before had begun to train
   bool stop = false;             // kRun: finish the step, save, exit
   bool at_once = false;          // kEnd: SIGKILL instead of SIGTERM first
-  int code = 0;                  // kQuit
-  std::string message;           // kQuit: why, for nodes other than 0
+  // Nodes that came back to a run and do not fit it, and why: they leave, whatever the order is.
+  std::map<int, std::string> refused;
+  int code = 0;         // kQuit
+  std::string message;  // kQuit: why, for nodes other than 0
   friend bool operator==(const NodeCommand&, const NodeCommand&) = default;
 };
 
