@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright the skein authors.
 """The run's folder: in use, read-only, too small, full for a while."""
+import os
 import shutil
+import signal
 import subprocess
+import time
 import unittest
+from pathlib import Path
 
-from harness import ENVIRONMENT, SKEIN, Workspace, finish, kill, run_skein
+from harness import ENVIRONMENT, SKEIN, TIMEOUT, Workspace, children, finish, free_port, kill, run_skein
 
 # In a mount namespace of its own: a small file system at `small`, what is done to it first, then
 # skein; what it left is copied to `kept`.
@@ -129,6 +133,15 @@ class SmallDisk(unittest.TestCase):
         self.assertTrue((self.work / "kept/out/checkpoint-1").exists())
 
 
+def hung_in_kernel(launcher):
+    """It, or a process that it has started for that."""
+    tasks = [*Path(f"/proc/{launcher}/task").iterdir(), *(Path(f"/proc/{pid}") for pid in children(launcher))]
+    try:
+        return any((task / "stat").read_text().rpartition(")")[2].split()[0] == "D" for task in tasks)
+    except OSError:
+        return False  # one has ended meanwhile
+
+
 # One write of one rank into HANG_PATH never returns.
 HANG = r"""
 #define _GNU_SOURCE
@@ -183,6 +196,43 @@ class HungWrite(unittest.TestCase):
                     self.assertIn(f"The model is in {output}", said)
                     self.assertEqual((work / output / "model.safetensors").read_bytes(),
                                      (work / "whole/model.safetensors").read_bytes())
+
+
+@unittest.skipIf(os.geteuid() != 0, "a file system needs root")
+class FrozenDisk(unittest.TestCase):
+    """Who writes there hangs in the kernel, where no signal ends it."""
+
+    def setUp(self):
+        self.work = Workspace(output_dir="disk/out")
+        self.addCleanup(self.work.__exit__)
+        self.disk = self.work / "disk"
+        self.disk.mkdir()
+        image = self.work / "image"
+        image.write_bytes(b"")
+        os.truncate(image, 16 << 20)
+        subprocess.run(["mkfs.ext4", "-q", image], check=True)
+        subprocess.run(["mount", "-o", "loop", image, self.disk], check=True)
+        self.addCleanup(subprocess.run, ["umount", "--lazy", self.disk], check=True)
+
+    def test_a_launcher_ends(self):
+        """A node 0 that waits for others, when it has tried to touch its lease."""
+        head = self.work.start("--nnodes=2", "--node-rank=0", "--master-addr=127.0.0.1",
+                               f"--master-port={free_port()}", ranks=1)
+        self.addCleanup(head.kill)
+        while line := head.stderr.readline():
+            if "waiting for node 1 of 2 nodes" in line:
+                break
+        subprocess.run(["fsfreeze", "--freeze", self.disk], check=True)
+        try:
+            while not hung_in_kernel(head.pid):  # with the next beat
+                self.assertIsNone(head.poll())
+                time.sleep(0.1)
+            head.send_signal(signal.SIGTERM)
+            head.wait(TIMEOUT)
+        finally:
+            subprocess.run(["fsfreeze", "--unfreeze", self.disk], check=True)
+        self.assertIn("the lease of disk/out stays: its disk has not answered", finish(head, 75).stderr)
+        self.work.run("max_steps=1", ranks=1)
 
 
 class LimitOnFileSizes(unittest.TestCase):

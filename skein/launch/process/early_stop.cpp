@@ -9,11 +9,11 @@
 
 #include <cerrno>
 #include <chrono>
-#include <future>
 
 #include "skein/core/error.h"
 #include "skein/core/log.h"
 #include "skein/core/stop_signals.h"
+#include "skein/launch/process/slow_disk.h"
 
 namespace skein::launch {
 namespace {
@@ -50,12 +50,10 @@ void EarlyStop::watch() const {
   if (entries[0].revents == 0) wait_for(entries, 1, kPatienceMs);
   if (entries[0].revents != 0) return;
   // Bounded too: the disk that this process waits for may be the one that has it.
-  std::promise<void> done;
-  std::thread([&] {
+  try_for(kLongestPutAway, [this] {
     put_away_();
-    done.set_value();
-  }).detach();
-  done.get_future().wait_for(kLongestPutAway);
+    return true;
+  });
   log_info("stopped before there was anything to save; the same command starts again");
   ::_exit(static_cast<int>(ExitCode::kStopped));
 }

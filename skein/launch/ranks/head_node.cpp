@@ -10,6 +10,7 @@
 
 #include "skein/core/error.h"
 #include "skein/core/log.h"
+#include "skein/launch/process/slow_disk.h"
 #include "skein/launch/ranks/node_link.h"
 #include "skein/launch/ranks/outputs.h"
 
@@ -21,6 +22,7 @@ using std::chrono::seconds;
 
 constexpr seconds kNameMissingEvery{10};
 constexpr milliseconds kFarewell{3000};
+constexpr seconds kDiskPatience{5};
 constexpr int kTooOften = 3;
 
 CoordinatorOptions coordinator_options(const LaunchPlan& plan, const LaunchOptions& options) {
@@ -41,12 +43,29 @@ bool is_untold(const FailureReport& report) {
   return report.verdict || report.end.signal != 0 || is_communication_error(report.end);
 }
 
-// For the report, which a disk that cannot be read does not prevent.
+// For the report, which a disk that cannot be read, or does not answer, does not prevent.
 std::string what_is_saved(const LaunchOptions& options) try {
-  const auto checkpoint = options.saved ? options.saved() : std::nullopt;
-  return checkpoint ? shorter_path(*checkpoint) : "";
+  if (!options.saved) return "";
+  const auto checkpoint = try_for(kDiskPatience, options.saved);
+  if (!checkpoint) return "unknown: the disk does not answer";
+  return *checkpoint ? shorter_path(**checkpoint) : "";
 } catch (const std::exception& error) {
   return fmt::format("unknown: {}", error.what());
+}
+
+// How often that step has failed in a row; once, where the disk does not answer.
+int count_failure(const fs::path& output, const board::BoardView& board) {
+  const auto count = [output, step = board.step, samples = board.samples] {
+    return FailureCount(output).add(step, samples);
+  };
+  return try_for(kDiskPatience, count).value_or(1);
+}
+
+void forget_failures(const fs::path& output) {
+  try_for(kDiskPatience, [output] {
+    FailureCount(output).clear();
+    return true;
+  });
 }
 
 // The end of a report on a failure that was no rank's.
@@ -196,7 +215,7 @@ void HeadNode::resolve(const Outcome& outcome) {
   if (outcome.can_restart && restarts_ < plan_.max_restarts) return await_lost_nodes(outcome);
   const bool done = outcome.code == static_cast<int>(ExitCode::kDone);
   const bool stopped = outcome.code == static_cast<int>(ExitCode::kStopped);
-  if ((done || stopped) && !options_.output.empty()) FailureCount(options_.output).clear();
+  if ((done || stopped) && !options_.output.empty()) forget_failures(options_.output);
   auto text = outcome.message;
   if (outcome.code == static_cast<int>(ExitCode::kComm)) {
     text += continuation(options_);
@@ -231,7 +250,7 @@ HeadNode::Next HeadNode::after_failure(const Outcome& outcome) {
   const bool in_step =
       board.phase > board::Phase::kLoading && outcome.code != static_cast<int>(ExitCode::kIo);
   if (in_step && !options_.output.empty()) {
-    const int times = FailureCount(options_.output).add(board.step, board.samples);
+    const int times = count_failure(options_.output, board);
     if (times >= kTooOften) {
       const auto samples = board.samples.empty()
                                ? ""

@@ -20,6 +20,7 @@
 #include "skein/launch/placement/variables.h"
 #include "skein/launch/process/early_stop.h"
 #include "skein/launch/process/signal_inbox.h"
+#include "skein/launch/process/slow_disk.h"
 #include "skein/launch/ranks/head_node.h"
 #include "skein/launch/ranks/lease.h"
 #include "skein/launch/ranks/local_ranks.h"
@@ -29,6 +30,8 @@
 
 namespace skein::launch {
 namespace {
+
+constexpr std::chrono::seconds kLongestRemoval{5};  // by a disk that may not answer
 
 // What every rank gets besides its own numbers; what the user has set stays.
 Environment rank_environment(const LaunchPlan& plan, const Interface& interface) {
@@ -164,9 +167,14 @@ class Belongings {
     if (!lease_) return;
     lease_->look();
     if (plan_.nodes > 1 && !lease_->lost()) {  // otherwise they are those of another run
-      remove_token(options_.output);
-      std::error_code ignored;
-      fs::remove(shared_secret_file(options_), ignored);
+      try_for(kLongestRemoval, [output = options_.output, secret = shared_secret_file(options_)] {
+        run_apart([&] {
+          remove_token(output);
+          std::error_code ignored;
+          fs::remove(secret, ignored);
+        });
+        return true;
+      });
     }
     lease_.reset();
   }

@@ -26,6 +26,7 @@
 #include "skein/core/json.h"
 #include "skein/core/log.h"
 #include "skein/core/stop_signals.h"
+#include "skein/launch/process/slow_disk.h"
 
 namespace skein::launch {
 namespace {
@@ -36,6 +37,9 @@ constexpr const char* kName = ".skein-lease";
 // A network file system may fail to answer once.
 constexpr int kAttempts = 3;
 constexpr milliseconds kPause{200};
+// For a disk that does not answer, at the end of a run and in its midst.
+constexpr milliseconds kLongestEnd{5000};
+constexpr milliseconds kLongestLook{1000};
 
 // Who holds a lease.
 struct Holder {
@@ -334,7 +338,8 @@ class Lease::Beat {
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
 
-  ~Beat() {
+  // Waits for a disk that does not answer.
+  void end() {
     {
       const std::lock_guard lock(mutex_);
       ending_ = true;
@@ -344,6 +349,7 @@ class Lease::Beat {
     give_back();
   }
 
+  const fs::path& output() const { return output_; }
   int descriptor() const { return file_.descriptor(); }
   const std::string& token() const { return self_.token; }
   std::optional<std::string> lost() const {
@@ -364,7 +370,7 @@ class Lease::Beat {
       auto problem = beat();
       lock.lock();
       if (problem) lost_ = std::move(problem);
-      if (!lost_) continue;
+      if (!lost_ || ending_) continue;
       const auto why = *lost_;
       lock.unlock();
       if (on_lost_) on_lost_(why);
@@ -374,15 +380,20 @@ class Lease::Beat {
 
   std::optional<std::string> beat() {
     auto problem = look_at_file();
-    if (!problem && futimens(file_.descriptor(), nullptr) != 0 &&
-        !std::exchange(untouched_, true)) {
+    if (problem) return problem;
+    int reason = 0;
+    run_apart([&] {
+      const auto path = output_ / kName;
+      if (utimensat(AT_FDCWD, path.c_str(), nullptr, AT_SYMLINK_NOFOLLOW) != 0) reason = errno;
+    });
+    if (reason != 0 && !std::exchange(untouched_, true)) {
       log_warning(
           "the lease of {} cannot be touched: {}; where locks do not reach, another machine would "
           "take this run for dead after {} s",
-          output_.string(), std::strerror(errno),
+          output_.string(), std::strerror(reason),
           std::chrono::duration_cast<std::chrono::seconds>(times_.stale).count());
     }
-    return problem;
+    return std::nullopt;
   }
 
   std::optional<std::string> look_at_file() {
@@ -402,12 +413,13 @@ class Lease::Beat {
     if (lost_) return;
     file_ = File();
     try {
-      const auto path = output_ / kName;
-      const File file(open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
-      if (!file || try_lock(file) == Lock::kTaken || !is_still_there(file, path)) return;
-      const auto holder = read_holder(file);
-      if (!holder || holder->token != self_.token) return;
-      fs::remove(path);
+      run_apart([this] {
+        const auto path = output_ / kName;
+        const File file(open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
+        if (!file || try_lock(file) == Lock::kTaken || !is_still_there(file, path)) return;
+        const auto holder = read_holder(file);
+        if (holder && holder->token == self_.token) fs::remove(path);
+      });
     } catch (const std::exception& error) {
       log_warning("the lease of {} stays: {}", output_.string(), error.what());
     }
@@ -450,14 +462,27 @@ void check_lease(const fs::path& output, const LeaseTimes& times) {
 Lease::Lease(const fs::path& output, const LeaseTimes& times,
              std::function<void(const std::string& why)> on_lost) {
   make_directories(output);
-  beat_ = std::make_unique<Beat>(output, times, std::move(on_lost));
+  beat_ = std::make_shared<Beat>(output, times, std::move(on_lost));
 }
 
-Lease::~Lease() = default;
+Lease::~Lease() {
+  const auto ended = try_for(kLongestEnd, [beat = beat_] {
+    beat->end();
+    return true;
+  });
+  if (ended) return;
+  log_warning("the lease of {} stays: its disk has not answered for {} s", beat_->output().string(),
+              kLongestEnd / std::chrono::seconds(1));
+}
 
 int Lease::descriptor() const { return beat_->descriptor(); }
 const std::string& Lease::token() const { return beat_->token(); }
-void Lease::look() const { beat_->look(); }
+void Lease::look() const {
+  try_for(kLongestLook, [beat = beat_] {
+    beat->look();
+    return true;
+  });
+}
 std::optional<std::string> Lease::lost() const { return beat_->lost(); }
 
 }  // namespace skein::launch

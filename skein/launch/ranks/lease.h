@@ -56,20 +56,22 @@ class Lease {
   // written. `on_lost` is called once, on a thread of the lease.
   explicit Lease(const fs::path& output, const LeaseTimes& times = {},
                  std::function<void(const std::string& why)> on_lost = {});
-  ~Lease();  // gives it back, unless a child still holds the lock: then with that child's end
+  // Gives it back, unless a child still holds the lock: then with that child's end. A disk that
+  // does not answer is waited for for some seconds; then the file stays, and goes stale.
+  ~Lease();
   Lease(const Lease&) = delete;
 
   // To be inherited by the ranks.
   int descriptor() const;
   const std::string& token() const;  // for a Fence of this run
   // Why this run must end: another machine took the folder over while this one was frozen. Known
-  // with the next beat, or after look().
+  // with the next beat, or after look(), if the disk answers that within a second.
   std::optional<std::string> lost() const;
   void look() const;
 
  private:
-  class Beat;  // a thread that touches the file
-  std::unique_ptr<Beat> beat_;
+  class Beat;                   // a thread that touches the file
+  std::shared_ptr<Beat> beat_;  // also of a thread that waits for a disk
 };
 
 // Throws the same UserError where a Lease would be refused now; takes and writes nothing.

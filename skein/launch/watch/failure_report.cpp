@@ -16,6 +16,7 @@
 #include "skein/core/file.h"
 #include "skein/core/json.h"
 #include "skein/core/log.h"
+#include "skein/launch/process/slow_disk.h"
 
 namespace skein::launch {
 namespace {
@@ -184,7 +185,7 @@ int FailureCount::add(int64_t step, const std::vector<int64_t>& samples) {
   if (file_.empty()) return count_;
   const nlohmann::ordered_json saved = {{"step", step}, {"count", count_}, {"samples", samples}};
   try {
-    write_file_atomically(file_, saved.dump() + "\n");
+    run_apart([&] { write_file_atomically(file_, saved.dump() + "\n"); });
   } catch (const IoError& error) {
     log_warning("the failure of step {} is not counted for later starts: {}", step + 1,
                 error.what());
@@ -195,8 +196,11 @@ int FailureCount::add(int64_t step, const std::vector<int64_t>& samples) {
 void FailureCount::clear() {
   step_ = -1;
   count_ = 0;
-  std::error_code ignored;
-  if (!file_.empty()) fs::remove(file_, ignored);
+  if (file_.empty()) return;
+  run_apart([this] {
+    std::error_code ignored;
+    fs::remove(file_, ignored);
+  });
 }
 
 }  // namespace skein::launch
