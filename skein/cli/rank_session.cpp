@@ -37,6 +37,17 @@ std::unique_ptr<Store> open_store(const launch::RankEnvironment& rank,
                                    .timeout = join_timeout});
 }
 
+fs::path board_file(const fs::path& output, int rank) {
+  return output / "logs" / fmt::format("board-{}", rank);
+}
+
+std::optional<board::BoardView> board_left(const fs::path& output, int rank) try {
+  if (output.empty()) return std::nullopt;
+  return board::Board::open_file(board_file(output, rank)).read();
+} catch (const IoError&) {
+  return std::nullopt;
+}
+
 std::string failures_key(const launch::RankEnvironment& rank) {
   return fmt::format("run/{}/failures", rank.generation);
 }
@@ -74,7 +85,7 @@ void RankSession::attach_board(const fs::path& output) const {
     return;
   }
   make_directories(output / "logs");
-  board::attach_board_file(output / "logs" / fmt::format("board-{}", rank), rank);
+  board::attach_board_file(board_file(output, rank), rank);
 }
 
 void RankSession::begin(const config::Resolved& resolved, const Prepare& prepare) {
@@ -92,7 +103,9 @@ void RankSession::begin(const config::Resolved& resolved, const Prepare& prepare
                    .size = rank.size,
                    .serves = serves(rank),
                    .server = rank.foreign.store_is_served ? rank.foreign.name : "rank 0",
-                   .limits = limits_of(resolved, one_cpu_machine)});
+                   .limits = limits_of(resolved, one_cpu_machine),
+                   .board_left = [output](int other) { return board_left(output, other); },
+                   .put_away = [this] { give_lease_back(); }});
   take_lease(config.checkpoint);
   // One rank of each node works, the others wait for its result.
   const auto data = prepare ? prepare(config, /*may_overwrite=*/rank.local_rank == 0) : "";

@@ -4,6 +4,7 @@
 // skein-worker: the program behind `skein` that links LibTorch. One process per rank.
 
 #include <c10/util/Exception.h>
+#include <c10/util/Logging.h>
 #include <fmt/format.h>
 
 #include <cstdlib>
@@ -88,6 +89,7 @@ int run(const std::vector<std::string>& arguments) {
 int main(int argc, char** argv) {
   skein::cli::open_missing_streams();
   skein::cli::keep_off_amx_tiles();
+  c10::initLogging();  // reads TORCH_CPP_LOG_LEVEL, which Python's torch would do
   const int code = skein::cli::run_guarded(
       [&] { return skein::cli::run(std::vector<std::string>(argv + 1, argv + argc)); });
   skein::cli::end_at_once(code);  // threads of LibTorch have nothing left to say

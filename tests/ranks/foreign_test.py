@@ -5,6 +5,7 @@
 torchrun, accelerate and deepspeed themselves are in tests/parity/launchers_test.py."""
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -172,10 +173,16 @@ class Trouble(ForeignRun):
         return "".join(each.stderr for each in ended)
 
     def test_killed_rank(self):
-        self.assertIn("rank 1", self.hurt(1, signal.SIGKILL))
+        """The others tell where it was, not where it was heard last, and leave no lease."""
+        said = self.hurt(1, signal.SIGKILL)
+        died, waited = (re.search(pattern, said) for pattern in (r"rank 1 ended in .* of step (\d+)",
+                                                                 r"rank 0 waited for .*\(step (\d+),"))
+        self.assertLessEqual(int(waited[1]) - int(died[1]), 1, said)
+        self.assertFalse((self.work / "SIGKILL-1/.skein-lease").exists())
 
     def test_killed_first_rank(self):
         said = self.hurt(0, signal.SIGKILL)
+        self.assertNotIn("frame #", said)
         self.assertTrue("lost the ranks' store" in said or "rank 1 of 2" in said, said)
 
     def test_stopped_rank(self):
@@ -225,6 +232,7 @@ class Trouble(ForeignRun):
                 cwd=self.work.folder, env=environment, stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
             self.assertIn(missing, finish(process, 3).stderr)
+            self.assertFalse((self.work / f"alone-{present}/.skein-lease").exists())
 
     def test_machines_that_differ(self):
         """Each rank is given the whole recipe, with a rate of its own."""

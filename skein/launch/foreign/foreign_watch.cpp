@@ -25,6 +25,7 @@
 namespace skein::launch {
 namespace {
 
+using board::BoardView;
 using Json = nlohmann::json;
 using Milliseconds = std::chrono::milliseconds;
 
@@ -36,9 +37,11 @@ constexpr Milliseconds kAnswerPatience{60'000};  // where heartbeats are off
 
 std::string board_key(int rank) { return fmt::format("watch/board/{}", rank); }
 
-[[noreturn]] void end_process(const std::string& text, bool to_print) {
+[[noreturn]] void end_process(const std::string& text, bool to_print,
+                              const std::function<void()>& put_away) {
   log_line(to_print ? LogLevel::kError : LogLevel::kInfo, text);
   write_error_file(text);
+  if (put_away) put_away();
   std::fflush(nullptr);
   _exit(static_cast<int>(ExitCode::kComm));
 }
@@ -48,7 +51,7 @@ struct Notice {
   int64_t count = 0;  // of its notices: one that does not grow is old
   bool left = false;
   std::string host;
-  board::BoardView board;
+  BoardView board;
 };
 
 std::string encode(const Notice& notice) {
@@ -117,7 +120,11 @@ class ForeignWatch::Loop {
  public:
   Loop(Store& store, ForeignWatchOptions options)
       : store_(store), options_(std::move(options)), host_(host_name()) {
-    if (!options_.end) options_.end = end_process;
+    if (!options_.end) {
+      options_.end = [this](const std::string& text, bool to_print) {
+        end_process(text, to_print, options_.put_away);
+      };
+    }
     // Many ranks: rank 0 reads all boards.
     options_.interval = std::max(options_.interval, Milliseconds(2 * options_.size));
     const int peers = options_.rank == 0 ? options_.size : 1;
@@ -227,7 +234,7 @@ class ForeignWatch::Loop {
   }
 
   void publish() {
-    auto board = options_.board().value_or(board::BoardView{});
+    auto board = options_.board().value_or(BoardView{});
     board.rank = options_.rank;
     store_.set(board_key(options_.rank), encode(Notice{++count_, leaving_, host_, board}));
   }
@@ -237,18 +244,24 @@ class ForeignWatch::Loop {
     std::vector<RankView> views;
     for (const auto& peer : peers_) views.push_back(peer.view(host_, options_.interval));
     for (const auto& peer : peers_) {
-      const auto& view = views[static_cast<size_t>(&peer - peers_.data())];
+      auto& view = views[static_cast<size_t>(&peer - peers_.data())];
       if (view.ended && !peer.left()) return death_of(view, views);
     }
     const auto verdict = diagnose(views, options_.limits);
     return verdict ? std::optional(verdict->text) : std::nullopt;
   }
 
-  std::string death_of(const RankView& view, const std::vector<RankView>& views) const {
-    auto text = fmt::format("rank {} of {} on {} (pid {}) ended without a word in {}, step {}",
-                            view.board.rank, options_.size, view.host, view.board.pid,
-                            name_of(view.board.phase), view.board.step);
-    const auto calls = last_calls(views, view.board.rank);
+  // `view` is one of `views`: what was heard of it last is replaced by what it left, if it did.
+  std::string death_of(RankView& view, const std::vector<RankView>& views) const {
+    const auto left =
+        options_.board_left ? options_.board_left(view.board.rank) : std::optional<BoardView>();
+    const bool exact = left && left->pid == view.board.pid;
+    if (exact) view.board = *left;
+    auto text =
+        fmt::format("rank {} of {} on {} (pid {}) ended without a word{} in {}, step {}",
+                    view.board.rank, options_.size, view.host, view.board.pid,
+                    exact ? "" : "; it was last heard", name_of(view.board.phase), view.board.step);
+    const auto calls = exact ? last_calls(views, view.board.rank) : "";
     return calls.empty() ? text : text + "\n" + calls;
   }
 

@@ -29,6 +29,10 @@ struct ForeignWatchOptions {
   Limits limits;
   std::chrono::milliseconds interval{500};
   std::function<std::optional<board::BoardView>()> board = [] { return board::own_board(); };
+  // The board that a rank of this machine has left behind, which is newer than what was heard of
+  // it.
+  std::function<std::optional<board::BoardView>(int rank)> board_left;
+  std::function<void()> put_away;  // what this process has on disk, before a verdict ends it
   // Ends the process. `text` is for the user: printed by one rank, noted by the others.
   std::function<void(const std::string& text, bool to_print)> end;  // empty: log, then exit code 3
 };

@@ -105,6 +105,36 @@ TEST(ForeignWatch, AStoppedRankIsFoundByRankZero) {
   EXPECT_TRUE(first.printed());
 }
 
+// What was heard of it last is up to a second old.
+TEST(ForeignWatch, ADeadRankIsToldByTheBoardThatItLeft) {
+  for (const bool same_process : {true, false}) {
+    MemoryStore store;
+    Saying first;
+    auto heard = well(1);
+    heard.pid = 1 << 30;  // no such process
+    heard.step = 11;
+    auto left = heard;
+    left.step = 21;
+    if (!same_process) left.pid += 1;  // another start's
+    auto watching = watch_options(0, first);
+    watching.board_left = [&](int rank) { return rank == 1 ? std::optional(left) : std::nullopt; };
+    ForeignWatch zero(store, watching);
+    {
+      Saying second;
+      auto options = watch_options(1, second);
+      options.board = [&] { return heard; };
+      const ForeignWatch one(store, options);
+      std::this_thread::sleep_for(milliseconds(50));
+    }
+    const auto said = first.wait();
+    EXPECT_TRUE(
+        has(said, same_process ? "without a word in" : "without a word; it was last heard in"))
+        << said;
+    EXPECT_TRUE(has(said, same_process ? "step 21" : "step 11")) << said;
+    EXPECT_EQ(has(said, "rank 1 ended in"), same_process) << said;
+  }
+}
+
 TEST(ForeignWatch, ASilentRankZeroIsFoundByTheOthers) {
   MemoryStore store;
   Saying second;
