@@ -4,12 +4,23 @@
 
 // What are the tensors of an adapter called in PEFT's file?
 
+#include <set>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace skein::adapter {
 
 inline constexpr std::string_view kNamePrefix = "base_model.model.";
+
+// What the tensors of an adapter are called behind the name of their module.
+inline constexpr const char* kLoraA = ".lora_A.weight";
+inline constexpr const char* kLoraB = ".lora_B.weight";
+inline constexpr const char* kEmbeddingA = ".lora_embedding_A";
+inline constexpr const char* kEmbeddingB = ".lora_embedding_B";
+inline constexpr const char* kMagnitude = ".lora_magnitude_vector";  // DoRA's
+// Between a module's name and ".weight": the base's own, stored beside the adapter of it.
+inline constexpr const char* kBaseLayer = ".base_layer";
 
 // "base_model.model.NAME": of adapters (NAME is MODULE.lora_A.weight, …), and of modules that train
 // whole.
@@ -22,15 +33,48 @@ inline bool is_adapter_tensor(std::string_view parameter) {
   return parameter.find(".lora_") != std::string_view::npos;
 }
 
-// The name under which `files` (a map by name) hold a parameter; empty: they need not. What trains
-// is there; of the base's own weights, PEFT stores the embedding and the head in some cases.
+namespace detail {
+
+// What trains is there; of the base's own weights, PEFT stores the embedding and the head in some
+// cases.
 template <typename Files>
 std::string stored_name(const std::string& parameter, bool trainable, const Files& files) {
   auto name = file_name(parameter);
   if (trainable || files.contains(name)) return name;
-  const auto last = name.rfind('.');
-  name.insert(last, ".base_layer");
+  name.insert(name.rfind('.'), kBaseLayer);
   return files.contains(name) ? name : "";
+}
+
+// Where the head is the embedding and has an adapter of its own, PEFT stores the embedding as what
+// that adapter lies on. Empty: not so.
+template <typename Parameters, typename Files>
+std::string embedding_under_head(const Parameters& parameters, const Files& files) {
+  std::set<std::string_view> names;
+  for (const auto& parameter : parameters) names.insert(parameter.name);
+  for (const auto& parameter : parameters) {
+    if (!parameter.name.ends_with(kLoraA)) continue;
+    const auto module =
+        parameter.name.substr(0, parameter.name.size() - std::string_view(kLoraA).size());
+    auto name = file_name(module) + kBaseLayer + ".weight";
+    if (!names.contains(module + ".weight") && files.contains(name)) return name;
+  }
+  return "";
+}
+
+}  // namespace detail
+
+// The names under which `files` (a map by name) hold a model's parameters, in their order, of which
+// the embedding is the first; empty: they need not.
+template <typename Parameters, typename Files>
+std::vector<std::string> stored_names(const Parameters& parameters, const Files& files) {
+  std::vector<std::string> names;
+  for (const auto& parameter : parameters) {
+    names.push_back(detail::stored_name(parameter.name, parameter.trainable, files));
+  }
+  if (!names.empty() && names.front().empty()) {
+    names.front() = detail::embedding_under_head(parameters, files);
+  }
+  return names;
 }
 
 }  // namespace skein::adapter

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "skein/adapter/targets.h"
+#include "skein/adapter/tensor_names.h"
 #include "skein/checkpoint/files/tensor_match.h"
 #include "skein/convert/float_values.h"
 #include "skein/core/error.h"
@@ -18,8 +19,6 @@ namespace {
 
 using checkpoint::StoredTensor;
 using Shape = std::vector<uint64_t>;
-
-constexpr std::string_view kPrefix = "base_model.model.";
 
 // What an adapter holds for one tensor of the base.
 struct Change {
@@ -66,8 +65,8 @@ class Planner {
   // Adds a tensor of the adapter to the module, or the tensor of the base, that it belongs to.
   void sort(const StoredTensor& stored) {
     const auto& full = stored.tensor->name;
-    if (!full.starts_with(kPrefix)) return unknown_.push_back(full);
-    const auto name = full.substr(kPrefix.size());
+    if (!full.starts_with(adapter::kNamePrefix)) return unknown_.push_back(full);
+    const auto name = full.substr(adapter::kNamePrefix.size());
     const auto part = [&](std::string_view suffix) -> LoraTensors* {
       if (!name.ends_with(suffix)) return nullptr;
       auto module = name.substr(0, name.size() - suffix.size());
@@ -75,17 +74,17 @@ class Planner {
       lora.module = std::move(module);
       return &lora;
     };
-    if (auto* lora = part(".lora_A.weight")) {
+    if (auto* lora = part(adapter::kLoraA)) {
       lora->a = &stored;
-    } else if (auto* lora = part(".lora_B.weight")) {
+    } else if (auto* lora = part(adapter::kLoraB)) {
       lora->b = &stored;
-    } else if (auto* lora = part(".lora_embedding_A")) {
+    } else if (auto* lora = part(adapter::kEmbeddingA)) {
       lora->a = &stored;
       lora->is_embedding = true;
-    } else if (auto* lora = part(".lora_embedding_B")) {
+    } else if (auto* lora = part(adapter::kEmbeddingB)) {
       lora->b = &stored;
       lora->is_embedding = true;
-    } else if (auto* lora = part(".lora_magnitude_vector")) {
+    } else if (auto* lora = part(adapter::kMagnitude)) {
       lora->magnitude = &stored;
     } else {
       sort_whole(name, stored);
@@ -93,10 +92,10 @@ class Planner {
   }
 
   void sort_whole(std::string name, const StoredTensor& stored) {
-    constexpr std::string_view kBaseLayer = ".base_layer.";
-    const auto inside = name.rfind(kBaseLayer);
+    const auto inner = std::string(adapter::kBaseLayer) + ".";
+    const auto inside = name.rfind(inner);
     const bool is_base = inside != std::string::npos;
-    if (is_base) name.replace(inside, kBaseLayer.size(), ".");
+    if (is_base) name.replace(inside, inner.size(), ".");
     const auto target = name_in_base(name);
     if (target.empty()) return unknown_.push_back(stored.tensor->name);
     auto& held = is_base ? changes_[target].rebased : changes_[target].replaced;

@@ -12,6 +12,7 @@
 #include <cmath>
 #include <utility>
 
+#include "skein/adapter/tensor_names.h"
 #include "skein/core/hash.h"
 #include "skein/core/random.h"
 #include "skein/ops/embedding.h"
@@ -201,17 +202,17 @@ void UnitBuilder::add_adapter(const std::string& name, const AdapterShape& shape
   const double bound = 1 / std::sqrt(static_cast<double>(shape.in));
   const Init zeros{Init::Kind::kZeros};
   if (shape.embedding) {
-    add_part(".lora_embedding_A", {adapter->rank, shape.in}, zeros, lora.a);
-    add_part(".lora_embedding_B", {shape.out, adapter->rank}, {Init::Kind::kNormal, 1}, lora.b);
+    add_part(adapter::kEmbeddingA, {adapter->rank, shape.in}, zeros, lora.a);
+    add_part(adapter::kEmbeddingB, {shape.out, adapter->rank}, {Init::Kind::kNormal, 1}, lora.b);
   } else {
-    add_part(".lora_A.weight", {adapter->rank, shape.in}, {Init::Kind::kUniform, bound}, lora.a);
-    add_part(".lora_B.weight", {shape.out, adapter->rank}, zeros, lora.b);
+    add_part(adapter::kLoraA, {adapter->rank, shape.in}, {Init::Kind::kUniform, bound}, lora.a);
+    add_part(adapter::kLoraB, {shape.out, adapter->rank}, zeros, lora.b);
   }
   if (!adapter->dora) return;
   // Ones, until the weights are known: see Model::first_magnitudes().
-  add_part(".lora_magnitude_vector", {shape.out}, {Init::Kind::kOnes}, lora.magnitude);
+  add_part(adapter::kMagnitude, {shape.out}, {Init::Kind::kOnes}, lora.magnitude);
   recipe_.dora().push_back(
-      {name + ".lora_magnitude_vector", unit_, &lora,
+      {name + adapter::kMagnitude, unit_, &lora,
        [&lora, weight = shape.weight] { return row_lengths(weight(), lora); }});
 }
 

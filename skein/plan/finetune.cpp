@@ -261,11 +261,12 @@ void check_adapter(const config::RunConfig& config, const HfConfig& model) {
   const auto tuned = tune(model.architecture, tuning);
   checkpoint::LoadOptions options{.foreign = false, .adapter = true};
   const auto files = checkpoint::open_model_files(folder, checkpoint::kAdapterStem);
-  for (const auto& parameter : tuned.shapes.parameters) {
-    const auto name = adapter::stored_name(parameter.name, parameter.trainable, files.tensors);
-    if (name.empty()) continue;
-    options.tensors.push_back(
-        {.name = name, .shape = {parameter.shape.begin(), parameter.shape.end()}});
+  const auto& parameters = tuned.shapes.parameters;
+  const auto names = adapter::stored_names(parameters, files.tensors);
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (names[i].empty()) continue;
+    const auto& shape = parameters[i].shape;
+    options.tensors.push_back({.name = names[i], .shape = {shape.begin(), shape.end()}});
   }
   checkpoint::require_match(files, options);
   check_adapter_base(folder, {.folder = config.model.model_name_or_path,

@@ -256,5 +256,27 @@ TEST_F(FinetuneTest, ACheckpointIsContinuedWithTheSameAdapter) {
   EXPECT_NE(continuation_refused(), "");
 }
 
+TEST_F(FinetuneTest, AnAdapterOfATiedHead) {
+  const auto tied = std::string(kLlama).insert(1, R"("tie_word_embeddings": true, )");
+  write("base/config.json", tied);
+  config::RunConfig made = config();
+  made.finetune.lora_target = {"q_proj", "lm_head"};
+  write("adapter/adapter_config.json", adapter_config_of(made, model()));
+  std::vector<checkpoint::TensorEntry> entries;
+  for (const auto& parameter : tuned_model(made, model()).shapes.parameters) {
+    if (parameter.adapter) entries.push_back(entry(adapter::file_name(parameter.name), parameter));
+  }
+  keys().adapter_name_or_path = (folder_ / "adapter").string();
+  write_tensors("adapter", checkpoint::kAdapterStem, entries, '0');
+  EXPECT_EQ(adapter_refused(), "") << "as skein stores it";
+  const std::string under_head = "base_model.model.lm_head.base_layer.weight";
+  entries.push_back({under_head, DType::kF32, {19, 8}});
+  write_tensors("adapter", checkpoint::kAdapterStem, entries, '0');
+  EXPECT_EQ(adapter_refused(), "");
+  entries.back().shape = {19, 9};
+  write_tensors("adapter", checkpoint::kAdapterStem, entries, '0');
+  EXPECT_PRED2(contains, adapter_refused(), under_head);
+}
+
 }  // namespace
 }  // namespace skein::plan

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "skein/adapter/targets.h"
+#include "skein/adapter/tensor_names.h"
 #include "skein/config/syntax/suggest.h"
 #include "skein/core/error.h"
 
@@ -198,9 +199,9 @@ void add_adapter(const ParameterShape& weight, const LoraShape& lora, Shapes& sh
                                  .unit = weight.unit,
                                  .adapter = true});
   };
-  add(embedding ? ".lora_embedding_A" : ".lora_A.weight", {lora.rank, in});
-  add(embedding ? ".lora_embedding_B" : ".lora_B.weight", {out, lora.rank});
-  if (lora.dora) add(".lora_magnitude_vector", {out});
+  add(embedding ? adapter::kEmbeddingA : adapter::kLoraA, {lora.rank, in});
+  add(embedding ? adapter::kEmbeddingB : adapter::kLoraB, {out, lora.rank});
+  if (lora.dora) add(adapter::kMagnitude, {out});
 }
 
 bool unties_head(const Architecture& architecture, const Tuning& tuning) {

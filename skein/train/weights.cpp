@@ -3,6 +3,7 @@
 #include "skein/train/weights.h"
 
 #include <algorithm>
+#include <map>
 
 #include "skein/adapter/tensor_names.h"
 #include "skein/tensor/dtype.h"
@@ -13,21 +14,6 @@ namespace {
 checkpoint::TensorEntry entry(const std::string& name, const tensor::Parameter& parameter) {
   return {
       name, tensor::dtype_of(parameter.dtype), {parameter.shape.begin(), parameter.shape.end()}};
-}
-
-// Where the head is the embedding and has an adapter of its own, PEFT stores the embedding as what
-// that adapter lies on. Empty: not so.
-std::string embedding_under_head(const checkpoint::ModelFiles& files,
-                                 const tensor::ParameterTable& table) {
-  constexpr std::string_view kEnding = ".base_layer.weight";
-  for (const auto& [name, stored] : files.tensors) {
-    if (!name.starts_with(adapter::kNamePrefix) || !name.ends_with(kEnding)) continue;
-    const auto module = name.substr(adapter::kNamePrefix.size(),
-                                    name.size() - adapter::kNamePrefix.size() - kEnding.size());
-    const bool is_adapted = table.find(module + ".lora_A.weight") != nullptr;
-    if (is_adapted && table.find(module + ".weight") == nullptr) return name;
-  }
-  return "";
 }
 
 }  // namespace
@@ -84,20 +70,16 @@ adapter::AdapterConfig adapter_to_use(const fs::path& folder) {
 
 void load_adapter(const fs::path& folder, const tensor::ParameterTable& table, Slices slices) {
   const checkpoint::Reader reader(folder, checkpoint::kAdapterStem);
-  const auto under_head = embedding_under_head(reader.files(), table);
-  const auto name_of = [&](const tensor::Parameter& parameter) {
-    auto name = adapter::stored_name(parameter.name, parameter.trainable, reader.files().tensors);
-    const bool is_embedding = &parameter == &table.parameters.front();
-    return name.empty() && is_embedding ? under_head : name;
-  };
+  const auto names = adapter::stored_names(table.parameters, reader.files().tensors);
   checkpoint::LoadOptions options{.tensors = {}, .foreign = false, .adapter = true};
-  for (const auto& parameter : table.parameters) {
-    if (const auto name = name_of(parameter); !name.empty()) {
-      options.tensors.push_back(entry(name, parameter));
-    }
+  std::map<std::string, std::string> stored;  // by the parameter's name
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (names[i].empty()) continue;
+    options.tensors.push_back(entry(names[i], table.parameters[i]));
+    stored[table.parameters[i].name] = names[i];
   }
-  for (auto& slice : slices) slice.name = name_of(*table.find(slice.name));
-  std::erase_if(slices, [](const auto& slice) { return slice.name.empty(); });
+  std::erase_if(slices, [&](const auto& slice) { return !stored.contains(slice.name); });
+  for (auto& slice : slices) slice.name = stored.at(slice.name);
   reader.load(slices, options);
 }
 

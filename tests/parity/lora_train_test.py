@@ -99,6 +99,21 @@ def test_fifty_steps_equal_peft(train, tmp_path, data, family, option):
     assert_close(logits(again.eval()), logits(model.eval()), 1e-4)
 
 
+@pytest.mark.parametrize("dora", [False, True], ids=["plain", "dora"])
+def test_an_adapter_of_a_tied_head_goes_on(train, run_skein, tmp_path, data, dora):
+    """PEFT stores the embedding beside it, under the head's name."""
+    base = save_random_model(llama_config(tie_word_embeddings=True), tmp_path / "base", 5)
+    make_adapter(base, tmp_path / "start", target_modules=["q_proj", "lm_head"], use_dora=dora)
+    assert "base_model.model.lm_head.base_layer.weight" in load_file(tmp_path / "start/adapter_model.safetensors")
+    model = peft.PeftModel.from_pretrained(transformers.AutoModelForCausalLM.from_pretrained(base), tmp_path / "start",
+                                           is_trainable=True)
+    records = skein_run(train, base, data[0], tmp_path / "start", distributed_strategy="zero3")
+    assert_same(records, peft_run(model, data[1], plain_optimizer(model)))
+    again = peft.PeftModel.from_pretrained(transformers.AutoModelForCausalLM.from_pretrained(base), tmp_path / "out")
+    assert_close(logits(again.eval()), logits(model.eval()), 1e-4)
+    run_skein(["plan", tmp_path / "out.yaml", f"output_dir={tmp_path}/new"], tmp_path)
+
+
 @pytest.mark.parametrize("targets", [["q_proj", "v_proj"], ["embed_tokens", "q_proj"]], ids=["linear", "embedding"])
 def test_loraplus_equals_pefts_groups(train, tmp_path, data, targets):
     base = save_random_model(llama_config(), tmp_path / "base", 5)
@@ -117,12 +132,14 @@ NEW = {
     "saved": dict(lora_target=["q_proj"], modules_to_save=["lm_head"]),
     "embedding": dict(lora_target=["q_proj", "embed_tokens"]),
     "dora": dict(use_dora=True),
+    "head": dict(lora_target=["q_proj", "lm_head"]),
+    "tied_head": dict(lora_target=["q_proj", "lm_head"]),
 }
 
 
 @pytest.mark.parametrize("option", NEW)
 def test_peft_reads_what_skein_began(train, run_skein, tmp_path, data, option):
-    base = save_random_model(llama_config(), tmp_path / "base", 5)
+    base = save_random_model(llama_config(tie_word_embeddings=option == "tied_head"), tmp_path / "base", 5)
     keys = SETTINGS | dict(max_steps=3, warmup_steps=0, learning_rate=1e-2)
     train("out", model_name_or_path=base, train_file=data[0], block_size=BLOCK, global_batch_size=NUM_BLOCKS,
           finetuning_type="lora", lora_rank=4, save_steps=3, **(keys | NEW[option]))
