@@ -140,12 +140,11 @@ std::string freeze_text(const FinetuneConfig& keys) {
 // An adapter's folder has no config.json and none of the base's rows: nobody who opens it later
 // would know of other positions, or have new rows.
 void check_base_stays(const config::RunConfig& config) {
-  const auto& rope = config.model.rope_scaling;
-  if (!rope.empty() && rope != "none") {
+  if (stretches_positions(config)) {
     throw UserError(fmt::format(
         "rope_scaling={} changes the base's config.json, which an adapter does not hold: give "
         "finetuning_type=full or freeze, or a base whose config.json has it",
-        rope));
+        config.model.rope_scaling));
   }
   const auto there = read_hf_config(config.model.model_name_or_path).dimensions().vocabulary;
   const auto wanted = read_run_model(config).dimensions().vocabulary;

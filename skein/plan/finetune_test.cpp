@@ -278,5 +278,19 @@ TEST_F(FinetuneTest, AnAdapterOfATiedHead) {
   EXPECT_PRED2(contains, adapter_refused(), under_head);
 }
 
+TEST_F(FinetuneTest, PositionsOfTheBaseStay) {
+  give("finetuning_type");
+  config().model.rope_scaling = "linear";
+  config().data.block_size = 4096;
+  EXPECT_PRED2(contains, keys_refused(), "rope_scaling=linear changes the base's config.json");
+  config().data.block_size = 2048;
+  EXPECT_EQ(keys_refused(), "") << "nothing is stretched";
+  config().model.rope_scaling_factor = 4;
+  EXPECT_NE(keys_refused(), "");
+  write("base/config.json",
+        std::string(kLlama).insert(1, R"("rope_scaling": {"type": "linear", "factor": 4}, )"));
+  EXPECT_EQ(keys_refused(), "") << "it is stretched so";
+}
+
 }  // namespace
 }  // namespace skein::plan

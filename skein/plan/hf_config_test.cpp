@@ -207,16 +207,22 @@ TEST_F(RunModelTest, WhatIsStretchedIsNotStretchedAnew) {
                  kSmallSizes + "}");
     EXPECT_NE(refusal<UserError>([&] {
                 read_run_model(asked("llama3", 2));
-              }).find("stretches positions already (llama3)"),
+              }).find("stretches positions already (llama3, factor 8)"),
               std::string::npos)
         << key;
     EXPECT_NO_THROW(read_run_model(asked("llama3", 0, 64))) << "it fits";
+    EXPECT_NE(why_not(asked("linear", 8)), "") << key;
+    // Asked for what is there: nothing changes.
+    const auto same = asked("llama3", 8);
+    EXPECT_EQ(read_run_model(same).source, read_file(folder_ / "config.json"));
+    EXPECT_FALSE(stretches_positions(same));
   }
   // With both keys the first counts, as for the model itself.
   write_config(R"({"model_type": "llama", "rope_parameters": {"rope_type": "default"},
       "rope_scaling": {"rope_type": "linear", "factor": 2.0}, )" +
                std::string(kSmallSizes) + "}");
-  EXPECT_THROW(read_run_model(asked("linear", 2)), UserError);
+  EXPECT_THROW(read_run_model(asked("linear", 3)), UserError);
+  EXPECT_NO_THROW(read_run_model(asked("linear", 2)));
 }
 
 TEST_F(RunModelTest, TheNewerWordsStay) {

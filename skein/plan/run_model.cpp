@@ -31,40 +31,48 @@ double rope_factor(const config::RunConfig& config, int64_t positions) {
   return std::ceil(static_cast<double>(config.data.block_size) / static_cast<double>(positions));
 }
 
-// "default" where nothing is stretched. The keys in the order in which read_rope() asks for them.
-std::string rope_type_of(const ordered_json& json) {
+// How positions are stretched.
+struct Stretch {
+  std::string type = "default";  // not at all
+  double factor = 1;
+
+  bool operator==(const Stretch&) const = default;
+};
+
+// As config.json says it. The keys in the order in which read_rope() asks for them.
+Stretch stretch_of(const ordered_json& json) {
+  Stretch stretch;
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     if (!json.contains(key) || !json.at(key).is_object()) continue;
     const auto& all = json.at(key);
     const auto& object = all.contains("full_attention") ? all.at("full_attention") : all;
+    if (object.contains("factor") && object.at("factor").is_number()) {
+      stretch.factor = object.at("factor");
+    }
     for (const char* name : {"rope_type", "type"}) {
-      if (object.contains(name) && object.at(name).is_string()) return object.at(name);
+      if (!object.contains(name) || !object.at(name).is_string()) continue;
+      stretch.type = object.at(name);
+      return stretch;
     }
   }
-  return "default";
+  return stretch;
 }
 
-void check_not_scaled(const config::ModelConfig& asked, const ordered_json& json) {
-  const auto type = rope_type_of(json);
-  if (type == "default") return;
+void check_can_stretch(const config::ModelConfig& asked, const HfConfig& model) {
+  const std::string why = model.dimensions().positions_are_learned
+                              ? "has learned positions, which cannot be stretched"
+                              : model.architecture->stretch_refusal();
+  if (why.empty()) return;
+  throw UserError(fmt::format("rope_scaling={}: a {} model {}; drop it", asked.rope_scaling,
+                              model.family, why));
+}
+
+void check_not_stretched(const config::ModelConfig& asked, const Stretch& own) {
+  if (own.type == "default") return;
   throw UserError(fmt::format(
-      "rope_scaling={}: config.json stretches positions already ({}), which this would undo, not "
-      "go on with; drop it, or change config.json",
-      asked.rope_scaling, type));
-}
-
-void check_rope(const config::ModelConfig& asked, const HfConfig& model) {
-  if (model.dimensions().positions_are_learned) {
-    throw UserError(fmt::format(
-        "rope_scaling={}: a {} model has learned positions, which cannot be stretched; drop it",
-        asked.rope_scaling, model.family));
-  }
-  if (model.family == "phi3") {
-    throw UserError(
-        fmt::format("rope_scaling={}: a phi3 model knows longrope alone, from its config.json; "
-                    "drop it",
-                    asked.rope_scaling));
-  }
+      "rope_scaling={}: config.json stretches positions already ({}, factor {}), which this would "
+      "undo, not go on with; drop it, or change config.json",
+      asked.rope_scaling, own.type, own.factor));
 }
 
 // What one object of config.json becomes: its base and its share of channels stay.
@@ -102,11 +110,12 @@ bool scale_rope(const config::RunConfig& config, const HfConfig& model, ordered_
     throw UserError(
         "rope_scaling_factor needs rope_scaling: linear, dynamic, yarn or llama3 beside it");
   }
-  check_rope(config.model, model);
+  check_can_stretch(config.model, model);
   const auto positions = model.dimensions().positions;
   const double factor = rope_factor(config, positions);
-  if (factor == 1) return false;
-  check_not_scaled(config.model, json);
+  const auto own = stretch_of(json);
+  if (factor == 1 || own == Stretch{type, factor}) return false;
+  check_not_stretched(config.model, own);
   ordered_json scaling = {{"rope_type", type}, {"factor", factor}};
   if (type == "yarn" || type == "llama3") scaling["original_max_position_embeddings"] = positions;
   if (type == "llama3") {
@@ -165,6 +174,12 @@ void add_new_tokens(const config::ModelConfig& model, std::map<std::string, std:
   if (const auto config = files.find("tokenizer_config.json"); config != files.end()) {
     config->second = text::config_with_tokens(config->second, tokens);
   }
+}
+
+bool stretches_positions(const config::RunConfig& config) {
+  const auto model = read_hf_config(config.model.model_name_or_path);
+  auto json = ordered_json::parse(model.source);
+  return scale_rope(config, model, json);
 }
 
 std::string rope_scaling_note(const config::RunConfig& config) {

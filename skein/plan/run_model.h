@@ -19,7 +19,10 @@ HfConfig read_run_model(const config::RunConfig& config);
 // new_special_tokens in what is saved of the tokenizer, texts of files by their names.
 void add_new_tokens(const config::ModelConfig& model, std::map<std::string, std::string>& files);
 
-// "rope_scaling: …" where it changes nothing, else "".
+// Does rope_scaling change the model's positions? Not where they are stretched so already, or need
+// not be. Throws UserError where it does not fit the model.
+bool stretches_positions(const config::RunConfig& config);
+// "rope_scaling: …" where nothing needs to be stretched, else "".
 std::string rope_scaling_note(const config::RunConfig& config);
 
 }  // namespace skein::plan

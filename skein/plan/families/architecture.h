@@ -43,6 +43,9 @@ class Architecture {
   virtual Shapes shapes() const = 0;
   // The same with a head of its own; null where there is none.
   virtual std::shared_ptr<const Architecture> untied() const { return nullptr; }
+  // Why rope_scaling cannot stretch positions that are not learned, as "a FAMILY model …"; empty:
+  // it can.
+  virtual std::string stretch_refusal() const { return ""; }
   // What a user who trains such a model should know beforehand; empty: nothing.
   virtual std::string training_advice() const { return ""; }
 };

@@ -160,6 +160,10 @@ std::shared_ptr<const Architecture> Decoder::untied() const {
   return copy;
 }
 
+std::string Decoder::stretch_refusal() const {
+  return long_rope_alone ? "knows longrope alone, from its config.json" : "";
+}
+
 std::string Decoder::training_advice() const {
   if (score_cap) {
     return fmt::format(

@@ -63,8 +63,9 @@ struct Decoder final : Architecture {
 
   // Of every layer: how many positions a token sees, its own among them. 0: all before it.
   std::vector<int64_t> windows;
-  Rope rope;         // of layers without a window
-  Rope window_rope;  // of layers with one
+  Rope rope;                     // of layers without a window
+  Rope window_rope;              // of layers with one
+  bool long_rope_alone = false;  // no other way to stretch positions
   bool query_key_norms = false;
   std::optional<double> score_scale;  // 1/√head_dim unless given
   std::optional<double> score_cap;    // scores become cap · tanh(score / cap)
@@ -95,6 +96,7 @@ struct Decoder final : Architecture {
   Dimensions dimensions() const override;
   Shapes shapes() const override;
   std::shared_ptr<const Architecture> untied() const override;
+  std::string stretch_refusal() const override;
   std::string training_advice() const override;
 };
 

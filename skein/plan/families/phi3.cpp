@@ -16,6 +16,7 @@ std::unique_ptr<Architecture> read_phi3(const ConfigReader& reader) {
   decoder->positions = 4096;
   decoder->norm_epsilon = 1e-5;
   decoder->fused_projections = true;
+  decoder->long_rope_alone = true;
   read_decoder(reader, *decoder);
   reader.read_probability("resid_pdrop", decoder->residual_dropout);
   std::optional<int64_t> window;
