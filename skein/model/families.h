@@ -2,22 +2,17 @@
 // Copyright the skein authors.
 #pragma once
 
-// Which code makes the models of a family? One row per family: the torch half of plan/families.h.
+// Which code makes the model that plan/families has read?
 
 #include <memory>
-#include <span>
 #include <string_view>
 
 #include "skein/model/model.h"
 
 namespace skein::model {
 
-struct Family {
-  std::string_view model_type;
-  // Of the architecture that plan's row of the same name has read.
-  std::unique_ptr<Model> (*make)(const Recipe& recipe);
-};
-
-std::span<const Family> families();
+// A plan::Decoder says all that its model is made of. A family with a description of its own has
+// code of its own, and a row in families.cpp.
+std::unique_ptr<Model> make_model(std::string_view model_type, const Recipe& recipe);
 
 }  // namespace skein::model

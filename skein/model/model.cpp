@@ -8,7 +8,6 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/linear.h>
-#include <fmt/format.h>
 
 #include <utility>
 
@@ -18,16 +17,6 @@
 #include "skein/ops/init.h"
 
 namespace skein::model {
-namespace {
-
-std::unique_ptr<Model> make(const std::string& family_name, const Recipe& recipe) {
-  for (const auto& family : families()) {
-    if (family.model_type == family_name) return family.make(recipe);
-  }
-  throw InternalError(fmt::format("model_type {} has no row in model/families.cpp", family_name));
-}
-
-}  // namespace
 
 at::Tensor Model::forward(const tensor::Batch& batch, const tensor::StepKey& key,
                           tensor::Units& units) const {
@@ -143,7 +132,7 @@ StandingWeights::~StandingWeights() {
 std::unique_ptr<Model> build(const plan::HfConfig& config, const BuildOptions& options) {
   const auto tuned = plan::tune(config.architecture, options.tuning);
   const Recipe recipe(options, tuned);
-  auto model = make(config.family, recipe);
+  auto model = make_model(config.family, recipe);
   model->dora_ = std::move(recipe.dora());
   return model;
 }

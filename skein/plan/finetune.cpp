@@ -180,7 +180,9 @@ std::string adapter_config_of(const config::RunConfig& config, const HfConfig& m
   auto written = *tuning.lora;
   written.base_model = fs::absolute(config.model.model_name_or_path).lexically_normal().string();
   if (written.base_model.ends_with('/')) written.base_model.pop_back();
-  written.fan_in_fan_out = model.family == "gpt2";
+  written.fan_in_fan_out =
+      std::ranges::count(model.shapes().parameters, ModuleKind::kTransposedLinear,
+                         &ParameterShape::kind) > 0;
   written.others["inference_mode"] = true;
   if (written.targets.kind == ModuleChoice::Kind::kAllLinear) {
     std::set<std::string> names;

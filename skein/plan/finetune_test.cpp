@@ -292,5 +292,15 @@ TEST_F(FinetuneTest, PositionsOfTheBaseStay) {
   EXPECT_EQ(keys_refused(), "") << "it is stretched so";
 }
 
+TEST_F(FinetuneTest, LayersThatAreStoredTheOtherWayRoundAreToldOf) {
+  const auto written = [&] {
+    return adapter::parse_adapter_config(adapter_config_of(config(), model()), "written");
+  };
+  EXPECT_FALSE(written().fan_in_fan_out);
+  write("base/config.json",
+        R"({"model_type": "gpt2", "vocab_size": 19, "n_embd": 8, "n_head": 2, "n_layer": 1})");
+  EXPECT_TRUE(written().fan_in_fan_out);
+}
+
 }  // namespace
 }  // namespace skein::plan

@@ -8,6 +8,7 @@
 #include <set>
 #include <vector>
 
+#include "skein/adapter/tensor_names.h"
 #include "skein/core/amounts.h"
 #include "skein/plan/reach.h"
 
@@ -145,12 +146,21 @@ struct HeadTraining {
   int64_t rank = 0;
 };
 
+std::string head_module(const Shapes& shapes) {
+  const auto own = std::ranges::find(shapes.parameters, ModuleKind::kHead, &ParameterShape::kind);
+  const auto name = shapes.tied_head                 ? shapes.tied_head->name
+                    : own != shapes.parameters.end() ? own->name
+                                                     : "";
+  return name.substr(0, name.rfind('.'));
+}
+
 HeadTraining head_training(const Shapes& shapes) {
   HeadTraining head;
+  const auto module = head_module(shapes);
   for (const auto& parameter : shapes.parameters) {
     if (parameter.padded_rows > 0 && parameter.trainable) head.weight = true;
-    if (parameter.name == "lm_head.lora_A.weight") head.rank = parameter.shape[0];
-    if (parameter.name == "lm_head.lora_magnitude_vector") head.dora = true;
+    if (parameter.name == module + adapter::kLoraA) head.rank = parameter.shape[0];
+    if (parameter.name == module + adapter::kMagnitude) head.dora = true;
   }
   return head;
 }
@@ -206,7 +216,7 @@ std::string adapted_module(const ParameterShape& adapter) {
 }
 
 bool is_magnitude(const ParameterShape& parameter) {
-  return parameter.name.ends_with(".lora_magnitude_vector");
+  return parameter.name.ends_with(adapter::kMagnitude);
 }
 
 std::set<std::string> dora_modules(const Shapes& shapes) {
@@ -243,7 +253,7 @@ std::vector<KeptInputs> kept_inputs(const Shapes& shapes, bool adapter_dropout) 
     auto& block = blocks[place[static_cast<size_t>(parameter.unit)]];
     if (is_magnitude(parameter)) block.adapters += parameter.shape[0];
     if (parameter.shape.size() < 2) continue;
-    const bool is_a = parameter.name.ends_with(".lora_A.weight");
+    const bool is_a = parameter.name.ends_with(adapter::kLoraA);
     if (is_a) block.adapters += parameter.shape[0];
     if (adapter_dropout && parameter.adapter && dora.contains(adapted_module(parameter))) {
       if (is_a) block.adapters += parameter.shape[1];

@@ -2,8 +2,7 @@
 // Copyright the skein authors.
 #pragma once
 
-// Which model families are there? One row per family; its other half, what makes the model, is the
-// row of the same name in model/families.cpp.
+// Which model families are there? One row per family.
 
 #include <memory>
 #include <span>
