@@ -20,7 +20,6 @@
 namespace skein::adapter {
 
 inline constexpr const char* kConfigName = "adapter_config.json";
-inline constexpr const char* kTensorStem = "adapter_model";  // of the safetensors files
 
 // Which modules does a key mean?
 struct ModuleChoice {

@@ -73,9 +73,6 @@ train::BenchOptions parse(std::span<const std::string> arguments) {
   const auto words = flags.read(arguments);
   if (words.size() != 1) throw UserError(std::string("which model?\n") + kUsage);
   if (stage > 3) throw UserError(fmt::format("--zero is {}, expected 0, 1, 2 or 3", stage));
-  if (!fs::exists(fs::path(words.front()) / "config.json")) {
-    throw UserError(fmt::format("'{}' has no config.json: name a model's folder", words.front()));
-  }
   const auto dimensions = plan::read_hf_config(words.front()).dimensions();
   if (dimensions.positions_are_learned && options.tokens > dimensions.positions) {
     throw UserError(fmt::format("--tokens is {}, but the model knows {} positions", options.tokens,

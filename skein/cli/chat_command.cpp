@@ -19,14 +19,13 @@
 #include "skein/cli/chat_input.h"
 #include "skein/cli/commands.h"
 #include "skein/cli/load_model.h"
-#include "skein/cli/model_folder.h"
+#include "skein/cli/text_ends.h"
 #include "skein/core/amounts.h"
 #include "skein/core/error.h"
 #include "skein/core/log.h"
 #include "skein/rollout/generate.h"
 #include "skein/text/chat_history.h"
 #include "skein/text/text_stream.h"
-#include "skein/text/turn_end.h"
 
 namespace skein::cli {
 namespace {
@@ -77,25 +76,6 @@ text::Tokenizer tokenizer_of(const fs::path& folder) {
                   folder.string()));
 }
 
-// What makes a text end: ids, and texts where the template's end of a turn is no token.
-struct Ends {
-  std::vector<int64_t> tokens;
-  std::vector<std::string> texts;
-};
-
-Ends ends_of(const ChatFlags& flags, const rollout::GenerationConfig& folder,
-             const text::ChatTemplate& chat, const text::Tokenizer& tokenizer) {
-  Ends ends{.tokens = folder.eos_token_ids, .texts = flags.stops};
-  if (const auto id = tokenizer.eos_id()) ends.tokens.push_back(*id);
-  const auto turn = text::find_turn_end(chat, tokenizer);
-  if (turn.token) {
-    ends.tokens.push_back(*turn.token);
-  } else {
-    ends.texts.push_back(turn.text);
-  }
-  return ends;
-}
-
 // A text as it grows, shown as it grows.
 class Answer {
  public:
@@ -142,11 +122,11 @@ class Answer {
 class Chat {
  public:
   // The flags' folder is where the model's tokenizer and template are.
-  Chat(const ChatFlags& flags, const ModelFolder& folder)
-      : wishes_(rollout::read_generation_config(folder.folder_of("generation_config.json"))),
+  Chat(const ChatFlags& flags, const plan::ModelFolder& folder)
+      : wishes_(rollout::read_generation_config(folder.parts())),
         template_(template_of(flags)),
         tokenizer_(tokenizer_of(flags.source.folder)),
-        ends_(ends_of(flags, wishes_, template_, tokenizer_)),
+        ends_(ends_of_turn(wishes_, template_, tokenizer_)),
         history_(tokenizer_, template_,
                  {.system = flags.system, .variables_json = flags.variables}),
         prints_json_(flags.json),
@@ -155,8 +135,8 @@ class Chat {
                 .max_new_tokens =
                     flags.max_new_tokens.value_or(wishes_.max_new_tokens.value_or(kMaxNewTokens)),
                 .stop_tokens = ends_.tokens};
-    const auto config = plan::read_hf_config(folder.weights);
-    model_ = load_model(folder, config, working_dtype(flags.dtype, config, device_), device_);
+    ends_.texts.insert(ends_.texts.end(), flags.stops.begin(), flags.stops.end());
+    model_ = load_model(folder, flags.dtype, device_);
   }
 
   const std::string& template_name() const { return template_.name(); }
@@ -182,8 +162,7 @@ class Chat {
  private:
   rollout::Continuation generate(const text::ChatPrompt& prompt, Answer& answer) {
     options_.on_token = [&](size_t, int64_t token) {
-      const bool is_end = std::ranges::count(options_.stop_tokens, token) > 0;
-      return is_end || (answer.add(token) && is_interrupted == 0);
+      return ends_.holds(token) || (answer.add(token) && is_interrupted == 0);
     };
     const rollout::Request request{.prompt = {prompt.ids.begin(), prompt.ids.end()},
                                    .sample = num_turns_++};
@@ -198,7 +177,7 @@ class Chat {
     if (prints_json_) {
       const Json object{{"prompt", question},
                         {"text", text},
-                        {"finish_reason", finish_reason(result.finish)},
+                        {"finish_reason", rollout::finish_reason(result.finish)},
                         {"num_prompt_tokens", prompt.ids.size()},
                         {"num_new_tokens", result.tokens.size()}};
       fmt::print("{}\n", object.dump());
@@ -214,15 +193,10 @@ class Chat {
     }
   }
 
-  static const char* finish_reason(Finish finish) {
-    if (finish == Finish::kLength) return "length";
-    return finish == Finish::kPositions ? "positions" : "stop";
-  }
-
   rollout::GenerationConfig wishes_;
   text::ChatTemplate template_;
   text::Tokenizer tokenizer_;
-  Ends ends_;
+  TextEnds ends_;
   text::ChatHistory history_;
   bool prints_json_;
   at::Device device_;
@@ -294,8 +268,8 @@ int run_chat_command(Arguments arguments) {
     return static_cast<int>(ExitCode::kDone);
   }
   auto flags = parse_chat_flags(arguments);
-  const auto folder = open_model_folder({flags.source.folder, flags.adapter, flags.base});
-  flags.source.folder = folder.folder_of("tokenizer.json");
+  const auto folder = plan::open_model_folder({flags.source.folder, flags.adapter, flags.base});
+  flags.source.folder = folder.tokenizer_folder();
   Chat chat(flags, folder);
   if (::isatty(STDIN_FILENO) == 1) {
     talk_in_terminal(chat);

@@ -107,10 +107,7 @@ int run_debug_forward(std::span<const std::string> arguments) {
         "usage: debug-forward MODEL TOKENS.safetensors OUT.safetensors [--dtype D] [--adapter "
         "DIR]");
   }
-  const auto folder = open_model_folder({files[0], adapter, ""});
-  const auto config = plan::read_hf_config(folder.weights);
-  const auto model =
-      load_model(folder, config, tensor::scalar_type_of(dtype.value_or(DType::kF32)), at::kCPU);
+  const auto model = load_model(plan::open_model_folder({files[0], adapter, ""}), dtype, at::kCPU);
   write_tensors(files[2], compute(*model, next_token_batch(read_tokens(files[1]))));
   return static_cast<int>(ExitCode::kDone);
 }

@@ -32,6 +32,8 @@ constexpr const char* kUsage =
     "rows are all texts is text, unless --stage says sft.\n"
     "--adapter is a LoRA adapter as PEFT writes it, computed beside MODEL; where MODEL is one\n"
     "itself, --base is its base, if not where it says.\n"
+    "--dtype auto: bfloat16 where the files have 16 bits and the GPU computes in it, else "
+    "float32.\n"
     "Runs on one rank per visible GPU, else on the CPU; --nproc-per-node and all other launch\n"
     "flags are those of `skein train --help`. --batch-size counts rows per rank.\n";
 

@@ -7,7 +7,6 @@
 #include <algorithm>
 
 #include "skein/cli/flag_set.h"
-#include "skein/cli/model_folder.h"
 #include "skein/core/error.h"
 #include "skein/data/rows/preview_rows.h"
 #include "skein/plan/byte_text.h"
@@ -80,12 +79,12 @@ EvalFlags parse_eval_flags(std::span<const std::string> arguments) {
   data.eval_file = dataset;
   if (max_samples > 0) data.max_eval_samples = max_samples;
   result.run.eval.eval_strategy = config::EvalStrategy::kSteps;
-  const auto folder = open_model_folder({words.front(), adapter, base});
-  result.run.model.model_name_or_path = folder.weights.string();
-  result.adapter = folder.adapter.string();
+  result.model = plan::open_model_folder({words.front(), adapter, base});
+  result.run.model.model_name_or_path = result.model.weights.string();
   auto& tokenizer = result.run.model.tokenizer_name_or_path;
-  if (tokenizer.empty() && folder.folder_of("tokenizer.json") != folder.weights) {
-    tokenizer = folder.adapter.string();
+  if (const auto newer = result.model.tokenizer_folder();
+      tokenizer.empty() && newer != result.model.weights) {
+    tokenizer = newer.string();
   }
   result.run.stage = stage_of(stage, dataset);
   if (data.block_size == 0) data.block_size = longest_sample(result.run);

@@ -12,6 +12,7 @@
 #include "skein/config/run_config.h"
 #include "skein/core/dtype.h"
 #include "skein/data/source_files.h"
+#include "skein/plan/model_folder.h"
 
 namespace skein::cli {
 
@@ -19,7 +20,7 @@ struct EvalFlags {
   // The data set is the evaluation file of a run without training data; of rows (stage sft) it is
   // measured what training trains on.
   config::RunConfig run;
-  std::string adapter;  // folder; may be empty
+  plan::ModelFolder model;
   int64_t batch_size = 8;
   std::optional<DType> dtype;  // absent: auto
   config::Device device = config::Device::kAuto;

@@ -31,7 +31,7 @@ void print(const train::Evaluation& result, bool json) {
 int run_eval_rank(std::span<const std::string> arguments) {
   const auto flags = parse_eval_flags(arguments);
   const train::EvalOptions options{
-      .run = flags.run, .adapter = flags.adapter, .batch = flags.batch_size, .dtype = flags.dtype};
+      .model = flags.model, .run = flags.run, .batch = flags.batch_size, .dtype = flags.dtype};
   return run_rank({.body = [&](const config::Resolved&, train::World& world) {
     check_eval(flags);
     const auto result = train::evaluate_model(options, world);

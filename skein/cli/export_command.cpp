@@ -6,11 +6,11 @@
 
 #include "skein/cli/commands.h"
 #include "skein/cli/flag_set.h"
-#include "skein/cli/model_folder.h"
 #include "skein/cli/shard_size.h"
 #include "skein/core/amounts.h"
 #include "skein/core/error.h"
 #include "skein/core/log.h"
+#include "skein/plan/model_folder.h"
 
 namespace skein::cli {
 namespace {
@@ -54,7 +54,7 @@ int run_export_command(Arguments arguments) {
     throw UserError(fmt::format("skein export takes one checkpoint:\n{}", kUsage));
   }
   if (out.empty()) throw UserError("skein export: --out DIR is missing: where shall the model go?");
-  options.model = check_model_folder(words[0]);
+  options.model = plan::open_weights(words[0]).weights;
   options.out = out;
   const auto summary = convert::export_model(options);
   log_info("{}: {} from {}{}, {} in {}", out, counted(summary.num_tensors, "tensor"), words[0],

@@ -2,7 +2,6 @@
 // Copyright the skein authors.
 #include "skein/cli/commands.h"
 
-#include <ATen/Context.h>
 #include <c10/core/DeviceGuard.h>
 #include <fmt/format.h>
 
@@ -16,7 +15,7 @@
 
 #include "skein/cli/generate_flags.h"
 #include "skein/cli/load_model.h"
-#include "skein/cli/model_folder.h"
+#include "skein/cli/text_ends.h"
 #include "skein/core/error.h"
 #include "skein/core/log.h"
 #include "skein/core/progress.h"
@@ -46,14 +45,6 @@ std::vector<rollout::Request> requests_of(const GenerateFlags& flags,
     }
   }
   return requests;
-}
-
-std::vector<int64_t> stop_tokens(const rollout::GenerationConfig& folder,
-                                 const text::TextCodec& codec) {
-  auto tokens = folder.eos_token_ids;
-  const auto end = codec.end();
-  if (end && (tokens.empty() || codec.is_bytes())) tokens.push_back(*end);
-  return tokens;
 }
 
 void show(std::string_view text) {
@@ -95,11 +86,6 @@ class Texts {
   bool shown_;
 };
 
-const char* finish_reason(Finish finish) {
-  if (finish == Finish::kLength) return "length";
-  return finish == Finish::kPositions ? "positions" : "stop";
-}
-
 void print_results(const GenerateFlags& flags, const std::vector<rollout::Request>& requests,
                    const std::vector<rollout::Continuation>& results, const Texts& texts) {
   for (size_t i = 0; i < results.size(); ++i) {
@@ -108,7 +94,7 @@ void print_results(const GenerateFlags& flags, const std::vector<rollout::Reques
     if (flags.json) {
       const Json object{{"prompt", prompt},
                         {"text", texts[i]},
-                        {"finish_reason", finish_reason(results[i].finish)},
+                        {"finish_reason", rollout::finish_reason(results[i].finish)},
                         {"num_prompt_tokens", requests[i].prompt.size()},
                         {"num_new_tokens", results[i].tokens.size()},
                         {"tokens", results[i].tokens},
@@ -146,21 +132,21 @@ int run_generate_command(std::span<const std::string> arguments) {
     return static_cast<int>(ExitCode::kDone);
   }
   const auto flags = parse_generate_flags(arguments);
-  const auto folder = open_model_folder({flags.model, flags.adapter, flags.base});
-  const auto wishes = rollout::read_generation_config(folder.folder_of("generation_config.json"));
-  const auto texts_folder = folder.folder_of("tokenizer.json");
+  const auto folder = plan::open_model_folder({flags.model, flags.adapter, flags.base});
+  const auto wishes = rollout::read_generation_config(folder.parts());
+  const auto texts_folder = folder.tokenizer_folder();
   const auto codec = text::open_codec(texts_folder);
+  const auto ends = ends_of_text(wishes, *codec);
   rollout::GenerateOptions options{
       .sampling = sampling_of(flags, wishes),
       .max_new_tokens = flags.max_new_tokens.value_or(wishes.max_new_tokens.value_or(128)),
-      .stop_tokens = stop_tokens(wishes, *codec),
+      .stop_tokens = ends.tokens,
       .max_rows = flags.batch_size};
   const auto requests = requests_of(flags, *codec);
 
-  const auto config = plan::read_hf_config(folder.weights);
   const auto device = device_of(flags.device);
   const c10::DeviceGuard guard(device);
-  const auto model = load_model(folder, config, working_dtype(flags.dtype, config, device), device);
+  const auto model = load_model(folder, flags.dtype, device);
   if (codec->is_bytes()) {
     log_info("{} has no tokenizer.json: tokens are bytes", texts_folder.string());
   }
@@ -171,8 +157,7 @@ int run_generate_command(std::span<const std::string> arguments) {
                                              most, "tokens at most");
   options.on_token = [&](size_t request, int64_t token) {
     if (!texts.is_shown()) progress->add(1);
-    const bool is_end = std::ranges::count(options.stop_tokens, token) > 0;
-    return is_end || texts.add(request, token);
+    return ends.holds(token) || texts.add(request, token);
   };
   tensor::PlainUnits units;
   const auto begin = Clock::now();

@@ -9,8 +9,7 @@
 
 #include "skein/checkpoint/files/model_check.h"
 #include "skein/core/error.h"
-#include "skein/tensor/dtype.h"
-#include "skein/train/weights.h"
+#include "skein/train/folder_model.h"
 
 namespace skein::cli {
 
@@ -32,24 +31,12 @@ at::Device device_of(const std::string& name) {
   }
 }
 
-at::ScalarType working_dtype(std::optional<DType> asked, const plan::HfConfig& config,
-                             const at::Device& device) {
-  const bool is_16_bit = config.dtype == "bfloat16" || config.dtype == "float16";
-  const auto usual = is_16_bit && device.is_cuda() ? DType::kBF16 : DType::kF32;
-  return tensor::scalar_type_of(asked.value_or(usual));
-}
-
-std::unique_ptr<model::Model> load_model(const ModelFolder& folder, const plan::HfConfig& config,
-                                         at::ScalarType dtype, at::Device device) {
-  for (const auto& part : {folder.weights, folder.adapter}) {
-    if (!part.empty()) checkpoint::check_model(part);
-  }
-  model::BuildOptions options{.dtype = dtype};
-  if (!folder.adapter.empty()) options.tuning.lora = train::adapter_to_use(folder.adapter);
-  auto model = model::build(config, options);
-  const auto& table = model->table();
+std::unique_ptr<model::Model> load_model(const plan::ModelFolder& folder,
+                                         std::optional<DType> asked, at::Device device) {
+  for (const auto& part : folder.parts()) checkpoint::check_model(part);
+  auto opened = train::build_folder_model(folder, asked, device);
   train::Slices slices;
-  for (const auto& parameter : table.parameters) {
+  for (const auto& parameter : opened.model->table().parameters) {
     const auto leaf = model::make_leaf(parameter, device);
     slices.push_back({.name = parameter.name,
                       .shape = parameter.shape,
@@ -59,12 +46,11 @@ std::unique_ptr<model::Model> load_model(const ModelFolder& folder, const plan::
                       .data = model::without_padding(parameter, leaf).view(-1)});
     *parameter.slot = leaf;
   }
-  train::BaseWeights(folder.weights, config, table).load(slices);
-  if (!folder.adapter.empty()) train::load_adapter(folder.adapter, table, slices);
-  for (const auto& parameter : table.parameters) {
+  opened.load(slices);
+  for (const auto& parameter : opened.model->table().parameters) {
     parameter.slot->set_requires_grad(parameter.trainable);
   }
-  return model;
+  return std::move(opened.model);
 }
 
 }  // namespace skein::cli

@@ -4,10 +4,8 @@
 
 #include <fmt/format.h>
 
-#include "skein/adapter/adapter_config.h"
 #include "skein/cli/commands.h"
 #include "skein/cli/flag_set.h"
-#include "skein/cli/model_folder.h"
 #include "skein/cli/shard_size.h"
 #include "skein/core/amounts.h"
 #include "skein/core/error.h"
@@ -30,8 +28,8 @@ constexpr const char* kUsage =
     "makes another one of it. docs/adapters.md.\n";
 
 // A token without a row makes programs that compute with the model end, or answer nonsense.
-void warn_of_tokens_without_rows(const ModelFolder& model, uint64_t rows) {
-  const auto folder = model.folder_of("tokenizer.json");
+void warn_of_tokens_without_rows(const plan::ModelFolder& model, uint64_t rows) {
+  const auto folder = model.tokenizer_folder();
   if (rows == 0 || !fs::exists(folder / "tokenizer.json")) return;
   uint64_t ids = 0;
   try {
@@ -66,13 +64,7 @@ int run_merge_command(Arguments arguments) {
   const auto words = flags.read(arguments);
   if (words.size() != 1) throw UserError(fmt::format("skein merge takes one adapter:\n{}", kUsage));
   if (out.empty()) throw UserError("skein merge: --out DIR is missing: where shall the model go?");
-  if (!fs::is_directory(words[0])) {
-    throw UserError(fmt::format("'{}' is no folder: name one with {} and {}.safetensors", words[0],
-                                adapter::kConfigName, adapter::kTensorStem));
-  }
-  const auto model = open_adapter(words[0], base);
-  options.adapter = model.adapter;
-  options.base = model.weights;
+  options.model = plan::open_adapter(words[0], base);
   options.out = out;
   const auto summary = convert::merge_adapter(options);
   if (summary.untied_head) {
@@ -80,8 +72,8 @@ int run_merge_command(Arguments arguments) {
         "the head was the embedding in the base; the adapter changes them differently, so it has "
         "a tensor of its own now (tie_word_embeddings: false)");
   }
-  warn_of_tokens_without_rows(model, summary.num_rows);
-  log_info("{}: {} with {} adapted and {} replaced, {} in {}", out, summary.base.string(),
+  warn_of_tokens_without_rows(options.model, summary.num_rows);
+  log_info("{}: {} with {} adapted and {} replaced, {} in {}", out, options.model.weights.string(),
            counted(summary.num_adapted, "weight"), counted(summary.num_replaced, "tensor"),
            shown_bytes(summary.bytes), counted(summary.num_files, "file"));
   return 0;

@@ -2,8 +2,6 @@
 // Copyright the skein authors.
 #include "skein/convert/base_model.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
@@ -14,24 +12,6 @@
 #include "skein/core/json.h"
 
 namespace skein::convert {
-namespace {
-
-std::string read_config(const fs::path& folder) {
-  if (!fs::is_directory(folder)) {
-    throw UserError(fmt::format("'{}' {}: name a folder with config.json and weights",
-                                folder.string(),
-                                fs::exists(folder) ? "is not a folder" : "does not exist"));
-  }
-  if (!fs::exists(folder / "config.json")) {
-    const bool is_adapter = fs::exists(folder / "adapter_config.json");
-    throw UserError(fmt::format(
-        "'{}' has no config.json{}", folder.string(),
-        is_adapter ? ": it is an adapter; `skein merge` makes a model of it and its base" : ""));
-  }
-  return read_beneath(folder, "config.json", uint64_t{16} << 20);
-}
-
-}  // namespace
 
 std::string BaseModel::embedding_name() const {
   constexpr std::array<std::string_view, 4> kNames = {"embed_tokens.weight", "wte.weight",
@@ -55,7 +35,11 @@ bool BaseModel::has_transposed_layers() const {
 }
 
 BaseModel open_base_model(const fs::path& folder) {
-  BaseModel base{.folder = folder, .files = {}, .config = read_config(folder), .model_type = ""};
+  constexpr uint64_t kMaxConfigBytes = uint64_t{16} << 20;
+  BaseModel base{.folder = folder,
+                 .files = {},
+                 .config = read_beneath(folder, "config.json", kMaxConfigBytes),
+                 .model_type = ""};
   const auto origin = (folder / "config.json").string();
   const auto config = JsonObject::parse(base.config, origin);
   if (config.find("quantization_config") != nullptr) {

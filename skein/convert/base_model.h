@@ -29,7 +29,7 @@ struct BaseModel {
 
 inline constexpr const char* kHeadName = "lm_head.weight";
 
-// Throws UserError for a folder without a model, and for a quantised one.
+// Of a folder that plan/model_folder.h has found. Throws UserError for a quantised model.
 BaseModel open_base_model(const fs::path& folder);
 
 // What changes in config.json.

@@ -14,7 +14,7 @@
 namespace skein::convert {
 
 struct ExportOptions {
-  fs::path model;
+  fs::path model;  // as plan::open_weights() has found it
   fs::path out;
   std::optional<DType> dtype;  // of floating tensors; absent: as they are
   bool overwrite = false;

@@ -75,12 +75,6 @@ TEST_F(Export, AManifestOfOthersSaysNothing) {
   EXPECT_THROW(export_model(options_), IoError);
 }
 
-TEST_F(Export, AnAdapterIsSentToMerge) {
-  write("model/adapter_config.json", "{}");
-  fs::remove(options_.model / "config.json");
-  EXPECT_PRED2(contains, refusal<UserError>([&] { export_model(options_); }), "skein merge");
-}
-
 TEST_F(Export, APickleIsAnsweredWithACommand) {
   fs::rename(options_.model / "model.safetensors", options_.model / "pytorch_model.bin");
   const auto why = refusal<UserError>([&] { export_model(options_); });

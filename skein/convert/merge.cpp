@@ -2,8 +2,6 @@
 // Copyright the skein authors.
 #include "skein/convert/merge.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "skein/adapter/adapter_config.h"
@@ -11,23 +9,9 @@
 #include "skein/convert/merge_plan.h"
 #include "skein/convert/model_text.h"
 #include "skein/convert/output_folder.h"
-#include "skein/core/error.h"
-#include "skein/core/foreign_text.h"
 
 namespace skein::convert {
 namespace {
-
-fs::path base_of(const MergeOptions& options, const adapter::AdapterConfig& config) {
-  if (!options.base.empty()) return options.base;
-  if (config.base_model.empty()) {
-    throw UserError(fmt::format("{}: base_model_name_or_path names no base; give --base DIR",
-                                (options.adapter / adapter::kConfigName).string()));
-  }
-  if (fs::is_directory(config.base_model)) return config.base_model;
-  throw UserError(
-      fmt::format("{}: the base '{}' is no folder here; give the one that holds it with --base DIR",
-                  (options.adapter / adapter::kConfigName).string(), shown(config.base_model)));
-}
 
 uint64_t rows_of(const std::vector<checkpoint::TensorEntry>& entries, const std::string& name) {
   const auto found = std::ranges::find(entries, name, &checkpoint::TensorEntry::name);
@@ -37,26 +21,25 @@ uint64_t rows_of(const std::vector<checkpoint::TensorEntry>& entries, const std:
 }  // namespace
 
 MergeSummary merge_adapter(const MergeOptions& options) {
-  const auto config = adapter::read_adapter_config(options.adapter);
-  const auto base = open_base_model(base_of(options, config));
-  const auto tensors = checkpoint::open_model_files(options.adapter, adapter::kTensorStem);
+  const auto& model = options.model;
+  const auto config = adapter::read_adapter_config(model.adapter);
+  const auto base = open_base_model(model.weights);
+  const auto tensors = checkpoint::open_model_files(model.adapter, checkpoint::kAdapterStem);
   const auto plan = plan_merge(base, tensors, config);
   std::vector<checkpoint::TensorEntry> entries;
   for (const auto& job : plan.jobs) entries.push_back(job.entry);
   const auto layout = checkpoint::lay_out_files("model", entries, options.max_shard_bytes);
-  const OutputOptions output{.folder = options.out,
-                             .overwrite = options.overwrite,
-                             .inputs = {options.adapter, base.folder}};
+  const OutputOptions output{
+      .folder = options.out, .overwrite = options.overwrite, .inputs = model.parts()};
   check_output(output);  // before the long reading
   for (const auto& folder : output.inputs) checkpoint::check_model(folder);
   OutputFolder out(output, bytes_of(layout));
   write_tensors(layout, plan.jobs, out.path(), "merging");
   if (!layout.index_name.empty()) write_text(out.path() / layout.index_name, layout.index);
   write_text(out.path() / "config.json", changed_config(base, plan.config));
-  copy_model_texts(base.folder, options.adapter, out.path());
+  copy_model_texts(model, out.path());
   out.commit();
-  return {.base = base.folder,
-          .num_adapted = plan.loras.size(),
+  return {.num_adapted = plan.loras.size(),
           .num_replaced = plan.num_replaced,
           .untied_head = plan.config.untie_head,
           .num_rows = rows_of(entries, base.embedding_name()),

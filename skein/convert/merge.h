@@ -9,19 +9,18 @@
 
 #include "skein/checkpoint/files/file_layout.h"
 #include "skein/core/file.h"
+#include "skein/plan/model_folder.h"
 
 namespace skein::convert {
 
 struct MergeOptions {
-  fs::path adapter;
-  fs::path base;  // empty: as adapter_config.json names it
+  plan::ModelFolder model;  // an adapter and its base
   fs::path out;
   bool overwrite = false;
   uint64_t max_shard_bytes = checkpoint::kDefaultShardBytes;
 };
 
 struct MergeSummary {
-  fs::path base;
   size_t num_adapted = 0;   // weights that LoRA has changed
   size_t num_replaced = 0;  // tensors that the adapter holds whole
   bool untied_head = false;

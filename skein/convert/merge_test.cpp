@@ -62,7 +62,8 @@ class Merge : public TemporaryFolder {
 
   TestTensors base_, adapter_;
   nlohmann::ordered_json config_, adapter_config_;
-  MergeOptions options_{.adapter = folder_ / "adapter", .base = "", .out = folder_ / "out"};
+  MergeOptions options_{.model = {.weights = folder_ / "base", .adapter = folder_ / "adapter"},
+                        .out = folder_ / "out"};
   MergeSummary summary_;
 };
 
@@ -267,14 +268,7 @@ TEST_F(Merge, ValuesThatAreNotFiniteAreRefused) {
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 2) << "nothing is left behind";
 }
 
-TEST_F(Merge, TheBaseMustBeThere) {
-  adapter_config_["base_model_name_or_path"] = "nobody/nothing";
-  EXPECT_PRED2(contains, refused(), "the base 'nobody/nothing' is no folder here; give");
-  adapter_config_["base_model_name_or_path"] = nullptr;
-  EXPECT_PRED2(contains, refused(), "names no base; give --base DIR");
-  options_.base = folder_ / "base";
-  EXPECT_EQ(refused(), "");
-  fs::remove_all(options_.out);
+TEST_F(Merge, AQuantisedBaseIsRefused) {
   config_["quantization_config"] = {{"bits", 4}};
   EXPECT_PRED2(contains, refused(), "quantised");
 }

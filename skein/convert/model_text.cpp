@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <string>
 
 #include "skein/checkpoint/files/file_layout.h"
@@ -41,11 +40,6 @@ void copy_templates(const fs::path& from, const fs::path& to) {
   sync_directory(to / kTemplates);
 }
 
-bool has_tokenizer(const fs::path& folder) {
-  return std::ranges::any_of(std::array{"tokenizer.json", "tokenizer.model", "vocab.json"},
-                             [&](const char* name) { return is_there(folder / name); });
-}
-
 }  // namespace
 
 bool is_model_entry(const fs::directory_entry& entry) {
@@ -65,13 +59,11 @@ void write_text(const fs::path& path, std::string_view text) {
   file.sync();
 }
 
-void copy_model_texts(const fs::path& base, const fs::path& adapter, const fs::path& out) {
-  const bool adapted = !adapter.empty() && has_tokenizer(adapter);
-  const auto& tokenizer = adapted ? adapter : base;
+void copy_model_texts(const plan::ModelFolder& model, const fs::path& out) {
+  const auto tokenizer = model.tokenizer_folder();
   for (const char* name : text::kTokenizerFiles) copy_file(tokenizer, name, out);
   copy_templates(tokenizer, out);
-  const bool generates = !adapter.empty() && is_there(adapter / kGeneration);
-  copy_file(generates ? adapter : base, kGeneration, out);
+  copy_file(model.folder_of(kGeneration), kGeneration, out);
 }
 
 }  // namespace skein::convert

@@ -4,13 +4,16 @@
 
 // The files of a model besides its tensors and config.json: tokenizer, template, generation.
 
+#include <string_view>
+
 #include "skein/core/file.h"
+#include "skein/plan/model_folder.h"
 
 namespace skein::convert {
 
-// Copies what is there. `adapter` may be empty; what lies there is newer and wins: its tokenizer as
-// a whole, its generation_config.json. Strangers' links that lead out of a folder are refused.
-void copy_model_texts(const fs::path& base, const fs::path& adapter, const fs::path& out);
+// Copies what is there, of an adapter and its base the newer: the tokenizer as a whole, and
+// generation_config.json. Strangers' links that lead out of a folder are refused.
+void copy_model_texts(const plan::ModelFolder& model, const fs::path& out);
 
 // Is the entry of a model's folder one that exporting or merging writes: the files above, tensors,
 // config.json?

@@ -16,6 +16,7 @@
 #include "skein/config/syntax/values.h"
 #include "skein/core/error.h"
 #include "skein/plan/adapter_base.h"
+#include "skein/plan/model_folder.h"
 #include "skein/plan/run_model.h"
 
 namespace skein::plan {
@@ -108,7 +109,7 @@ std::vector<Key> keys_without_effect(const FinetuneConfig& keys) {
 std::vector<std::string> overruled(const config::Resolved& resolved) {
   const auto& keys = resolved.config.finetune;
   const auto asked = new_adapter(keys);
-  const auto found = adapter::read_adapter_config(keys.adapter_name_or_path);
+  const auto found = read_adapter(keys.adapter_name_or_path);
   std::vector<std::string> names;
   const auto compare = [&](const char* key, bool same) {
     if (!same && resolved.origins.contains(key)) names.emplace_back(key);
@@ -164,9 +165,8 @@ Tuning tuning_of(const config::RunConfig& config) {
   Tuning tuning;
   if (keys.finetuning_type == FinetuningType::kFreeze) tuning.freeze = freeze_options(keys);
   if (keys.finetuning_type != FinetuningType::kLora) return tuning;
-  tuning.lora = keys.adapter_name_or_path.empty()
-                    ? new_adapter(keys)
-                    : adapter::read_adapter_config(keys.adapter_name_or_path);
+  tuning.lora = keys.adapter_name_or_path.empty() ? new_adapter(keys)
+                                                  : read_adapter(keys.adapter_name_or_path);
   return tuning;
 }
 

@@ -256,6 +256,7 @@ TEST_F(FinetuneTest, ACheckpointIsContinuedWithTheSameAdapter) {
   EXPECT_NE(continuation_refused(), "");
 }
 
+// Of a tied head PEFT stores the embedding under the head's name.
 TEST_F(FinetuneTest, AnAdapterOfATiedHead) {
   const auto tied = std::string(kLlama).insert(1, R"("tie_word_embeddings": true, )");
   write("base/config.json", tied);
@@ -300,6 +301,19 @@ TEST_F(FinetuneTest, LayersThatAreStoredTheOtherWayRoundAreToldOf) {
   write("base/config.json",
         R"({"model_type": "gpt2", "vocab_size": 19, "n_embd": 8, "n_head": 2, "n_layer": 1})");
   EXPECT_TRUE(written().fan_in_fan_out);
+}
+
+TEST_F(FinetuneTest, OfARunThatIsNotFinishedACheckpointIsNamed) {
+  write_adapter("base");
+  make_directories(folder_ / "run");
+  fs::rename(folder_ / "adapter", folder_ / "run/checkpoint-5");
+  fs::create_directory_symlink("checkpoint-5", folder_ / "run/latest");
+  keys().adapter_name_or_path = (folder_ / "run").string();
+  EXPECT_PRED2(
+      contains, adapter_refused(),
+      "is not finished: name its latest checkpoint, " + (folder_ / "run/checkpoint-5").string());
+  keys().adapter_name_or_path = (folder_ / "run/latest").string();
+  EXPECT_EQ(adapter_refused(), "");
 }
 
 }  // namespace

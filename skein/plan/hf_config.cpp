@@ -7,33 +7,17 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "skein/adapter/adapter_config.h"
 #include "skein/core/error.h"
 #include "skein/core/folder.h"
 #include "skein/core/json.h"
 #include "skein/plan/families/config_reader.h"
 #include "skein/plan/families/families.h"
-#include "skein/plan/hub_name.h"
+#include "skein/plan/model_folder.h"
 
 namespace skein::plan {
 namespace {
 
 constexpr JsonLimits kLimits{.bytes = uint64_t{16} << 20, .depth = 64};
-
-// What to type where an adapter was given as the model; empty: it is none.
-std::string adapter_advice(const fs::path& folder) {
-  if (!fs::exists(folder / adapter::kConfigName)) return "";
-  std::string base;
-  try {
-    base = adapter::read_adapter_config(folder).base_model;
-  } catch (const UserError&) {  // of another kind
-  }
-  return fmt::format(
-      "{0} is an adapter, not a model: to train it further give model_name_or_path={1}, "
-      "finetuning_type=lora and adapter_name_or_path={0}; `skein merge {0} --out DIR` "
-      "makes a model of it",
-      folder.string(), base.empty() ? "BASE" : base);
-}
 
 }  // namespace
 
@@ -57,12 +41,7 @@ HfConfig parse_hf_config(std::string_view text, const std::string& origin) {
 
 HfConfig read_hf_config(const std::filesystem::path& folder) {
   const auto path = folder / "config.json";
-  if (!fs::exists(path)) {
-    if (const auto advice = adapter_advice(folder); !advice.empty()) throw UserError(advice);
-    throw UserError(fmt::format(
-        "{}: no config.json there; model_name_or_path must name a Hugging Face model folder{}",
-        folder.string(), download_advice(folder)));
-  }
+  if (!fs::exists(path)) throw UserError(no_model_message(folder));
   return parse_hf_config(read_beneath(folder, "config.json", kLimits.bytes), path.string());
 }
 

@@ -12,6 +12,11 @@ DType working_dtype(std::optional<DType> asked, const Place& place) {
   return place.on_gpus() && place.has_bfloat16 ? DType::kBF16 : DType::kF32;
 }
 
+DType inference_dtype(std::optional<DType> asked, std::string_view stored, const Place& place) {
+  const bool is_narrow = stored == "bfloat16" || stored == "float16";
+  return is_narrow ? working_dtype(asked, place) : asked.value_or(DType::kF32);
+}
+
 bool has_wide_gradients(const config::OptimizerConfig& optimizer,
                         const config::BatchPlan& batches) {
   return optimizer.grad_accum_fp32 || batches.accumulation > 1;

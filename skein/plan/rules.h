@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "skein/config/batch_plan.h"
 #include "skein/config/run_config.h"
@@ -25,6 +26,9 @@ struct Place {
 
 // Of the weights in forward. auto: bfloat16 on GPUs that have it, float32 elsewhere.
 DType working_dtype(std::optional<DType> asked, const Place& place);
+// The same where nothing trains. auto follows the files, of which `stored` is config.json's word:
+// bfloat16 for 16 bits on GPUs that have it, float32 elsewhere.
+DType inference_dtype(std::optional<DType> asked, std::string_view stored, const Place& place);
 // Gradients of 16-bit weights may have 16 bits where nothing is added up over micro-batches.
 bool has_wide_gradients(const config::OptimizerConfig& optimizer, const config::BatchPlan& batches);
 DType gradient_dtype(DType weights, bool wide_gradients);

@@ -174,6 +174,11 @@ class Batch {
 
 }  // namespace
 
+const char* finish_reason(Finish finish) {
+  if (finish == Finish::kLength) return "length";
+  return finish == Finish::kPositions ? "positions" : "stop";
+}
+
 std::vector<Continuation> generate(const model::Model& model, tensor::Units& units,
                                    at::Device device, std::span<const Request> requests,
                                    const GenerateOptions& options) {

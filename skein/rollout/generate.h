@@ -42,6 +42,9 @@ enum class Finish {
   kPositions,  // the model knows no further position
 };
 
+// As our JSON says it: "stop", "length" or "positions".
+const char* finish_reason(Finish finish);
+
 struct Continuation {
   std::vector<int64_t> tokens;  // new ones
   Finish finish = Finish::kLength;

@@ -8,6 +8,7 @@
 
 #include "skein/core/error.h"
 #include "skein/text/tokenizer.h"
+#include "skein/text/tokenizer_files.h"
 
 namespace skein::text {
 namespace {
@@ -107,7 +108,7 @@ std::unique_ptr<TextCodec> open_tokenizer(const fs::path& path,
 std::unique_ptr<TextCodec> open_codec(const fs::path& model_folder,
                                       const std::vector<std::string>& new_tokens) {
   if (is_there(model_folder / "tokenizer.json")) return open_tokenizer(model_folder, new_tokens);
-  for (const auto* other : {"tokenizer.model", "vocab.json"}) {
+  for (const auto* other : kTokenizerForms) {
     if (!is_there(model_folder / other)) continue;
     throw UserError(fmt::format(
         "{} has a tokenizer ({}) but no tokenizer.json, the form that skein reads; save it there "

@@ -4,7 +4,10 @@
 
 // Which files of a model's folder belong to its tokenizer? What is made of the model carries them.
 
+#include <algorithm>
 #include <array>
+
+#include "skein/core/file.h"
 
 namespace skein::text {
 
@@ -23,5 +26,16 @@ inline constexpr std::array<const char*, 15> kTokenizerFiles = {"tokenizer.json"
                                                                 "preprocessor_config.json",
                                                                 "processor_config.json",
                                                                 "video_preprocessor_config.json"};
+
+// The ones that are a tokenizer by themselves; skein reads the first.
+inline constexpr std::array<const char*, 3> kTokenizerForms = {"tokenizer.json", "tokenizer.model",
+                                                               "vocab.json"};
+
+// In any form, be it a link that leads nowhere.
+inline bool has_tokenizer(const fs::path& folder) {
+  return std::ranges::any_of(kTokenizerForms, [&](const char* name) {
+    return fs::exists(fs::symlink_status(folder / name));
+  });
+}
 
 }  // namespace skein::text

@@ -9,17 +9,17 @@
 
 #include "skein/config/run_config.h"
 #include "skein/core/dtype.h"
+#include "skein/plan/model_folder.h"
 #include "skein/train/evaluate.h"
 
 namespace skein::train {
 
 struct EvalOptions {
-  // Of a run: the model's folder, with config.json and weights; what it evaluates and how, rows
-  // (stage sft) or blocks.
+  plan::ModelFolder model;
+  // Of a run: its tokenizer; what it evaluates and how, rows (stage sft) or blocks.
   config::RunConfig run;
-  fs::path adapter;            // PEFT's folder, computed beside the weights; empty: none
   int64_t batch = 8;           // rows of each rank
-  std::optional<DType> dtype;  // absent: bfloat16 on GPUs that have it, else float32
+  std::optional<DType> dtype;  // absent: plan::inference_dtype()
 };
 
 // Collective: every rank holds the whole model and takes its part of the samples.

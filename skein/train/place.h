@@ -6,12 +6,10 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <optional>
 #include <string>
 
 #include "skein/ops/device.h"
 #include "skein/plan/rules.h"
-#include "skein/tensor/dtype.h"
 
 namespace skein::train {
 
@@ -23,10 +21,6 @@ inline plan::Place place_of(at::Device device) {
 // "NVIDIA H200", "cpu".
 inline std::string device_name(at::Device device) {
   return device.is_cuda() ? ops::device_name(device.index()) : "cpu";
-}
-
-inline at::ScalarType working_dtype(std::optional<DType> asked, at::Device device) {
-  return tensor::scalar_type_of(plan::working_dtype(asked, place_of(device)));
 }
 
 }  // namespace skein::train

@@ -62,12 +62,6 @@ bool BaseWeights::convert() const {
   });
 }
 
-adapter::AdapterConfig adapter_to_use(const fs::path& folder) {
-  auto config = adapter::read_adapter_config(folder);
-  config.dropout = 0;
-  return config;
-}
-
 void load_adapter(const fs::path& folder, const tensor::ParameterTable& table, Slices slices) {
   const checkpoint::Reader reader(folder, checkpoint::kAdapterStem);
   const auto names = adapter::stored_names(table.parameters, reader.files().tensors);

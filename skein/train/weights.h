@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "skein/adapter/adapter_config.h"
 #include "skein/checkpoint/new_rows.h"
 #include "skein/checkpoint/reader.h"
 #include "skein/plan/hf_config.h"
@@ -40,10 +39,6 @@ class BaseWeights {
   checkpoint::NewRows rows_;
   std::string head_, embedding_;  // a head that begins as the embedding; else empty
 };
-
-// What adapter_config.json of PEFT's folder describes, for a model that does not train: dropout,
-// which counts in training alone, is left out.
-adapter::AdapterConfig adapter_to_use(const fs::path& folder);
 
 // Of PEFT's folder: all that trains, and what it holds of the base's embedding and head. Throws one
 // UserError for all tensors that are missing, unexpected or of another shape.

@@ -266,9 +266,9 @@ class Opened(unittest.TestCase):
         def refused(*words):
             return run_skein(words, self.work.folder, code=2).stderr
 
-        self.assertIn("`skein merge` makes a model of it", refused("export", "out", "--out", "x"))
+        self.assertIn("out is an adapter, not a model", refused("export", "out", "--out", "x"))
         self.assertIn("`skein export DIR", refused("merge", "out", "--out", "x", "--dtype", "bfloat16"))
-        self.assertIn("'nowhere' is no folder: name one with adapter_config.json", refused("merge", "nowhere", "--out", "x"))
+        self.assertIn("'nowhere' does not exist: name a folder with adapter_config.json", refused("merge", "nowhere", "--out", "x"))
         self.assertIn("leave it out", refused("generate", "base", "--adapter", "out", "--base", "base", "--prompt", "a"))
         self.assertIn("is no adapter", refused("generate", "base", "--base", "base", "--prompt", "a"))
         self.assertIn("is no adapter", refused("generate", "base", "--adapter", "merged", "--prompt", "a"))
@@ -323,7 +323,7 @@ class Refused(unittest.TestCase):
 
     def test_a_base_that_is_none(self):
         for words, says in ((["merge", "out", "--base", "nowhere"], "'nowhere' does not exist"),
-                            (["merge", "out", "--base", "out"], "'out' is an adapter"),
+                            (["merge", "out", "--base", "out"], "out is an adapter, not a model"),
                             (["merge", "base", "--base", "base"], "'base' is no adapter")):
             with self.subTest(words=words):
                 self.assertIn(says, run_skein([*words, "--out", "merged"], self.work.folder, code=2).stderr)

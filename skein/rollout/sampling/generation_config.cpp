@@ -2,6 +2,8 @@
 // Copyright the skein authors.
 #include "skein/rollout/sampling/generation_config.h"
 
+#include <algorithm>
+
 #include "skein/core/folder.h"
 #include "skein/core/json.h"
 
@@ -42,16 +44,22 @@ GenerationConfig parse_generation_config(std::string_view text, const std::strin
   return config;
 }
 
-GenerationConfig read_generation_config(const fs::path& folder) {
-  GenerationConfig config;
+GenerationConfig read_generation_config(std::span<const fs::path> folders) {
   constexpr const char *kOwn = "generation_config.json", *kGeneral = "config.json";
-  const auto text_of = [&](const char* name) { return read_beneath(folder, name, kLimits.bytes); };
-  if (fs::exists(folder / kOwn)) {
-    config = parse_generation_config(text_of(kOwn), (folder / kOwn).string());
+  const auto first_with = [&](const char* name) {
+    return std::ranges::find_if(folders, [&](auto& folder) { return fs::exists(folder / name); });
+  };
+  const auto text_of = [&](const fs::path& folder, const char* name) {
+    return read_beneath(folder, name, kLimits.bytes);
+  };
+  GenerationConfig config;
+  if (const auto found = first_with(kOwn); found != folders.end()) {
+    config = parse_generation_config(text_of(*found, kOwn), (*found / kOwn).string());
   }
-  if (config.eos_token_ids.empty() && fs::exists(folder / kGeneral)) {
+  const auto found = first_with(kGeneral);
+  if (config.eos_token_ids.empty() && found != folders.end()) {
     config.eos_token_ids = read_end_tokens(
-        JsonObject::parse(text_of(kGeneral), (folder / kGeneral).string(), kLimits));
+        JsonObject::parse(text_of(*found, kGeneral), (*found / kGeneral).string(), kLimits));
   }
   return config;
 }

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,7 +31,8 @@ struct GenerationConfig {
 
 // `origin` names the text in messages. Throws UserError naming file and key.
 GenerationConfig parse_generation_config(std::string_view text, const std::string& origin);
-// Of FOLDER; without the file, or without end tokens in it, those of config.json.
-GenerationConfig read_generation_config(const std::filesystem::path& folder);
+// Of the first of a model's folders that has the file; without it, or without end tokens in it,
+// those of the first config.json.
+GenerationConfig read_generation_config(std::span<const std::filesystem::path> folders);
 
 }  // namespace skein::rollout

@@ -37,14 +37,32 @@ TEST(GenerationConfig, RefusesOtherTypesByKey) {
 
 using GenerationConfigFiles = TemporaryFolder;
 
+GenerationConfig read(const std::vector<fs::path>& folders) {
+  return read_generation_config(folders);
+}
+
 TEST_F(GenerationConfigFiles, EndTokensComeFromConfigJsonWhereTheFileHasNone) {
   write("config.json", R"({"eos_token_id": 5})");
-  EXPECT_EQ(read_generation_config(folder_).eos_token_ids, (std::vector<int64_t>{5}));
+  EXPECT_EQ(read({folder_}).eos_token_ids, (std::vector<int64_t>{5}));
   write("generation_config.json", R"({"top_k": 4})");
-  EXPECT_EQ(read_generation_config(folder_).eos_token_ids, (std::vector<int64_t>{5}));
-  EXPECT_EQ(read_generation_config(folder_).top_k, 4);
+  EXPECT_EQ(read({folder_}).eos_token_ids, (std::vector<int64_t>{5}));
+  EXPECT_EQ(read({folder_}).top_k, 4);
   write("generation_config.json", R"({"eos_token_id": [6]})");
-  EXPECT_EQ(read_generation_config(folder_).eos_token_ids, (std::vector<int64_t>{6}));
+  EXPECT_EQ(read({folder_}).eos_token_ids, (std::vector<int64_t>{6}));
+}
+
+// An adapter's folder has no config.json: what its generation_config.json leaves out is the base's.
+TEST_F(GenerationConfigFiles, TheFirstFolderThatSaysItCounts) {
+  write("base/config.json", R"({"eos_token_id": 5})");
+  write("base/generation_config.json", R"({"top_k": 3, "top_p": 0.5})");
+  write("adapter/README.md", "");
+  const std::vector<fs::path> folders = {folder_ / "adapter", folder_ / "base"};
+  EXPECT_EQ(read(folders).top_k, 3);
+  EXPECT_EQ(read(folders).eos_token_ids, (std::vector<int64_t>{5}));
+  write("adapter/generation_config.json", R"({"top_k": 4})");
+  EXPECT_EQ(read(folders).top_k, 4);
+  EXPECT_FALSE(read(folders).top_p) << "one file, as a whole";
+  EXPECT_EQ(read(folders).eos_token_ids, (std::vector<int64_t>{5}));
 }
 
 }  // namespace
