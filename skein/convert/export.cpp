@@ -44,7 +44,7 @@ ExportSummary export_model(const ExportOptions& options) {
   write_tensors(layout, jobs, out.path(), "exporting");
   if (!layout.index_name.empty()) write_text(out.path() / layout.index_name, layout.index);
   write_text(out.path() / "config.json", changed_config(model, {.dtype = options.dtype}));
-  copy_model_texts({.weights = model.folder, .adapter = {}}, out.path());
+  copy_model_texts({.weights = model.folder, .adapter = {}}, "", out.path());
   out.commit();
   return {.verified = verified,
           .num_tensors = jobs.size(),

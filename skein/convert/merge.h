@@ -29,7 +29,9 @@ struct MergeSummary {
   uint64_t bytes = 0;
 };
 
-// Every weight is formed in fp32 and rounded once to the base's type. Throws UserError, IoError.
+// Every weight is formed in fp32 and rounded once to the base's type. Where the adapter comes with
+// a tokenizer, the ids in config.json and generation_config.json follow it, as in a model whose
+// weights were all trained. Throws UserError, IoError.
 MergeSummary merge_adapter(const MergeOptions& options);
 
 }  // namespace skein::convert

@@ -10,6 +10,8 @@
 
 #include "skein/convert/testing.h"
 #include "skein/core/error.h"
+#include "skein/text/chat_template.h"
+#include "skein/text/test_tokenizer.h"
 
 namespace skein::convert {
 namespace {
@@ -289,6 +291,39 @@ TEST_F(Merge, TheAdaptersTokenizerIsNewer) {
   EXPECT_EQ(read_file(options_.out / "tokenizer.json"), "new");
   EXPECT_EQ(read_file(options_.out / "generation_config.json"), "base");
   EXPECT_FALSE(fs::exists(options_.out / "vocab.json")) << "of the other tokenizer";
+}
+
+// As in a model whose weights were all trained.
+TEST_F(Merge, IdsFollowTheAdaptersTokenizer) {
+  config_["eos_token_id"] = 7;
+  config_["bos_token_id"] = 6;
+  write("base/tokenizer.json", text::byte_tokenizer_json({"<|im_end|>", "</s>"}));
+  write("base/tokenizer_config.json", R"({"eos_token": "</s>"})");
+  merge();
+  EXPECT_EQ(out_config()["eos_token_id"], 7) << "the base says nothing new";
+  EXPECT_FALSE(fs::exists(options_.out / "generation_config.json"));
+  fs::remove_all(options_.out);
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json"}) {
+    write(std::string("adapter/") + name, read_file(folder_ / "base" / name));
+  }
+  write("adapter/chat_template.jinja", std::string(text::built_in_template("chatml")));
+  write("base/generation_config.json", R"({"temperature": 0.5, "eos_token_id": [7, 8]})");
+  merge();
+  const auto ids = nlohmann::ordered_json({1001, 1000});
+  EXPECT_EQ(out_config()["eos_token_id"], ids) << "the tokenizer's, and what ends a turn";
+  EXPECT_EQ(out_config()["bos_token_id"], 6);
+  EXPECT_EQ(nlohmann::json::parse(read_file(options_.out / "generation_config.json")),
+            nlohmann::json({{"temperature", 0.5}, {"eos_token_id", {1001, 7, 8, 1000}}}));
+}
+
+TEST_F(Merge, ATokenizerThatWeCannotReadChangesNoIds) {
+  config_["eos_token_id"] = 7;
+  write("adapter/tokenizer.json", R"({"model": {"type": "Unigram"}})");
+  testing::internal::CaptureStderr();
+  merge();
+  EXPECT_PRED2(contains, testing::internal::GetCapturedStderr(), "stay the base's: ");
+  EXPECT_EQ(out_config()["eos_token_id"], 7);
+  EXPECT_TRUE(fs::exists(options_.out / "tokenizer.json"));
 }
 
 TEST_F(Merge, LinksThatLeadOutAreNotFollowed) {

@@ -15,7 +15,6 @@
 namespace skein::convert {
 namespace {
 
-constexpr const char* kGeneration = "generation_config.json";
 constexpr const char* kTemplates = "additional_chat_templates";
 
 bool is_there(const fs::path& path) { return fs::exists(fs::symlink_status(path)); }
@@ -48,7 +47,7 @@ bool is_model_entry(const fs::directory_entry& entry) {
     return std::ranges::all_of(fs::directory_iterator(entry.path()), is_template);
   }
   if (entry.is_directory()) return false;
-  return name == "config.json" || name == kGeneration ||
+  return name == "config.json" || name == kGenerationName ||
          checkpoint::is_layout_name(name, checkpoint::kModelStem) ||
          std::ranges::find(text::kTokenizerFiles, name) != std::end(text::kTokenizerFiles);
 }
@@ -59,11 +58,16 @@ void write_text(const fs::path& path, std::string_view text) {
   file.sync();
 }
 
-void copy_model_texts(const plan::ModelFolder& model, const fs::path& out) {
+void copy_model_texts(const plan::ModelFolder& model, const std::string& generation,
+                      const fs::path& out) {
   const auto tokenizer = model.tokenizer_folder();
   for (const char* name : text::kTokenizerFiles) copy_file(tokenizer, name, out);
   copy_templates(tokenizer, out);
-  copy_file(model.folder_of(kGeneration), kGeneration, out);
+  if (generation.empty()) {
+    copy_file(model.folder_of(kGenerationName), kGenerationName, out);
+  } else {
+    write_text(out / kGenerationName, generation);
+  }
 }
 
 }  // namespace skein::convert

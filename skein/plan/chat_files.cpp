@@ -16,7 +16,6 @@
 namespace skein::plan {
 namespace {
 
-using Files = std::map<std::string, std::string>;
 using Json = nlohmann::ordered_json;  // keys stay in their order
 
 constexpr const char* kConfig = "tokenizer_config.json";
@@ -37,7 +36,7 @@ Json object_of(const std::string& text, const std::string& name) {
   return Json::parse(text);
 }
 
-void set_template(const text::ChatTemplate& chat, bool is_given, Files& files) {
+void set_template(const text::ChatTemplate& chat, bool is_given, TextFiles& files) {
   Json config = Json::object();
   if (const auto found = files.find(kConfig); found != files.end()) {
     config = object_of(found->second, kConfig);
@@ -48,7 +47,7 @@ void set_template(const text::ChatTemplate& chat, bool is_given, Files& files) {
   if (config.erase("chat_template") > 0) files[kConfig] = config.dump(2) + "\n";
 }
 
-text::TokenizerNames names_of(const Files& files) {
+text::TokenizerNames names_of(const TextFiles& files) {
   text::TokenizerNames names;
   for (const char* name : {kConfig, "special_tokens_map.json"}) {
     const auto found = files.find(name);
@@ -59,12 +58,6 @@ text::TokenizerNames names_of(const Files& files) {
     if (!names.pad) names.pad = said.pad;
   }
   return names;
-}
-
-Json config_of(const fs::path& model_folder) {
-  const auto path = model_folder / "config.json";
-  if (!fs::exists(path)) return Json::object();
-  return object_of(read_beneath(model_folder, "config.json"), path.string());
 }
 
 // What transformers goes by where there is no generation_config.json.
@@ -124,18 +117,12 @@ struct ModelIds {
 
 }  // namespace
 
-std::string add_chat_files(const config::ModelConfig& model, const config::RowsConfig& rows,
-                           std::map<std::string, std::string>& files) {
-  if (!files.contains("tokenizer.json")) return "{}";
-  const bool is_given = !rows.chat_format.empty() || !rows.chat_template.empty();
-  const auto chat = text::ChatTemplate::find(
-      {.folder = tokenizer_folder(model), .file = rows.chat_template, .name = rows.chat_format});
-  if (chat) set_template(*chat, is_given, files);
-
+AlignedIds align_ids(const std::string& config_text, const TextFiles& files,
+                     const std::optional<text::ChatTemplate>& chat) {
   const auto names = names_of(files);
   const auto tokenizer =
       text::Tokenizer::parse(files.at("tokenizer.json"), "tokenizer.json", names);
-  const auto config = config_of(model.model_name_or_path);
+  const auto config = object_of(config_text, "config.json");
   const auto found = files.find(kGeneration);
   ModelIds ids{.config = config,
                .generation = found == files.end() ? generation_of(config)
@@ -149,14 +136,27 @@ std::string add_chat_files(const config::ModelConfig& model, const config::RowsC
     ModelIds::add_end(turn_end, ids.config);
     ModelIds::add_end(turn_end, ids.generation);
   }
-  files[kGeneration] = ids.generation.dump(2) + "\n";
   Json changes = Json::object();
   for (const char* key : kIds) {
     if (ids.config.contains(key) && (!config.contains(key) || config[key] != ids.config[key])) {
       changes[key] = ids.config[key];
     }
   }
-  return changes.dump();
+  return {.config_changes = changes.dump(), .generation = ids.generation.dump(2) + "\n"};
+}
+
+std::string add_chat_files(const config::ModelConfig& model, const config::RowsConfig& rows,
+                           TextFiles& files) {
+  if (!files.contains("tokenizer.json")) return "{}";
+  const bool is_given = !rows.chat_format.empty() || !rows.chat_template.empty();
+  const auto chat = text::ChatTemplate::find(
+      {.folder = tokenizer_folder(model), .file = rows.chat_template, .name = rows.chat_format});
+  if (chat) set_template(*chat, is_given, files);
+  const fs::path folder = model.model_name_or_path;
+  const bool has_config = fs::exists(folder / "config.json");
+  auto aligned = align_ids(has_config ? read_beneath(folder, "config.json") : "{}", files, chat);
+  files[kGeneration] = std::move(aligned.generation);
+  return aligned.config_changes;
 }
 
 std::string with_changes(const std::string& config, const std::string& changes) {

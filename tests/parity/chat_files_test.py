@@ -73,8 +73,9 @@ MODEL_IDS = {
 
 
 @pytest.mark.parametrize("name", MODEL_IDS)
-def test_ids_follow_the_tokenizer_as_in_transformers(name, train, tmp_path):
-    """What its Trainer does before training, and saves: transformers.trainer_utils.align_special_tokens."""
+def test_ids_follow_the_tokenizer_as_in_transformers(name, train, run_skein, tmp_path):
+    """What its Trainer does before training, and saves: transformers.trainer_utils.align_special_tokens. A merged adapter is
+    the same."""
     in_config, in_generation = MODEL_IDS[name]
     folder = tmp_path / "base"
     save_random_model(llama_config(vocab_size=300, max_position_embeddings=64, **in_config), folder)
@@ -88,13 +89,17 @@ def test_ids_follow_the_tokenizer_as_in_transformers(name, train, tmp_path):
 
     row = {"prompt": "Hi", "completion": "Hello"}  # no template, whose end of turn would be one more
     (tmp_path / "rows.jsonl").write_text((json.dumps(row) + "\n") * 8)
-    train("out", stage="sft", model_name_or_path=str(folder), train_file=str(tmp_path / "rows.jsonl"), cutoff_len=64,
-          max_steps=1, global_batch_size=2)
-    for reader in (transformers.AutoConfig, transformers.GenerationConfig):
-        ours, theirs = reader.from_pretrained(tmp_path / "out"), reader.from_pretrained(tmp_path / "theirs")
-        for key in IDS:
-            ends = [ids if isinstance(ids, list) else [ids] for ids in (getattr(ours, key), getattr(theirs, key))]
-            assert ends[0] == ends[1], (reader, key)
+    keys = dict(stage="sft", model_name_or_path=str(folder), train_file=str(tmp_path / "rows.jsonl"), cutoff_len=64,
+                max_steps=1, global_batch_size=2)
+    train("full", **keys)
+    train("lora", finetuning_type="lora", **keys)
+    run_skein(["merge", tmp_path / "lora", "--out", tmp_path / "merged"], tmp_path)
+    for made in ("full", "merged"):
+        for reader in (transformers.AutoConfig, transformers.GenerationConfig):
+            ours, theirs = reader.from_pretrained(tmp_path / made), reader.from_pretrained(tmp_path / "theirs")
+            for key in IDS:
+                ends = [ids if isinstance(ids, list) else [ids] for ids in (getattr(ours, key), getattr(theirs, key))]
+                assert ends[0] == ends[1], (made, reader, key)
 
 
 def test_saved_and_exported(skein, run_skein, train, base, case, tmp_path):
