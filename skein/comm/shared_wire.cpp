@@ -35,6 +35,7 @@
 #include "skein/core/clock.h"
 #include "skein/core/error.h"
 #include "skein/core/file.h"
+#include "skein/core/host.h"
 #include "skein/core/log.h"
 
 namespace skein::comm {
@@ -74,9 +75,7 @@ void put(std::array<char, kSize>& to, const std::string& text) {
 
 // One kernel, one view of processes and networks.
 std::string this_machine() {
-  const auto boot = read_file("/proc/sys/kernel/random/boot_id");
-  return fmt::format("{} {} {}", boot.substr(0, boot.find('\n')),
-                     fs::read_symlink("/proc/self/ns/pid").string(),
+  return fmt::format("{} {} {}", boot_id(), fs::read_symlink("/proc/self/ns/pid").string(),
                      fs::read_symlink("/proc/self/ns/net").string());
 }
 

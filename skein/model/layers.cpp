@@ -18,6 +18,7 @@
 #include "skein/ops/embedding.h"
 #include "skein/ops/linear.h"
 #include "skein/plan/families/shapes.h"
+#include "skein/tensor/dtype.h"
 
 namespace skein::model {
 namespace {
@@ -118,7 +119,7 @@ Recipe::Recipe(const BuildOptions& options, const plan::TunedModel& tuned)
 }
 
 at::ScalarType Recipe::adapter_dtype() const {
-  return c10::elementSize(dtype_) == 2 ? at::kFloat : dtype_;
+  return tensor::scalar_type_of(plan::adapter_dtype(tensor::dtype_of(dtype_)));
 }
 
 const plan::LoraShape* Recipe::adapter_of(const std::string& module) const {

@@ -325,7 +325,8 @@ std::optional<fs::path> checkpoint_to_continue(const config::CheckpointConfig& o
 bool has_final_model(const fs::path& output, int64_t steps) try {
   const auto state = find_trainer_state(output);
   if (!state || state->step != steps) return false;
-  const bool is_adapter = fs::exists(output / "adapter_model.safetensors");
+  const bool is_adapter =
+      fs::exists(output / (std::string(checkpoint::kAdapterStem) + ".safetensors"));
   checkpoint::open_model_files(output,
                                is_adapter ? checkpoint::kAdapterStem : checkpoint::kModelStem);
   const auto config = read_file(output / (is_adapter ? adapter::kConfigName : "config.json"));

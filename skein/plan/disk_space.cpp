@@ -74,7 +74,7 @@ CheckpointBytes checkpoint_bytes(const Shapes& shapes, const config::RunConfig& 
                                  DType dtype) {
   // Adapters are fp32 in files, and adapters alone are.
   const bool adapter = config.finetune.finetuning_type == config::FinetuningType::kLora;
-  const auto wide = dtype == DType::kF64 ? dtype : DType::kF32;
+  const auto wide = adapter_dtype(dtype);
   std::vector<checkpoint::TensorEntry> weights, states;
   for (const auto& parameter : shapes.parameters) {
     if (adapter && !parameter.trainable) continue;

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 
+#include "skein/adapter/adapter_config.h"
+#include "skein/checkpoint/files/file_layout.h"
 #include "skein/config/output_folder.h"
 #include "skein/config/syntax/values.h"
 #include "skein/core/file.h"
@@ -48,11 +50,11 @@ std::vector<std::string> files_to_write(const config::RunConfig& config, const O
     names.insert(names.end(), {"checkpoint-STEP/", "latest"});
   }
   const bool lora = config.finetune.finetuning_type == config::FinetuningType::kLora;
-  const std::string stem = lora ? "adapter_model" : "model";
+  const std::string stem = lora ? checkpoint::kAdapterStem : checkpoint::kModelStem;
   const auto max_bytes = static_cast<uint64_t>(config.checkpoint.max_shard_size);
   const bool is_split = !lora && outlook.disk && outlook.disk->model_bytes > max_bytes;
   names.insert(names.end(), {stem + (is_split ? "-K-of-N.safetensors" : ".safetensors"),
-                             lora ? "adapter_config.json" : "config.json"});
+                             lora ? adapter::kConfigName : "config.json"});
   for (auto& name : names) name = (folder / name).string();
   return names;
 }

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "skein/adapter/adapter_config.h"
+#include "skein/core/dtype.h"
 #include "skein/plan/families/architecture.h"
 
 namespace skein::plan {
@@ -37,6 +38,11 @@ struct Tuning {
   // These of the model's own parameters train.
   std::optional<FreezeOptions> freeze{};
 };
+
+// Of adapters beside weights of a type, in memory and in files: 16 bits would lose small steps.
+inline DType adapter_dtype(DType weights) {
+  return dtype_bytes(weights) < 4 ? DType::kF32 : weights;
+}
 
 // An adapter of a module: scale · B · A beside its weight.
 struct LoraShape {

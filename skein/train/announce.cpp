@@ -11,6 +11,7 @@
 #include "skein/config/plain_values.h"
 #include "skein/core/host.h"
 #include "skein/core/log.h"
+#include "skein/plan/finetune.h"
 #include "skein/report/banner.h"
 #include "skein/report/hardware.h"
 #include "skein/report/hparams.h"
@@ -44,9 +45,7 @@ std::vector<report::RankRow> rank_rows(Session& run) {
 std::string banner_of(Session& run) {
   constexpr const char* kStrategies[] = {"DDP", "ZeRO-1", "ZeRO-2", "ZeRO-3"};
   const auto& table = run.model->table();
-  int64_t trainable = 0;
-  for (const auto& parameter : table.parameters)
-    trainable += parameter.trainable ? parameter.numel() : 0;
+  const auto trainable = plan::tuned_model(run.config, run.architecture).shapes.trainable_numel();
   return report::banner_text(
       {.strategy = kStrategies[plan::zero_stage(run.config.parallel.distributed_strategy)],
        .on_gpus = run.world.device.is_cuda(),

@@ -92,16 +92,15 @@ double BenchResult::median_seconds() const {
 
 BenchResult bench_training(const BenchOptions& options) {
   const auto config = plan::read_hf_config(options.model);
-  const auto model = model::build(config, build_options(options));
+  const auto build = build_options(options);
+  const auto model = model::build(config, build);
   const algorithms::Pretrain algorithm(*model);
   parallel::Sharded sharded(
       model->table(),
       {.stage = {options.stage}, .recompute = options.recompute, .device = options.device},
       comm::Group());
-  BenchResult result{.num_parameters = model->table().num_elements()};
-  for (const auto& parameter : model->table().parameters) {
-    if (parameter.trainable) result.num_trainable += parameter.numel();
-  }
+  const auto shapes = plan::tune(config.architecture, build.tuning).shapes;
+  BenchResult result{.num_parameters = shapes.numel(), .num_trainable = shapes.trainable_numel()};
   const auto begin = std::chrono::steady_clock::now();
   sharded.initialise(1);
   ops::synchronise(options.device.is_cuda());

@@ -47,7 +47,10 @@ std::vector<tensor::TensorSlice> share_of(std::vector<tensor::TensorSlice> slice
   return slices;
 }
 
-at::ScalarType wide(at::ScalarType dtype) { return dtype == at::kDouble ? dtype : at::kFloat; }
+// In an adapter's file.
+at::ScalarType wide(at::ScalarType dtype) {
+  return tensor::scalar_type_of(plan::adapter_dtype(tensor::dtype_of(dtype)));
+}
 
 bool has_master(const tensor::Parameter& parameter) {
   return parameter.trainable && c10::elementSize(parameter.dtype) == 2;
@@ -108,7 +111,7 @@ void RunState::load_weights(const fs::path& folder) {
   sharded_.gather_loaded();
   optimizer_.refresh_masters();
   // What 16-bit weights have rounded (an fp32 file), the masters take as it is.
-  if (!has_masters(model_.table()) || !weights.convert()) return;
+  if (!has_masters(model_.table()) || !weights.differ_in_dtype()) return;
   weights.load(masters_of(sharded_.slices_to_save(optimizer_.states())));
   sharded_.gather_loaded(optimizer_.states());
 }

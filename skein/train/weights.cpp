@@ -55,7 +55,7 @@ void BaseWeights::load(Slices slices) const {
   }
 }
 
-bool BaseWeights::convert() const {
+bool BaseWeights::differ_in_dtype() const {
   return std::ranges::any_of(options_.tensors, [&](const checkpoint::TensorEntry& wanted) {
     const auto* stored = checkpoint::find_tensor(reader_.files(), wanted.name, /*foreign=*/true);
     return stored != nullptr && stored->tensor->dtype != wanted.dtype;

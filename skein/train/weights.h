@@ -29,7 +29,7 @@ class BaseWeights {
   // As checkpoint::Reader::load().
   void load(Slices slices) const;
   // Do the files hold tensors of another type than the model's?
-  bool convert() const;
+  bool differ_in_dtype() const;
 
  private:
   const std::string& name_of(const std::string& parameter) const;

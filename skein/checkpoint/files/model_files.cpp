@@ -88,7 +88,7 @@ constexpr const char* kConvertAdapter =
 }  // namespace
 
 std::string no_weights_message(const fs::path& folder, const std::string& stem) {
-  const bool adapter = stem == "adapter_model";
+  const bool adapter = stem == kAdapterStem;
   const auto pickle = (adapter ? stem : "pytorch_" + stem) + ".bin";
   auto why = fmt::format(
       "{0} holds neither {1}.safetensors nor {1}.safetensors.index.json; pickle files "

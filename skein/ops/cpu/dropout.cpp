@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
 // The reference: plain loops, rows dealt to threads (a row's mask does not depend on its thread).
+#include <ATen/OpMathType.h>
 #include <ATen/Parallel.h>
 #include <c10/util/BFloat16.h>
 
 #include <algorithm>
-#include <type_traits>
 
 #include "skein/core/parallel.h"
 #include "skein/ops/dropout_kernel.h"
@@ -15,7 +15,7 @@ namespace {
 
 template <typename T>
 void drop_row(const DropoutCall& call, int64_t row) {
-  using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
+  using Wide = at::opmath_type<T>;
   const auto scale = static_cast<Wide>(call.scale);
   const auto [document, head, position] = dropout_row(call, row);
   const T* input = static_cast<const T*>(call.input) + row * call.width;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
 // The reference: plain loops, rows dealt to threads (a row's noise does not depend on its thread).
+#include <ATen/OpMathType.h>
 #include <ATen/Parallel.h>
 #include <c10/util/BFloat16.h>
 
 #include <algorithm>
 #include <cmath>
-#include <type_traits>
 
 #include "skein/core/parallel.h"
 #include "skein/ops/embedding_noise_kernel.h"
@@ -16,7 +16,7 @@ namespace {
 
 template <typename T>
 void add_to_row(const EmbeddingNoiseCall& call, int64_t row) {
-  using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
+  using Wide = at::opmath_type<T>;
   const auto& place = call.place;
   const auto [document, head, position] = dropout_row(place, row);
   const auto magnitude =
