@@ -2,6 +2,7 @@
 // Copyright the skein authors.
 #include "skein/optim/adamw.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/ops/_fused_adamw.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/mul.h>
@@ -11,17 +12,19 @@
 #include <algorithm>
 
 #include "skein/ops/adamw_kernel.h"
+#include "skein/ops/cpu/adamw.h"
 #include "skein/ops/fused.h"
 #include "skein/optim/states.h"
+#include "skein/tensor/dtype.h"
 
 namespace skein::optim {
 namespace {
 
-// Gradients are widened and scaled chunk by chunk, in a copy that a cache can hold: those of the
-// range remain as they are.
-constexpr int64_t kChunk = int64_t{1} << 20;
-
 bool is_16_bit(const at::Tensor& tensor) { return tensor.element_size() == 2; }
+
+void* separate_weights(const at::Tensor& parameters) {
+  return is_16_bit(parameters) ? parameters.mutable_data_ptr() : nullptr;
+}
 
 at::Tensor& member(AdamState& state, std::string_view name) {
   if (name == "master") return state.master;
@@ -55,69 +58,109 @@ void AdamW::refresh_masters() {
 }
 
 void AdamW::step(double learning_rate, const Decision& decision) {
-  num_updates_.add_(1);
+  const auto list = parts(learning_rate);
+  if (num_updates_.is_cuda()) {
+    step_on_cuda(list, decision);
+  } else {
+    step_on_cpu(list, decision);
+  }
+}
+
+std::vector<AdamW::Part> AdamW::parts(double learning_rate) const {
+  std::vector<Part> list;
   for (size_t i = 0; i < ranges_.size(); ++i) {
-    for (const auto& [range, decays, rate] : ranges_[i].groups) {
-      const auto cut = [&](const at::Tensor& whole) {
+    const auto& owned = ranges_[i];
+    for (const auto& group : owned.groups) {
+      const auto cut = [&range = group.range](const at::Tensor& whole) {
         return whole.narrow(0, range.begin, range.size());
       };
-      const Part part{
-          .parameters = cut(ranges_[i].parameters),
-          .gradients = cut(ranges_[i].gradients),
-          .state = {cut(states_[i].master), cut(states_[i].exp_avg), cut(states_[i].exp_avg_sq)},
-          .learning_rate = learning_rate * rate,
-          .weight_decay = decays ? options_.weight_decay : 0.0};
-      const auto& master = part.state.master;
-      if (master.is_cuda() && master.scalar_type() == at::kFloat) {
-        update_on_cuda(part, decision);
-      } else {
-        update(part, decision);
-      }
+      list.push_back(
+          {.parameters = cut(owned.parameters),
+           .gradients = cut(owned.gradients),
+           .state = {cut(states_[i].master), cut(states_[i].exp_avg), cut(states_[i].exp_avg_sq)},
+           .learning_rate = learning_rate * group.rate,
+           .weight_decay = group.decay ? options_.weight_decay : 0.0});
+    }
+  }
+  return list;
+}
+
+void AdamW::step_on_cpu(const std::vector<Part>& parts, const Decision& decision) {
+  if (decision.skip.item<float>() != 0) return;
+  const int64_t step = num_updates() + 1;
+  const auto factor = decision.factor.item<double>();
+  std::vector<ops::HostAdamW> calls;
+  for (const auto& part : parts) {
+    calls.push_back({.weights = separate_weights(part.parameters),
+                     .master = part.state.master.mutable_data_ptr(),
+                     .exp_avg = part.state.exp_avg.mutable_data_ptr(),
+                     .exp_avg_sq = part.state.exp_avg_sq.mutable_data_ptr(),
+                     .gradient = part.gradients.const_data_ptr(),
+                     .count = part.parameters.numel(),
+                     .type = tensor::dtype_of(part.parameters.scalar_type()),
+                     .gradient_type = tensor::dtype_of(part.gradients.scalar_type()),
+                     .factor = factor,
+                     .step = step,
+                     .learning_rate = part.learning_rate,
+                     .beta1 = options_.adam_beta1,
+                     .beta2 = options_.adam_beta2,
+                     .epsilon = options_.adam_epsilon,
+                     .weight_decay = part.weight_decay});
+  }
+  ops::adamw_on_cpu(calls, {.threads = at::get_num_threads()});
+  set_num_updates(step);
+}
+
+void AdamW::step_on_cuda(const std::vector<Part>& parts, const Decision& decision) {
+  num_updates_.add_(1);
+  for (const auto& part : parts) {
+    if (part.state.master.scalar_type() == at::kFloat) {
+      update_on_cuda(part, decision);
+    } else {
+      update_by_torch(part, decision);
     }
   }
   num_updates_.sub_(decision.skip);
 }
 
-void AdamW::update(const Part& part, const Decision& decision) {
-  const auto& [parameters, gradients, state, learning_rate, weight_decay] = part;
-  const int64_t count = parameters.numel();
-  // One element, not none: a scalar tensor would take the gradients' dtype and be rounded to it.
-  const auto factor = decision.factor.to(state.master.scalar_type()).view({1});
-  auto scaled = at::empty({std::min(kChunk, count)}, state.master.options());
+// 28 bytes of traffic per 16-bit parameter.
+void AdamW::update_on_cuda(const Part& part, const Decision& decision) {
+  ops::adamw_on_cuda({.weights = separate_weights(part.parameters),
+                      .master = part.state.master.mutable_data_ptr<float>(),
+                      .exp_avg = part.state.exp_avg.mutable_data_ptr<float>(),
+                      .exp_avg_sq = part.state.exp_avg_sq.mutable_data_ptr<float>(),
+                      .gradient = part.gradients.const_data_ptr(),
+                      .factor = decision.factor.const_data_ptr<double>(),
+                      .skip = decision.skip.const_data_ptr<float>(),
+                      .step = num_updates_.const_data_ptr<float>(),
+                      .count = part.parameters.numel(),
+                      .type = ops::element_type(part.parameters),
+                      .gradient_type = ops::element_type(part.gradients),
+                      .learning_rate = part.learning_rate,
+                      .beta1 = options_.adam_beta1,
+                      .beta2 = options_.adam_beta2,
+                      .epsilon = options_.adam_epsilon,
+                      .weight_decay = part.weight_decay});
+}
+
+// fp64, for proofs. Gradients are scaled chunk by chunk, in a copy: those of the range remain as
+// they are.
+void AdamW::update_by_torch(const Part& part, const Decision& decision) {
+  constexpr int64_t kChunk = int64_t{1} << 20;
+  const int64_t count = part.parameters.numel();
+  auto scaled = at::empty({std::min(kChunk, count)}, part.state.master.options_);
   for (int64_t begin = 0; begin < count; begin += kChunk) {
     const int64_t end = std::min(begin + kChunk, count);
     const auto cut = [&](const at::Tensor& whole) { return whole.slice(0, begin, end); };
     auto gradient = scaled.narrow(0, 0, end - begin);
-    at::mul_out(gradient, cut(gradients), factor);
-    at::_fused_adamw_({cut(state.master)}, {gradient}, {cut(state.exp_avg)},
-                      {cut(state.exp_avg_sq)}, {}, {num_updates_}, learning_rate,
-                      options_.adam_beta1, options_.adam_beta2, weight_decay, options_.adam_epsilon,
+    at::mul_out(gradient, cut(part.gradients), decision.factor);
+    at::_fused_adamw_({cut(part.state.master)}, {gradient}, {cut(part.state.exp_avg)},
+                      {cut(part.state.exp_avg_sq)}, {}, {num_updates_}, part.learning_rate,
+                      options_.adam_beta1, options_.adam_beta2, part.weight_decay,
+                      options_.adam_epsilon,
                       /*amsgrad=*/false, /*maximize=*/false,
                       /*grad_scale=*/{}, /*found_inf=*/decision.skip);
-    if (is_16_bit(parameters)) cut(parameters).copy_(cut(state.master));
   }
-}
-
-// 28 bytes of traffic per 16-bit parameter.
-void AdamW::update_on_cuda(const Part& part, const Decision& decision) {
-  const auto& [parameters, gradients, state, learning_rate, weight_decay] = part;
-  const bool separate = is_16_bit(parameters);
-  ops::adamw_on_cuda({.weights = separate ? parameters.mutable_data_ptr() : nullptr,
-                      .master = state.master.mutable_data_ptr<float>(),
-                      .exp_avg = state.exp_avg.mutable_data_ptr<float>(),
-                      .exp_avg_sq = state.exp_avg_sq.mutable_data_ptr<float>(),
-                      .gradient = gradients.const_data_ptr(),
-                      .factor = decision.factor.const_data_ptr<double>(),
-                      .skip = decision.skip.const_data_ptr<float>(),
-                      .step = num_updates_.const_data_ptr<float>(),
-                      .count = parameters.numel(),
-                      .type = ops::element_type(parameters),
-                      .gradient_type = ops::element_type(gradients),
-                      .learning_rate = learning_rate,
-                      .beta1 = options_.adam_beta1,
-                      .beta2 = options_.adam_beta2,
-                      .epsilon = options_.adam_epsilon,
-                      .weight_decay = weight_decay});
 }
 
 int64_t AdamW::num_updates() const { return static_cast<int64_t>(num_updates_.item<float>()); }

@@ -52,6 +52,7 @@ class AdamW {
   struct Decision {
     at::Tensor factor, skip;
   };
+  // On a CPU by at::get_num_threads() threads; the same bits for any number of them.
   void step(double learning_rate, const Decision& decision);
 
   const config::OptimizerConfig& options() const { return options_; }
@@ -71,8 +72,11 @@ class AdamW {
     AdamState state;
     double learning_rate, weight_decay;
   };
-  void update(const Part& part, const Decision& decision);
+  std::vector<Part> parts(double learning_rate) const;
+  void step_on_cpu(const std::vector<Part>& parts, const Decision& decision);
+  void step_on_cuda(const std::vector<Part>& parts, const Decision& decision);
   void update_on_cuda(const Part& part, const Decision& decision);
+  void update_by_torch(const Part& part, const Decision& decision);
 
   std::vector<OwnedRange> ranges_;
   config::OptimizerConfig options_;
