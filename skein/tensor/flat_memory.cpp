@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "skein/core/error.h"
+
 namespace skein::tensor {
 
 FlatBuffer& FlatBuffer::operator=(FlatBuffer&& other) noexcept {
@@ -15,13 +17,14 @@ FlatBuffer& FlatBuffer::operator=(FlatBuffer&& other) noexcept {
     reset();
     memory_ = std::move(other.memory_);
     tensor_ = std::exchange(other.tensor_, at::Tensor());
+    medium_ = other.medium_;
   }
   return *this;
 }
 
 void FlatBuffer::reset() {
   if (!tensor_.defined()) return;
-  memory_->bytes_ -= static_cast<int64_t>(tensor_.nbytes());
+  memory_->bytes_[medium_] -= static_cast<int64_t>(tensor_.nbytes());
   tensor_.reset();
   memory_.reset();
 }
@@ -30,20 +33,27 @@ std::shared_ptr<FlatMemory> FlatMemory::create(at::Device device) {
   return std::shared_ptr<FlatMemory>(new FlatMemory(device));
 }
 
-FlatBuffer FlatMemory::allocate(int64_t numel, at::ScalarType dtype) {
-  return count(at::zeros({numel}, at::TensorOptions().dtype(dtype).device(device_)));
+FlatBuffer FlatMemory::allocate(int64_t numel, at::ScalarType dtype, Medium medium) {
+  SKEIN_CHECK(medium != Medium::kDisk, "flat buffers lie in memory");
+  auto options = at::TensorOptions().dtype(dtype).device(device_);
+  if (medium == Medium::kPinnedHost && device_.is_cuda()) {
+    options = options.device(at::kCPU).pinned_memory(true);
+  }
+  return count(at::zeros({numel}, options), medium);
 }
 
 FlatBuffer FlatMemory::allocate_unset(int64_t numel, at::ScalarType dtype) {
-  return count(at::empty({numel}, at::TensorOptions().dtype(dtype).device(device_)));
+  return count(at::empty({numel}, at::TensorOptions().dtype(dtype).device(device_)),
+               Medium::kDevice);
 }
 
-FlatBuffer FlatMemory::count(at::Tensor tensor) {
+FlatBuffer FlatMemory::count(at::Tensor tensor, Medium medium) {
   FlatBuffer buffer;
   buffer.tensor_ = std::move(tensor);
   buffer.memory_ = shared_from_this();
-  bytes_ += static_cast<int64_t>(buffer.tensor_.nbytes());
-  peak_bytes_ = std::max(peak_bytes_, bytes_);
+  buffer.medium_ = medium;
+  bytes_[medium] += static_cast<int64_t>(buffer.tensor_.nbytes());
+  peak_bytes_[medium] = std::max(peak_bytes_[medium], bytes_[medium]);
   return buffer;
 }
 
