@@ -16,6 +16,7 @@
 #include <cmath>
 
 #include "skein/optim/states.h"
+#include "skein/tensor/dtype.h"
 
 namespace skein::optim {
 namespace {
@@ -213,17 +214,19 @@ TEST(AdamW, StatesAreThoseOfTheList) {
     const auto weights = at::ones({256}, dtype), gradients = at::ones({256}, dtype);
     const AdamW adamw({{weights, gradients, groups(0, 256)}, {weights, gradients, groups(0, 256)}},
                       kOptions, *memory);
-    const auto list = state_tensors(kOptions, weights.element_size());
+    const auto list = state_tensors(kOptions, tensor::dtype_of(dtype));
     ASSERT_EQ(adamw.states().size(), 2U);
     for (const auto& states : adamw.states()) {
       ASSERT_EQ(states.size(), list.size());
       for (size_t i = 0; i < list.size(); ++i) {
         EXPECT_EQ(states[i].name, list[i].name);
-        EXPECT_EQ(states[i].data.element_size(), list[i].bytes);
+        EXPECT_EQ(tensor::dtype_of(states[i].data.scalar_type()), list[i].dtype);
         EXPECT_EQ(states[i].data.numel(), 256);
       }
     }
-    EXPECT_EQ(memory->bytes(), 2 * 256 * state_bytes(kOptions, weights.element_size()));
+    const auto each = state_bytes(kOptions, tensor::dtype_of(dtype));
+    EXPECT_EQ(memory->all_bytes(), (MediumBytes{.device = 2 * 256 * each.device,
+                                                .pinned_host = 2 * 256 * each.pinned_host}));
   }
 }
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "skein/comm/group.h"
-#include "skein/optim/adamw.h"
+#include "skein/optim/optimizer.h"
 #include "skein/tensor/flat_memory.h"
 #include "skein/tensor/shard_layout.h"
 #include "skein/tensor/tensor_slice.h"

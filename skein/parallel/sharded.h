@@ -25,7 +25,7 @@
 #include <vector>
 
 #include "skein/comm/group.h"
-#include "skein/optim/adamw.h"
+#include "skein/optim/optimizer.h"
 #include "skein/parallel/schedule.h"
 #include "skein/parallel/segment.h"
 #include "skein/tensor/parameter_table.h"
@@ -67,7 +67,7 @@ class Sharded final : public tensor::Units {
   };
   struct GradientNorm {
     at::Tensor norm;  // of the gradient, not of what lies in memory
-    optim::AdamW::Decision decision;
+    optim::Optimizer::Decision decision;
     at::Tensor unit_squares;  // (units) of what this rank's shard holds: where did a NaN come from?
   };
   GradientNorm gradient_norm(const NormOptions& options);

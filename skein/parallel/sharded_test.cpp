@@ -21,6 +21,7 @@
 #include "skein/comm/backend.h"
 #include "skein/core/error.h"
 #include "skein/core/testing.h"
+#include "skein/optim/adamw.h"
 
 namespace skein::parallel {
 namespace {

@@ -82,10 +82,9 @@ CheckpointBytes checkpoint_bytes(const Shapes& shapes, const config::RunConfig& 
     const auto name_in_file = adapter ? adapter::file_name(parameter.name) : parameter.name;
     weights.push_back({name_in_file, adapter ? wide : dtype, shape});
     if (!parameter.trainable) continue;
-    const auto width = static_cast<int64_t>(dtype_bytes(parameter.adapter ? wide : dtype));
-    for (const auto& [name, bytes] : optim::state_tensors(config.optimizer, width)) {
-      states.push_back(
-          {parameter.name + "." + name, bytes == 8 ? DType::kF64 : DType::kF32, shape});
+    const auto type = parameter.adapter ? wide : dtype;
+    for (const auto& state : optim::state_tensors(config.optimizer, type)) {
+      states.push_back({parameter.name + "." + state.name, state.dtype, shape});
     }
   }
   const auto* stem = adapter ? checkpoint::kAdapterStem : checkpoint::kModelStem;

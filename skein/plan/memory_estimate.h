@@ -24,7 +24,7 @@ struct MemoryQuestion {
   int64_t local_ranks = 1;          // of them, on this machine
   int64_t weight_bytes = 4;         // per element: 2, 4 or 8
   int64_t gradient_bytes = 4;       // per element
-  int64_t state_bytes = 8;          // per element: optim::state_bytes()
+  int64_t state_bytes = 8;          // per element on the device: optim::state_bytes()
   int64_t adapter_state_bytes = 8;  // the same of adapters, which are fp32 beside 16-bit weights
   int64_t micro_batches = 1;        // per update
   int64_t rows = 1;                 // of a micro-batch

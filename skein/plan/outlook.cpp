@@ -84,13 +84,16 @@ ModelOutlook measure_model(const config::RunConfig& config, const Machine& machi
       gradient_dtype(outlook.dtype, has_wide_gradients(config.optimizer, outlook.batches));
   ModelOutlook model{.shapes = tuned_model(config, architecture).shapes};
   const auto weight_bytes = static_cast<int64_t>(dtype_bytes(outlook.dtype));
+  const auto adapters = outlook.dtype == DType::kF64 ? DType::kF64 : DType::kF32;
+  const auto state_bytes = [&](DType weights) {
+    return optim::state_bytes(config.optimizer, weights).device;
+  };
   MemoryQuestion question{.ranks = outlook.batches.ranks,
                           .local_ranks = machine.local_ranks,
                           .weight_bytes = weight_bytes,
                           .gradient_bytes = static_cast<int64_t>(dtype_bytes(gradients)),
-                          .state_bytes = optim::state_bytes(config.optimizer, weight_bytes),
-                          .adapter_state_bytes = optim::state_bytes(
-                              config.optimizer, std::max<int64_t>(4, weight_bytes)),
+                          .state_bytes = state_bytes(outlook.dtype),
+                          .adapter_state_bytes = state_bytes(adapters),
                           .micro_batches = outlook.batches.accumulation,
                           .rows = outlook.batches.per_device,
                           .tokens = tokens_of_row(config, outlook.data),

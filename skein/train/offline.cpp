@@ -56,7 +56,7 @@ Outcome run_offline(const config::Resolved& resolved, const config::BatchPlan& b
   NanGuard guard(run.config.optimizer.nan_policy, run.sharded);
   auto& phases = run.metrics.phases();
   StopAgreement stop(world.group);
-  const Trainer trainer{*run.algorithm, run.sharded, run.optimizer, phases,
+  const Trainer trainer{*run.algorithm, run.sharded, *run.optimizer, phases,
                         [&run] { before_update(run); }};
   bool stopping = !evaluate_first(run, step, stop);
   auto early = reason_to_end(run);

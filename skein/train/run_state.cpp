@@ -178,10 +178,11 @@ std::vector<TensorEntry> RunState::optimizer_entries() const {
   std::vector<TensorEntry> entries;
   for (const auto& parameter : model_.table().parameters) {
     if (!parameter.trainable) continue;
-    const auto weight_bytes = static_cast<int64_t>(c10::elementSize(parameter.dtype));
-    for (const auto& [name, bytes] : optim::state_tensors(optimizer_.options(), weight_bytes)) {
-      entries.push_back(entry(parameter.name + "." + name, bytes == 8 ? at::kDouble : at::kFloat,
-                              parameter.shape));
+    const auto weights = tensor::dtype_of(parameter.dtype);
+    for (const auto& state : optim::state_tensors(optimizer_.options(), weights)) {
+      entries.push_back({parameter.name + "." + state.name,
+                         state.dtype,
+                         {parameter.shape.begin(), parameter.shape.end()}});
     }
   }
   return entries;

@@ -19,7 +19,7 @@
 #include "skein/config/run_config.h"
 #include "skein/core/file.h"
 #include "skein/model/model.h"
-#include "skein/optim/adamw.h"
+#include "skein/optim/optimizer.h"
 #include "skein/parallel/sharded.h"
 #include "skein/plan/hf_config.h"
 #include "skein/plan/trainer_state.h"
@@ -32,7 +32,7 @@ struct RunParts {
   const plan::HfConfig& architecture;
   const model::Model& model;
   parallel::Sharded& sharded;
-  optim::AdamW& optimizer;
+  optim::Optimizer& optimizer;
   MetricLog& metrics;
 };
 
@@ -94,7 +94,7 @@ class RunState {
   const plan::HfConfig& architecture_;
   const model::Model& model_;
   parallel::Sharded& sharded_;
-  optim::AdamW& optimizer_;
+  optim::Optimizer& optimizer_;
   MetricLog& metrics_;
   const RunStateOptions options_;
   nlohmann::ordered_json saved_history_ = nlohmann::ordered_json::array();

@@ -20,6 +20,7 @@
 #include "skein/checkpoint/store.h"
 #include "skein/core/hash.h"
 #include "skein/core/testing.h"
+#include "skein/optim/adamw.h"
 
 namespace skein::train {
 namespace {

@@ -197,12 +197,12 @@ Session::Session(const config::Resolved& given, const config::BatchPlan& plan_of
       beginning(beginning_of(config.checkpoint, output, architecture, identity, world)),
       model(build_model(config, batches, architecture, dtype)),
       sharded(model->table(), shard_options(config, batches, world.device), world.group),
-      optimizer(sharded.owned_ranges(), config.optimizer, sharded.memory()),
+      optimizer(optim::make_optimizer(sharded.owned_ranges(), config.optimizer, sharded.memory())),
       algorithm(algorithms::build(config.stage, *model,
                                   {.label_smoothing = config.finetune.label_smoothing_factor})),
       metrics(metric_options(config, output, architecture, dtype, world)),
       store(store_options(config, output, world), world.store),
-      state({architecture, *model, sharded, optimizer, metrics},
+      state({architecture, *model, sharded, *optimizer, metrics},
             state_options(config, identity, loader, world)),
       peak_rate(plan::peak_learning_rate(config, batches)) {}
 

@@ -13,7 +13,7 @@
 #include "skein/config/load.h"
 #include "skein/data/loader.h"
 #include "skein/model/model.h"
-#include "skein/optim/adamw.h"
+#include "skein/optim/optimizer.h"
 #include "skein/parallel/sharded.h"
 #include "skein/plan/continuation.h"
 #include "skein/plan/run_plan.h"
@@ -46,7 +46,7 @@ struct Session {
   // … and what is allocated then.
   std::unique_ptr<model::Model> model;  // single-device code
   parallel::Sharded sharded;            // ddp, zero1, zero2 or zero3
-  optim::AdamW optimizer;
+  std::unique_ptr<optim::Optimizer> optimizer;
   std::unique_ptr<algorithms::Algorithm> algorithm;  // turns a batch into a loss
   MetricLog metrics;
   checkpoint::CheckpointStore store;

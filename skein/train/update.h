@@ -12,7 +12,7 @@
 #include <span>
 
 #include "skein/algorithms/algorithm.h"
-#include "skein/optim/adamw.h"
+#include "skein/optim/optimizer.h"
 #include "skein/parallel/sharded.h"
 #include "skein/tensor/batch.h"
 #include "skein/train/phases.h"
@@ -23,7 +23,7 @@ namespace skein::train {
 struct Trainer {
   const algorithms::Algorithm& algorithm;
   parallel::Sharded& sharded;
-  optim::AdamW& optimizer;
+  optim::Optimizer& optimizer;
   Phases& phases;
   // Called before weights and optimizer states change, when something still reads them.
   std::function<void()> before_change = {};

@@ -16,6 +16,7 @@
 
 #include "skein/algorithms/pretrain.h"
 #include "skein/model/model.h"
+#include "skein/optim/adamw.h"
 #include "skein/plan/hf_config.h"
 
 namespace skein::train {

@@ -18,6 +18,7 @@
 #include "skein/core/hash.h"
 #include "skein/core/testing.h"
 #include "skein/model/model.h"
+#include "skein/optim/adamw.h"
 #include "skein/parallel/sharded.h"
 #include "skein/plan/hf_config.h"
 #include "skein/tensor/dtype.h"

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/optim/optimizer.h"
+
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "skein/optim/adamw.h"
+#include "skein/optim/states.h"
+#include "skein/tensor/dtype.h"
+
+namespace skein::optim {
+
+Optimizer::Optimizer(std::vector<OwnedRange> ranges, const config::OptimizerConfig& options,
+                     tensor::FlatMemory& memory)
+    : ranges_(std::move(ranges)), options_(options) {
+  for (const auto& [parameters, gradients, groups] : ranges_) {
+    auto& named = states_.emplace_back();
+    const auto weights = tensor::dtype_of(parameters.scalar_type());
+    for (const auto& [name, dtype, medium] : state_tensors(options_, weights)) {
+      const auto type = tensor::scalar_type_of(dtype);
+      buffers_.push_back(memory.allocate(parameters.numel(), type, medium));
+      named.push_back({name, buffers_.back().tensor()});
+    }
+  }
+  update_count_ = at::zeros({}, at::TensorOptions().dtype(at::kFloat).device(memory.device()));
+  refresh_masters();
+}
+
+at::Tensor Optimizer::state(size_t range, std::string_view name) const {
+  const auto found = std::ranges::find(states_[range], name, &NamedState::name);
+  return found == states_[range].end() ? at::Tensor() : found->data;
+}
+
+void Optimizer::refresh_masters() {
+  for (size_t i = 0; i < ranges_.size(); ++i) {
+    if (auto master = state(i, "master"); master.defined()) master.copy_(ranges_[i].parameters);
+  }
+}
+
+int64_t Optimizer::num_updates() const { return static_cast<int64_t>(update_count_.item<float>()); }
+void Optimizer::set_num_updates(int64_t count) { update_count_.fill_(static_cast<double>(count)); }
+
+std::unique_ptr<Optimizer> make_optimizer(std::vector<OwnedRange> ranges,
+                                          const config::OptimizerConfig& options,
+                                          tensor::FlatMemory& memory) {
+  return std::make_unique<AdamW>(std::move(ranges), options, memory);
+}
+
+}  // namespace skein::optim

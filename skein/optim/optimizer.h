@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#pragma once
+
+// What turns gradients into new weights.
+//
+// An optimizer sees no parameter, only flat ranges of elements that are updated alike, and keeps
+// for each range the states of optim/states.h. A new one is a list there and a step() here.
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "skein/config/run_config.h"
+#include "skein/tensor/flat_memory.h"
+#include "skein/tensor/shard_layout.h"
+
+namespace skein::optim {
+
+// The elements of one flat segment that this rank updates.
+struct OwnedRange {
+  at::Tensor parameters;  // working weights
+  at::Tensor gradients;   // of the same elements, in the weights' dtype or fp32
+  // Together all of them, in their order; boundaries are multiples of 128.
+  std::vector<tensor::UpdateGroup> groups;
+};
+
+// What an optimizer keeps of one range, one element per element: optim::state_tensors(), allocated.
+struct NamedState {
+  std::string name;
+  at::Tensor data;
+};
+using RangeStates = std::vector<NamedState>;
+
+class Optimizer {
+ public:
+  virtual ~Optimizer() = default;
+  Optimizer(const Optimizer&) = delete;
+  Optimizer& operator=(const Optimizer&) = delete;
+
+  // The gradients count `factor` (float64) times and stay as they are; `skip` (float32) leaves
+  // everything as it is when it is 1. Both are scalars on the ranges' device, so that no step waits
+  // for the host.
+  struct Decision {
+    at::Tensor factor, skip;
+  };
+  virtual void step(double learning_rate, const Decision& decision) = 0;
+
+  const config::OptimizerConfig& options() const { return options_; }
+  // One list per range.
+  const std::vector<RangeStates>& states() const { return states_; }
+  // Call when the weights were set from outside.
+  void refresh_masters();
+
+  // Updates made so far, skipped ones not counted: the bias correction's exponent.
+  int64_t num_updates() const;
+  void set_num_updates(int64_t count);
+
+ protected:
+  Optimizer(std::vector<OwnedRange> ranges, const config::OptimizerConfig& options,
+            tensor::FlatMemory& memory);
+
+  const std::vector<OwnedRange>& ranges() const { return ranges_; }
+  // Of a range; undefined where the list has none of this name.
+  at::Tensor state(size_t range, std::string_view name) const;
+  // A float32 scalar on the device: num_updates(), without waiting for it.
+  const at::Tensor& update_count() const { return update_count_; }
+
+ private:
+  std::vector<OwnedRange> ranges_;
+  config::OptimizerConfig options_;
+  std::vector<tensor::FlatBuffer> buffers_;
+  std::vector<RangeStates> states_;
+  at::Tensor update_count_;
+};
+
+// The one that the options ask for.
+std::unique_ptr<Optimizer> make_optimizer(std::vector<OwnedRange> ranges,
+                                          const config::OptimizerConfig& options,
+                                          tensor::FlatMemory& memory);
+
+}  // namespace skein::optim
