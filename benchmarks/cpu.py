@@ -7,6 +7,7 @@
                                  one such run alone; compute-bound
   benchmarks/cpu.py start        exec to first step of a 2-rank run, beside torchrun and transformers
   benchmarks/cpu.py checkpoint   the stall of a save beside the step time
+  benchmarks/cpu.py adamw        bytes per second of the update beside a triad and torch's fused AdamW (2 GB of memory)
 
 Run them on a quiet machine. `start` needs the environment of `make parity`.
 """
@@ -126,8 +127,19 @@ def checkpoint(work):
             "stall_share_of_step": statistics.median(stalls) / step}
 
 
+def adamw(_):
+    """All three in one process, on the same arrays, in turn; the best of each."""
+    def row(dtype):
+        out = subprocess.run([SKEIN, "bench", "adamw", "--dtype", dtype], capture_output=True, text=True)
+        if out.returncode != 0:
+            sys.exit(f"cpu.py: skein bench adamw failed:\n{out.stderr}")
+        return json.loads(out.stdout)
+
+    return {"case": "adamw", "rows": [row(dtype) for dtype in ("float32", "bfloat16", "float16")]}
+
+
 def main():
-    cases = {"scaling": scaling, "start": start, "checkpoint": checkpoint}
+    cases = {"scaling": scaling, "start": start, "checkpoint": checkpoint, "adamw": adamw}
     for name in sys.argv[1:] or cases:
         with tempfile.TemporaryDirectory() as folder:
             work = Path(folder)

@@ -3,6 +3,7 @@
 #include "skein/cli/commands.h"
 
 #include <ATen/Context.h>
+#include <ATen/Parallel.h>
 #include <c10/core/DeviceGuard.h>
 #include <fmt/format.h>
 
@@ -15,6 +16,7 @@
 #include "skein/config/syntax/suggest.h"
 #include "skein/core/error.h"
 #include "skein/core/file.h"
+#include "skein/optim/update_bench.h"
 #include "skein/plan/hf_config.h"
 #include "skein/tensor/dtype.h"
 #include "skein/train/bench.h"
@@ -35,7 +37,14 @@ constexpr const char* kUsage =
     "last\n"
     "loss (the last must be lower). --lora trains adapters alone; --packed fills the rows with\n"
     "documents of 256 to 2047 tokens that do not see each other, of which --masked leaves out the\n"
-    "first SHARE of the targets.\n";
+    "first SHARE of the targets.\n"
+    "\n"
+    "skein bench adamw [--elements 67108864] [--dtype float32|bfloat16|float16] [--rounds 10]\n"
+    "                  [--threads N]\n"
+    "\n"
+    "Prints one JSON row: bytes per second of the CPU's AdamW, of a triad (what memory allows) and "
+    "of\n"
+    "torch's fused AdamW, each the best of the rounds.\n";
 
 void read_tuning(const std::string& targets, std::optional<double> masked,
                  train::BenchOptions& options) {
@@ -89,6 +98,37 @@ train::BenchOptions parse(std::span<const std::string> arguments) {
   return options;
 }
 
+DType update_dtype(const std::string& word) {
+  for (const auto dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+    if (word == dtype_word(dtype)) return dtype;
+  }
+  throw UserError(fmt::format("--dtype is '{}', expected float32, bfloat16 or float16", word));
+}
+
+int bench_adamw(std::span<const std::string> arguments) {
+  optim::UpdateBenchOptions options{.threads = at::get_num_threads()};
+  std::string dtype(dtype_word(options.dtype));
+  int64_t threads = options.threads;
+  FlagSet flags("skein bench adamw");
+  flags.add("elements", options.elements, /*least=*/128);
+  flags.add("dtype", dtype);
+  flags.add("rounds", options.rounds, /*least=*/1);
+  flags.add("threads", threads, /*least=*/1);
+  const auto words = flags.read(arguments);
+  if (!words.empty()) throw UserError(fmt::format("what is '{}'?\n{}", words.front(), kUsage));
+  options.dtype = update_dtype(dtype);
+  options.elements -= options.elements % 128;  // whole shards
+  options.threads = static_cast<int>(std::min<int64_t>(threads, 1024));
+  const auto [update, triad, torch] = optim::bench_update(options);
+  const nlohmann::ordered_json row = {
+      {"elements", options.elements},    {"dtype", dtype_word(options.dtype)},
+      {"threads", options.threads},      {"bytes_per_second", update},
+      {"triad_bytes_per_second", triad}, {"torch_bytes_per_second", torch},
+      {"of_triad", update / triad},      {"of_torch", update / torch}};
+  fmt::print("{}\n", row.dump());
+  return 0;
+}
+
 }  // namespace
 
 int run_bench_command(std::span<const std::string> arguments) {
@@ -96,9 +136,10 @@ int run_bench_command(std::span<const std::string> arguments) {
     fmt::print("{}", kUsage);
     return 0;
   }
+  if (arguments[0] == "adamw") return bench_adamw(arguments.subspan(1));
   if (arguments[0] != "train") {
     throw UserError(fmt::format("skein bench has no '{}'{}\n{}", arguments[0],
-                                config::did_you_mean(arguments[0], {"train"}), kUsage));
+                                config::did_you_mean(arguments[0], {"train", "adamw"}), kUsage));
   }
   const auto options = parse(arguments.subspan(1));
   const c10::DeviceGuard guard(options.device);
