@@ -224,10 +224,17 @@ bool CheckpointStore::finish() {
     is_open_ = false;
     failure_ = end_of_writer();
     if (failure_.empty()) last_committed_ = step_;
-    if (failure_.empty() && step_ == best_step_) protected_step_ = step_;
+    const bool is_best = failure_.empty() && step_ == best_step_;
+    if (is_best && !options_.on_each_node) protected_step_ = step_;
   }
   if (!failure_.empty()) check_fence();
   return failure_.empty();
+}
+
+void CheckpointStore::all_nodes_have(int64_t step) {
+  if (!options_.on_each_node) return;
+  common_step_ = step;
+  if (step == best_step_) protected_step_ = step;
 }
 
 // The thread keeps what it works on.
@@ -282,12 +289,14 @@ std::unique_ptr<Exchange> CheckpointStore::make_exchange(int64_t step) {
 }
 
 CommitOptions CheckpointStore::commit_options(int64_t step) const {
+  // The commit comes before older checkpoints are removed; but what other nodes make of it, this
+  // one does not know then.
+  const bool releases_best = step == best_step_ && !options_.on_each_node;
   return {.output = options_.output,
           .step = step,
           .token = options_.token,
           .save_total_limit = options_.save_total_limit,
-          // The commit comes before older checkpoints are removed.
-          .protected_step = step == best_step_ ? step : protected_step_,
+          .protected_steps = {releases_best ? step : protected_step_, common_step_},
           .fence = options_.fence,
           .conditions = options_.conditions};
 }

@@ -38,6 +38,7 @@ struct StoreOptions {
   std::string node;              // as in ExchangeOptions
   std::string token;             // alike on all ranks, new at every start (generation included)
   int64_t save_total_limit = 0;  // 0: keep all
+  bool on_each_node = false;     // other nodes save the same into folders of their own
   std::chrono::milliseconds timeout{600'000};     // no rank writes a byte: the save is abandoned
   uint64_t max_shard_bytes = kDefaultShardBytes;  // larger file sets are split
   RunConditions conditions;                       // recorded in the manifest
@@ -76,6 +77,11 @@ class CheckpointStore {
   // The same for a checkpoint that is there.
   void protect_saved(int64_t step) { protected_step_ = step; }
 
+  // With on_each_node: every node has the checkpoint of this step. A run goes on from what all of
+  // them have: it outlives save_total_limit until this is said of a later one, and only then does
+  // a new best release the one before.
+  void all_nodes_have(int64_t step);
+
   // Waits for the save under way. Was the last one committed? (True when there was none.) Throws
   // CommError where it was not because the folder is another run's by now.
   bool finish();
@@ -107,6 +113,7 @@ class CheckpointStore {
   skein::Store& store_;
   int64_t best_step_ = -1;  // protected once it is committed
   int64_t protected_step_ = -1;
+  int64_t common_step_ = -1;  // that all nodes have
   int64_t num_saves_ = 0;
 
   std::shared_ptr<Writing> writing_;  // shared with the thread, which may outlive this

@@ -122,6 +122,7 @@ class StoreTest : public TemporaryFolder {
                                .size = size,
                                .token = token,
                                .save_total_limit = limit_,
+                               .on_each_node = on_each_node_,
                                .timeout = timeout_,
                                .max_shard_bytes = max_shard_bytes_},
                               memory_);
@@ -159,6 +160,7 @@ class StoreTest : public TemporaryFolder {
   MemoryStore memory_;
   std::chrono::milliseconds timeout_{20'000};
   int64_t limit_ = 0;
+  bool on_each_node_ = false;
   uint64_t max_shard_bytes_ = kDefaultShardBytes;
   int runs_ = 0;
 };
@@ -233,6 +235,38 @@ TEST_F(StoreTest, TheBestIsProtectedUntilTheNextBestIsCommitted) {
   EXPECT_FALSE(fs::exists(folder_ / "checkpoint-1"));
   EXPECT_TRUE(fs::exists(folder_ / "checkpoint-4"));
   EXPECT_TRUE(fs::exists(folder_ / "checkpoint-5"));
+}
+
+// A node whose disk is full has no newer one, and a run goes on from what all nodes have.
+TEST_F(StoreTest, WhatAllNodesHaveStaysUntilAllHaveANewerOne) {
+  limit_ = 1;
+  on_each_node_ = true;
+  const auto saved = [this] {
+    std::vector<int64_t> steps;
+    for (const auto& listed : list_checkpoints(folder_)) steps.push_back(listed.step);
+    return steps;
+  };
+  using Steps = std::vector<int64_t>;
+  run(1, [&](CheckpointStore& store, int) {
+    const auto save_step = [&](int64_t step, bool is_best = false) {
+      if (is_best) store.protect(step);
+      store.save(step, contents_of(0, 1, step));
+      return store.finish();
+    };
+    EXPECT_TRUE(save_step(1, true));
+    store.all_nodes_have(1);
+    EXPECT_TRUE(save_step(2));
+    EXPECT_TRUE(save_step(3, true));  // here alone: no best
+    EXPECT_TRUE(save_step(4));
+    EXPECT_EQ(saved(), (Steps{4, 1}));
+    store.all_nodes_have(4);
+    EXPECT_TRUE(save_step(5));
+    EXPECT_EQ(saved(), (Steps{5, 4, 1}));  // 1 is the best that all have
+    EXPECT_TRUE(save_step(6, true));
+    store.all_nodes_have(6);
+    EXPECT_TRUE(save_step(7));
+    EXPECT_EQ(saved(), (Steps{7, 6}));
+  });
 }
 
 TEST_F(StoreTest, KeysDoNotPileUp) {

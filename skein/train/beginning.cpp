@@ -137,7 +137,9 @@ Beginning newest_or_refuse(const fs::path& output, World& world) {
   if (const auto newest = newest_of(survey, output, world, {})) return {newest->path, ""};
   auto refusal = plan::nothing_to_continue(
       output, survey,
-      fmt::format("{}: the warnings above say why", world.own_output ? " on all nodes" : ""));
+      fmt::format(
+          "{}: the warnings above say why",
+          world.own_output ? " on all nodes (one node's may be copied to the others)" : ""));
   end_if<IoError>(!refusal.empty(), world, [&] { return refusal; });
   return {};
 }

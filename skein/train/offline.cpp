@@ -20,6 +20,8 @@
 namespace skein::train {
 namespace {
 
+constexpr const char* kNotSaved = "the last checkpoint could not be saved; see the warning above";
+
 // What stops saves and no more: what is beyond save_total_limit goes with the next save.
 void save(Session& run, int64_t step, bool stopping) {
   run.metrics.phases().enter(Phase::kSave);
@@ -106,9 +108,9 @@ Outcome run_offline(const config::Resolved& resolved, const config::BatchPlan& b
   judge(run, guard, step);
   phases.enter(Phase::kSave);
   const board::HostWork work("saving");
-  const bool saved = run.store.finish();
+  const bool saved = settle_save(run);
   if (stopping && (step < plan.total_steps || owes_evaluation(run, step))) {
-    if (!saved) throw IoError("the last checkpoint could not be saved; see the warning above");
+    if (!saved) throw IoError(kNotSaved);
     const auto& keys = run.config.checkpoint;
     log_info("stopped after step {}; {}", step,
              keys.save_only_model ? "save_only_model: it cannot be continued"
@@ -118,9 +120,7 @@ Outcome run_offline(const config::Resolved& resolved, const config::BatchPlan& b
   }
   finish(run, step);  // a model may fit where a checkpoint did not
   if (!saved) {
-    throw IoError(fmt::format(
-        "the last checkpoint could not be saved; see the warning above. The model is in {}",
-        run.output.string()));
+    throw IoError(fmt::format("{}. The model is in {}", kNotSaved, run.output.string()));
   }
   log_info("done: {} steps, model in {}", step, run.output.string());
   return Outcome::kFinished;

@@ -134,6 +134,7 @@ checkpoint::StoreOptions store_options(const config::RunConfig& config, const fs
           .node = world.output_size() == world.local_size ? "" : node_id(),
           .token = start_token(output, world),
           .save_total_limit = config.checkpoint.save_total_limit.value_or(0),
+          .on_each_node = world.own_output,
           .timeout = std::chrono::seconds(config.checkpoint.save_timeout),
           .max_shard_bytes = static_cast<uint64_t>(config.checkpoint.max_shard_size),
           .conditions = conditions,
@@ -216,6 +217,7 @@ int64_t begin(Session& run) {
   claim_folder(run.output, run.resolved, run.beginning, run.world);
   run.state.restore_log();  // records of steps that were lost do not stay
   if (run.state.best_step()) run.store.protect_saved(*run.state.best_step());
+  if (run.beginning.checkpoint) run.store.all_nodes_have(step);
   announce(run, step);
   run.store.await_prepared();
   return step;
@@ -237,10 +239,18 @@ void roll_back(Session& run, int64_t step) {
   run.state.restore_tensors(newest->path);
 }
 
-void settle_best(Session& run) {
+bool settle_save(Session& run) {
   const board::HostWork work("finishing a save");
   const bool failed = !run.store.finish();
-  if (run.world.group.sum(int64_t{failed}) > 0) run.state.drop_evaluation(run.store.last_step());
+  const bool all_saved = run.world.group.sum(int64_t{failed}) == 0;
+  if (all_saved && run.store.last_committed()) {
+    run.store.all_nodes_have(*run.store.last_committed());
+  }
+  return all_saved;
+}
+
+void settle_best(Session& run) {
+  if (!settle_save(run)) run.state.drop_evaluation(run.store.last_step());
 }
 
 void take_best(Session& run) {

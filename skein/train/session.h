@@ -64,8 +64,10 @@ void before_update(Session& run);
 // Weights and moments of the newest checkpoint up to `step`; steps and data go on. Collective.
 void roll_back(Session& run, int64_t step);
 
-// Waits for the save under way: a best evaluation counts once its checkpoint is there, on all
-// nodes. Collective.
+// Waits for the save under way. Was the last one committed, on all nodes? (True when there was
+// none.) Collective.
+bool settle_save(Session& run);
+// The same; and an evaluation whose checkpoint is not there is not the best. Collective.
 void settle_best(Session& run);
 
 // The weights of the best evaluation, if its checkpoint is here. Collective.

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright the skein authors.
 """Two nodes on this machine: do they run the same, and where do they save?"""
+import resource
 import shutil
+import signal
 import subprocess
 import unittest
 from pathlib import Path
 
-from harness import ENVIRONMENT, SKEIN, Workspace, finish, free_port, gpt2, kill
+from harness import ENVIRONMENT, SKEIN, Workspace, children, finish, free_port, gpt2, kill
 
 FILES = ("model.safetensors", "optimizer.safetensors")
 NODES = ("out0", "out1")
@@ -80,6 +82,33 @@ class EachNode(Nodes):
         for output in NODES:
             self.assert_same(output, self.STEPS)
         self.assertEqual([r["step"] for r in self.work.records("out0")], list(range(1, self.STEPS + 1)))
+
+    def test_they_go_on_after_the_disk_of_one_was_full(self):
+        """The other keeps what both have, whatever save_total_limit is."""
+        processes = self.start_nodes("max_steps=100000", "save_total_limit=1")
+        self.work.wait_for_step(processes[0], "out0", 10)
+        for rank in children(processes[1].pid):
+            resource.prlimit(rank, resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
+        self.work.wait_for_step(processes[0], "out0", 40)
+        processes[0].send_signal(signal.SIGTERM)
+        ended = [finish(process, 4) for process in processes]
+        self.assertNotIn("the same command continues", ended[0].stderr)
+        self.assertIn("was not saved", ended[1].stderr)
+        steps = [sorted(int(p.name.split("-")[1]) for p in (self.work / output).glob("checkpoint-*")) for output in NODES]
+        common = steps[1][-1]
+        self.assertIn(common, steps[0])
+        self.assertLessEqual(len(steps[0]), 3, "that one, the one before the stop, and the stop's")
+        ended = self.run_nodes(f"max_steps={common + 4}", "save_total_limit=1")
+        self.assertIn(f"continuing out0/checkpoint-{common} at step", ended[0].stderr)
+
+    def test_a_checkpoint_of_one_node_is_copied_to_another(self):
+        self.run_nodes("max_steps=4")
+        for step in (2, 4):
+            shutil.rmtree(self.work / f"out1/checkpoint-{step}")
+        for process in self.start_nodes("max_steps=6"):
+            finish(process, 4)
+        shutil.copytree(self.work / "out0/checkpoint-4", self.work / "out1/checkpoint-4")
+        self.assertIn("continuing out0/checkpoint-4 at step 4", self.run_nodes("max_steps=6")[0].stderr)
 
     def test_one_shared_folder_is_refused(self):
         self.refuse(["output_dir=out"], ["output_dir=out"], says=["one output_dir", "drop save_on_each_node"])

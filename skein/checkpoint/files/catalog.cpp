@@ -128,7 +128,8 @@ std::vector<ListedCheckpoint> beyond_limit(const std::vector<ListedCheckpoint>& 
   std::vector<ListedCheckpoint> beyond;
   auto excess = static_cast<int64_t>(own.size()) - rotation.limit;
   for (auto oldest = own.rbegin(); oldest != own.rend() && excess > 0; ++oldest) {
-    if (oldest->step == rotation.written_step || oldest->step == rotation.protected_step) continue;
+    if (oldest->step == rotation.written_step) continue;
+    if (std::ranges::count(rotation.protected_steps, oldest->step) > 0) continue;
     beyond.push_back(*oldest);
     --excess;
   }

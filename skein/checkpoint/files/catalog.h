@@ -70,10 +70,10 @@ std::vector<fs::path> list_temporaries(const fs::path& output);
 void sweep_temporaries(const fs::path& output);
 
 struct Rotation {
-  int64_t limit = 0;            // 0: keep all
-  int64_t written_step = 0;     // just committed, by
-  std::string token;            // this start
-  int64_t protected_step = -1;  // stays like the one just written, whatever the limit
+  int64_t limit = 0;                          // 0: keep all
+  int64_t written_step = 0;                   // just committed, by
+  std::string token;                          // this start
+  std::vector<int64_t> protected_steps = {};  // stay like the one just written, whatever the limit
   std::function<void(uint64_t bytes)> on_read = {};
 };
 

@@ -98,11 +98,11 @@ class CatalogTest : public TemporaryFolder {
     return found;
   }
 
-  void rotate(int64_t written, int64_t limit, int64_t protected_step = -1) {
+  void rotate(int64_t written, int64_t limit, const std::vector<int64_t>& protected_steps = {}) {
     remove_old_checkpoints(folder_, {.limit = limit,
                                      .written_step = written,
                                      .token = "b",
-                                     .protected_step = protected_step,
+                                     .protected_steps = protected_steps,
                                      .on_read = [this](uint64_t bytes) { bytes_read_ += bytes; }});
   }
 
@@ -185,8 +185,11 @@ TEST_F(CatalogTest, NothingGoesForACheckpointThatDoesNotReadBack) {
 TEST_F(CatalogTest, TheProtectedOneIsAmongThoseThatStay) {
   record({"b"});
   for (const int step : {10, 20, 30, 40}) make(step, "b");
-  rotate(40, 2, 10);
+  rotate(40, 2, {10});
   EXPECT_EQ(steps(), (Steps{40, 10}));
+  make(50, "b");
+  rotate(50, 1, {10, 40});
+  EXPECT_EQ(steps(), (Steps{50, 40, 10}));
 }
 
 TEST_F(CatalogTest, SurveySaysWhoseEachIs) {

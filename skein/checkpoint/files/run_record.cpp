@@ -65,6 +65,10 @@ std::string storable(const std::string& text) {
   }
 }
 
+bool is_same_start(std::string_view a, std::string_view b) {
+  return a.substr(0, a.find('-')) == b.substr(0, b.find('-'));
+}
+
 void check_version(const Json& json) {
   if (json.at("format") != kFormatName) throw IoError("it is not the record of a run");
   if (json.at("version") != kVersion) {
@@ -76,16 +80,18 @@ void check_version(const Json& json) {
 }  // namespace
 
 bool RunRecord::has_start(const std::string& token) const {
-  return std::ranges::any_of(starts, [&](const auto& start) { return start.token == token; });
+  return std::ranges::any_of(starts,
+                             [&](const auto& start) { return is_same_start(start.token, token); });
 }
 
 bool RunRecord::is_being_removed(const std::string& token) const {
-  return std::ranges::count(removing_starts, token) > 0;
+  return std::ranges::any_of(removing_starts,
+                             [&](const auto& start) { return is_same_start(start, token); });
 }
 
 bool RunRecord::has_left(const std::string& token, int64_t step) const {
-  const auto writer =
-      std::ranges::find_if(starts, [&](const auto& start) { return start.token == token; });
+  const auto writer = std::ranges::find_if(
+      starts, [&](const auto& start) { return is_same_start(start.token, token); });
   if (writer == starts.end()) return false;
   return std::any_of(writer + 1, starts.end(),
                      [&](const auto& later) { return later.step && *later.step < step; });

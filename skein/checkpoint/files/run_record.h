@@ -38,6 +38,8 @@ struct RunRecord {
   // What --fresh is about to remove: starts of a run that is over, and its files.
   std::vector<std::string> removing_starts, removing_files;
 
+  // Where every node has a folder of its own, a start's tokens differ behind their dash alone: what
+  // one node has saved is the run's in another's folder too.
   bool has_start(const std::string& token) const;
   bool is_being_removed(const std::string& token) const;
   // Has the run since begun again at an earlier step? Then it does not follow that checkpoint.

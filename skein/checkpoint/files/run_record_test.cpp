@@ -49,6 +49,19 @@ TEST_F(RunRecordTest, AStartLeavesWhatLiesBeyondItsBeginning) {
   EXPECT_FALSE(record.has_left("stranger", 99));
 }
 
+// save_on_each_node: the second half of a token is that of a node's folder.
+TEST_F(RunRecordTest, WhatAnotherNodeOfTheRunHasSavedIsTheRuns) {
+  RunRecord record;
+  record.starts = {{.token = "0000000a-11111111", .step = 0, .asked = "", .began_at = ""},
+                   {.token = "0000000b-11111111", .step = 36, .asked = "", .began_at = ""}};
+  record.removing_starts = {"0000000c-11111111"};
+  EXPECT_TRUE(record.has_start("0000000a-22222222"));
+  EXPECT_FALSE(record.has_start("0000000d-11111111"));
+  EXPECT_TRUE(record.has_left("0000000a-22222222", 40));
+  EXPECT_FALSE(record.has_left("0000000b-22222222", 40));
+  EXPECT_TRUE(record.is_being_removed("0000000c-22222222"));
+}
+
 TEST_F(RunRecordTest, AFolderIsTheSameInEverySpelling) {
   fs::create_directories(folder_ / "runs/checkpoint-8");
   fs::create_symlink("runs", folder_ / "here");

@@ -301,8 +301,9 @@ void attempt(const CommitOptions& options, const std::function<void()>& part) {
 bool make_room(const CommitOptions& options) try {
   if (options.save_total_limit <= 0) return false;
   if (options.fence) options.fence();  // another run's are not ours
-  return give_up_oldest(options.output, {.token = options.token,
-                                         .keep_steps = {options.step, options.protected_step}});
+  GiveUp what{.token = options.token, .keep_steps = options.protected_steps};
+  what.keep_steps.push_back(options.step);
+  return give_up_oldest(options.output, what);
 } catch (const std::exception& error) {
   log_warning("{}", error.what());
   return false;
@@ -462,7 +463,7 @@ void rotate(const CommitOptions& options, Exchange& exchange) {
                          {.limit = options.save_total_limit,
                           .written_step = options.step,
                           .token = options.token,
-                          .protected_step = options.protected_step,
+                          .protected_steps = options.protected_steps,
                           .on_read = [&](uint64_t bytes) { exchange.advance(bytes); }});
 }
 

@@ -52,7 +52,7 @@ struct CommitOptions {
   std::string token;
   int64_t save_total_limit = 0;  // 0: keep all
   bool rotates = true;           // false: what is beyond the limit stays until the next save
-  int64_t protected_step = -1;   // not removed, whatever the limit
+  std::vector<int64_t> protected_steps = {};  // not removed, whatever the limit
   // Asked right before the commit: throws when the folder is another run's by now. Empty: nobody
   // else can have it.
   std::function<void()> fence;
