@@ -323,6 +323,10 @@ std::optional<fs::path> checkpoint_to_continue(const config::CheckpointConfig& o
 }
 
 bool has_final_model(const fs::path& output, int64_t steps) try {
+  // What lies here is the run before that one, which a --fresh has ended and not yet removed.
+  if (const auto record = checkpoint::read_record(output); record && record->is_removing()) {
+    return false;
+  }
   const auto state = find_trainer_state(output);
   if (!state || state->step != steps) return false;
   const bool is_adapter =

@@ -50,7 +50,7 @@ std::string nothing_to_continue(const fs::path& output,
 std::optional<fs::path> checkpoint_to_continue(const config::CheckpointConfig& options);
 
 // Was the final model of a run of so many steps written here, and is it still? A run can end
-// between its last checkpoint and that.
+// between its last checkpoint and that; and one that a --fresh has begun to remove is over.
 bool has_final_model(const fs::path& output, int64_t steps);
 
 // Did this very run end here without a checkpoint to continue (save_strategy: no)? Its final model

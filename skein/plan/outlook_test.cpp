@@ -295,6 +295,23 @@ TEST_F(OutlookTest, ANamedCheckpointIsTheBeginningOfARunThatGoesOn) {
   EXPECT_TRUE(contains(why_refused(), "there is no"));
 }
 
+// Killed between the record's rename and the last removal: what is left is the old run's.
+TEST_F(OutlookTest, ARunThatFreshHasEndedIsNotDone) {
+  write("out/config.json", read_file(folder_ / "model/config.json"));
+  const std::string header = R"({"w":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})";
+  write("out/model.safetensors",
+        std::string(1, static_cast<char>(header.size())) + std::string(7, '\0') + header + "x");
+  write("out/trainer_state.json", state_text(12));
+  write_record();
+  ASSERT_TRUE(look().continues && look().continues->nothing_left);
+  checkpoint::write_record(folder_ / "out", {.starts = {{.token = "new", .step = 0}},
+                                             .removing_starts = {"r"},
+                                             .removing_files = {"trainer_state.json"}});
+  write_checkpoint(12);
+  EXPECT_FALSE(look().continues);
+  EXPECT_FALSE(has_final_model(folder_ / "out", 12));
+}
+
 TEST_F(OutlookTest, MoreStepsThanCanBeCountedAreRefused) {
   config().schedule.num_train_epochs = 1e18;
   EXPECT_TRUE(contains(why_refused(), "num_train_epochs=1e+18 of 4 steps each"));

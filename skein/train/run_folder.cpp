@@ -91,10 +91,10 @@ void remove_below(const fs::path& output, const std::string& name) {
 
 // What --fresh has written down to be removed. An interrupted removal is made up for here.
 void finish_removal(const fs::path& output, RunRecord& record) {
-  if (record.removing_starts.empty() && record.removing_files.empty()) return;
+  if (!record.is_removing()) return;
   for (const auto& seen : checkpoint::survey(output, record)) {
     if (!record.is_being_removed(seen.run)) continue;
-    log_info("--fresh: removing {}", seen.listed.path.string());
+    log_info("removing {}, of the run that --fresh has ended", seen.listed.path.string());
     checkpoint::remove_folder(seen.listed.path);
   }
   for (const auto& name : record.removing_files) remove_below(output, name);

@@ -66,7 +66,7 @@ class Demo(unittest.TestCase):
         self.assertEqual((self.out / "run/trainer_state.json").stat().st_mtime_ns, state)
 
         fresh = self.finish(self.start("--fresh"), 0)
-        self.assertIn("--fresh: removing", fresh)
+        self.assertIn("of the run that --fresh has ended", fresh)
         self.assertIn("step 1/", fresh)
 
     def check_result(self, output):

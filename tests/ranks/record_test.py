@@ -143,6 +143,22 @@ class NamedBeginning(Case):
         self.assertEqual([name for name in checkpoints(self.work, "r") if "aside" in name], [])
 
 
+class Fresh(Case):
+    def test_cut_off_while_it_removes_it_has_ended_the_old_run(self):
+        self.work.run(ranks=1)
+        record = json.loads((self.work / "out/.skein-run").read_text())
+        new = record["starts"][0] | {"token": "0badcafe"}
+        removing = {"starts": [record["starts"][0]["token"]], "files": record["files"]}
+        (self.work / "out/.skein-run").write_text(json.dumps(record | {"starts": [new], "files": [], "removing": removing}))
+        (self.work / "out/trainer_log.jsonl").unlink()  # so far it came
+        ended = self.work.run("learning_rate=0.005", ranks=1)
+        self.assertNotIn("nothing left", ended.stderr)
+        self.assertIn("checkpoint-6, of the run that --fresh has ended", ended.stderr)
+        self.work.run("learning_rate=0.005", "output_dir=whole", ranks=1)
+        self.assertEqual((self.work / "out/model.safetensors").read_bytes(),
+                         (self.work / "whole/model.safetensors").read_bytes())
+
+
 class FinalModel(Case):
     def test_one_that_is_gone_or_damaged_is_written_again(self):
         self.work.run(ranks=2)

@@ -37,6 +37,7 @@ struct RunRecord {
 
   // What --fresh is about to remove: starts of a run that is over, and its files.
   std::vector<std::string> removing_starts, removing_files;
+  bool is_removing() const { return !removing_starts.empty() || !removing_files.empty(); }
 
   // Where every node has a folder of its own, a start's tokens differ behind their dash alone: what
   // one node has saved is the run's in another's folder too.
