@@ -170,13 +170,11 @@ void check_model(const fs::path& folder, const HfConfig& model, const TuningIden
   if (tuning.base.empty()) check_architecture(folder, model);
 }
 
-// How many ranks wrote it; none: it does not say.
-std::optional<int64_t> ranks_of(const fs::path& checkpoint) {
+// None: it is no checkpoint but a final model.
+std::optional<checkpoint::Manifest> manifest_of(const fs::path& folder) {
   std::error_code ignored;
-  const auto path = checkpoint / checkpoint::kManifestName;
-  if (!fs::exists(path, ignored)) return std::nullopt;
-  const auto manifest = checkpoint::parse_manifest(read_file(path), path.string());
-  return static_cast<int64_t>(manifest.conditions.size);
+  if (!fs::exists(folder / checkpoint::kManifestName, ignored)) return std::nullopt;
+  return checkpoint::read_manifest(folder);
 }
 
 [[noreturn]] void refuse_order(const fs::path& checkpoint, const std::string& difference,
@@ -189,12 +187,14 @@ std::optional<int64_t> ranks_of(const fs::path& checkpoint) {
 
 void check_batch(const fs::path& checkpoint, int64_t saved, const DataIdentity& now) {
   if (saved == now.global_batch) return;
-  const auto ranks = ranks_of(checkpoint);
+  const auto manifest = manifest_of(checkpoint);
+  const int64_t ranks = manifest ? static_cast<int64_t>(manifest->conditions.size) : 0;
   // A forgotten flag, when the old ranks would make the old batch of what each has.
-  const bool only_ranks = ranks && now.ranks > 0 && now.global_batch * *ranks == saved * now.ranks;
+  const bool only_ranks =
+      ranks > 0 && now.ranks > 0 && now.global_batch * ranks == saved * now.ranks;
   const auto flag =
       only_ranks
-          ? fmt::format("the old {} ranks (--nproc-per-node {} on one machine) or ", *ranks, *ranks)
+          ? fmt::format("the old {} ranks (--nproc-per-node {} on one machine) or ", ranks, ranks)
           : "";
   refuse_order(checkpoint,
                fmt::format("a global batch size of {}, this start has {}", saved, now.global_batch),
@@ -224,6 +224,17 @@ void check_order(const fs::path& checkpoint, const DataIdentity& identity) {
                              saved.data_digest, identity.data_digest),
                  "the old data");
   }
+}
+
+// Digests show damage, not that two files belong together.
+void check_step(const fs::path& checkpoint) {
+  const auto step = read_trainer_state(checkpoint).step;
+  const auto manifest = manifest_of(checkpoint);
+  if (!manifest || manifest->step == static_cast<uint64_t>(step)) return;
+  throw IoError(fmt::format(
+      "{} is of step {}, {} of step {}: they do not belong together. Without that folder "
+      "the run goes on from the checkpoint before it",
+      (checkpoint / checkpoint::kManifestName).string(), manifest->step, kStateFile, step));
 }
 
 void check_optimizer(const fs::path& checkpoint) {
@@ -363,6 +374,7 @@ bool is_finished(const config::RunConfig& config, const HfConfig& model,
 
 void check_continuation(const fs::path& checkpoint, const HfConfig& model,
                         const DataIdentity& identity) {
+  check_step(checkpoint);
   check_model(checkpoint, model, identity.tuning);
   check_order(checkpoint, identity);
   check_optimizer(checkpoint);

@@ -59,7 +59,7 @@ bool is_finished(const config::RunConfig& config, const HfConfig& model,
                  const DataIdentity& identity);
 
 // Throws UserError naming what changed the model or the order of the data since, and what to type;
-// or that the checkpoint has no optimizer state.
+// or that the checkpoint has no optimizer state. IoError when its state is not that of its step.
 void check_continuation(const fs::path& checkpoint, const HfConfig& model,
                         const DataIdentity& identity);
 

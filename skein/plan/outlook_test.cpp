@@ -45,13 +45,13 @@ class OutlookTest : public TemporaryFolder {
   }
 
   // As a run of two ranks leaves it, with a global batch of 8 rows.
-  void write_checkpoint(int64_t step, const std::string& run = "r") {
+  void write_checkpoint(int64_t step, const std::string& run = "r", int64_t state_step = -1) {
     const auto name = fmt::format("out/checkpoint-{}/", step);
     const std::vector<std::pair<std::string, std::string>> files = {
         {"config.json", read_file(folder_ / "model/config.json")},
         {"model.safetensors", "weights"},
         {"optimizer.safetensors", "states"},
-        {kStateFile, state_text(step)}};
+        {kStateFile, state_text(state_step < 0 ? step : state_step)}};
     checkpoint::Manifest manifest{.step = static_cast<uint64_t>(step), .run = run};
     manifest.conditions.size = 2;
     for (const auto& [file, text] : files) {
@@ -240,6 +240,13 @@ TEST_F(OutlookTest, WhatResumeFromCheckpointNamesMustBeThere) {
   write_checkpoint(3);
   config().checkpoint.fresh = true;
   EXPECT_TRUE(contains(why_refused(), "--fresh would remove"));
+}
+
+// Its digests fit: it was changed, not damaged.
+TEST_F(OutlookTest, AStateOfAnotherStepThanItsCheckpointsIsRefused) {
+  write_checkpoint(3, "r", 6);
+  const auto said = refusal<IoError>([&] { look(); });
+  EXPECT_PRED2(contains, said, "manifest.json is of step 3, trainer_state.json of step 6");
 }
 
 // The ranks would skip them too.

@@ -11,6 +11,31 @@
 namespace skein::plan {
 namespace {
 
+// The library would make a whole number of a fraction, or of what is too large for one.
+int64_t whole_in(const nlohmann::ordered_json& json, const char* key,
+                 int64_t lowest = std::numeric_limits<int64_t>::min()) {
+  const auto& value = json.at(key);
+  const bool is_whole =
+      value.is_number_unsigned() ? value.get<uint64_t>() <= INT64_MAX : value.is_number_integer();
+  if (is_whole && value.get<int64_t>() >= lowest) return value.get<int64_t>();
+  throw IoError(fmt::format("{} is {}", key, value.dump()));
+}
+
+int64_t count_in(const nlohmann::ordered_json& json, const char* key) {
+  return whole_in(json, key, 0);
+}
+
+void check_state(const TrainerState& state) {
+  if (state.num_updates > state.step) {
+    throw IoError(fmt::format("{} updates in {} steps", state.num_updates, state.step));
+  }
+  if (!state.history.is_array()) throw IoError("log_history is no list");
+  for (const auto& record : state.history) {
+    if (!record.is_object()) throw IoError("a record of log_history is no object");
+    if (record.contains("step")) count_in(record, "step");
+  }
+}
+
 // JSON has no NaN and writes null.
 double loss_of(const nlohmann::ordered_json& record) {
   const auto& loss = record.at("eval_loss");
@@ -55,27 +80,30 @@ std::string trainer_state_text(const TrainerState& state) {
 
 TrainerState read_trainer_state(const fs::path& folder) {
   const auto path = folder / kStateFile;
+  const auto text = read_file(path);
   try {
-    const auto json = ordered_json::parse(read_file(path));
+    const auto json = ordered_json::parse(text);
     const auto& ours = json.at("stateful_callbacks").at("skein");
-    TrainerState state{.step = json.at("global_step").get<int64_t>(),
-                       .tokens_seen = json.at("num_input_tokens_seen").get<int64_t>(),
-                       .num_updates = ours.at("num_updates").get<int64_t>(),
-                       .identity = {.data_digest = ours.at("data_digest").get<std::string>(),
-                                    .global_batch = ours.at("global_batch").get<int64_t>(),
-                                    .seed = ours.at("data_seed").get<int64_t>(),
-                                    .block_size = ours.value("block_size", int64_t{0}),
-                                    .total_steps = json.at("max_steps").get<int64_t>(),
-                                    .tuning = {.type = ours.value("finetuning_type", "full"),
-                                               .base = ours.value("base_model", ""),
-                                               .base_digest = ours.value("base_digest", "")}},
-                       .history = json.at("log_history")};
+    TrainerState state{
+        .step = count_in(json, "global_step"),
+        .tokens_seen = count_in(json, "num_input_tokens_seen"),
+        .num_updates = count_in(ours, "num_updates"),
+        .identity = {.data_digest = ours.at("data_digest").get<std::string>(),
+                     .global_batch = count_in(ours, "global_batch"),
+                     .seed = whole_in(ours, "data_seed"),
+                     .block_size = ours.contains("block_size") ? count_in(ours, "block_size") : 0,
+                     .total_steps = count_in(json, "max_steps"),
+                     .tuning = {.type = ours.value("finetuning_type", "full"),
+                                .base = ours.value("base_model", ""),
+                                .base_digest = ours.value("base_digest", "")}},
+        .history = json.at("log_history")};
     if (json.contains("best_metric") && json.at("best_metric").is_number()) {
       state.best = {.loss = json.at("best_metric").get<double>(),
-                    .step = json.at("best_global_step").get<int64_t>()};
+                    .step = count_in(json, "best_global_step")};
     }
+    check_state(state);
     return state;
-  } catch (const nlohmann::json::exception& error) {
+  } catch (const std::exception& error) {
     throw IoError(fmt::format("{}: not a state that skein wrote: {}", path.string(), error.what()));
   }
 }

@@ -7,6 +7,9 @@
 #include <limits>
 #include <vector>
 
+#include "skein/core/error.h"
+#include "skein/core/testing.h"
+
 namespace skein::plan {
 namespace {
 
@@ -26,6 +29,49 @@ bool ends(const std::vector<double>& losses, std::optional<int64_t> patience,
   const config::EvalConfig config{.early_stopping_patience = patience,
                                   .early_stopping_threshold = threshold};
   return reason_to_end(config, log_of(losses)).has_value();
+}
+
+class TrainerStateTest : public TemporaryFolder {
+ protected:
+  // What is said of a state of 8 steps in which one place holds something else.
+  std::string said_of(const std::string& place, const ordered_json& value) {
+    auto json = ordered_json::parse(
+        trainer_state_text({.step = 8,
+                            .tokens_seen = 800,
+                            .num_updates = 7,
+                            .identity = {.global_batch = 4, .seed = -3, .total_steps = 12},
+                            .best = TrainerState::Best{2.5, 4},
+                            .history = log_of({3, 2.5})}));
+    if (!place.empty()) json[ordered_json::json_pointer(place)] = value;
+    write_file_atomically(folder_ / kStateFile, json.dump());
+    try {
+      read_trainer_state(folder_);
+      return "";
+    } catch (const IoError& error) {
+      return error.what();
+    }
+  }
+};
+
+// Its digest may fit: whoever changes it can change that too.
+TEST_F(TrainerStateTest, CountsThatNoRunWritesAreRefused) {
+  EXPECT_EQ(said_of("", {}), "");
+  const std::string ours = "/stateful_callbacks/skein/";
+  for (const auto& place : {std::string("/global_step"), std::string("/num_input_tokens_seen"),
+                            std::string("/max_steps"), std::string("/best_global_step"),
+                            std::string("/log_history/0/step"), ours + "num_updates",
+                            ours + "global_batch", ours + "block_size"}) {
+    for (const auto& value : {ordered_json(-1), ordered_json(1.5), ordered_json(1e300),
+                              ordered_json(UINT64_MAX), ordered_json("8"), ordered_json()}) {
+      const auto said = said_of(place, value);
+      EXPECT_NE(said.find("trainer_state.json: not a state that skein wrote"), std::string::npos)
+          << place << " " << value << ": " << said;
+    }
+  }
+  EXPECT_NE(said_of(ours + "num_updates", 9).find("9 updates in 8 steps"), std::string::npos);
+  EXPECT_NE(said_of(ours + "data_seed", 1.5), "");
+  EXPECT_NE(said_of("/log_history", 3), "");
+  EXPECT_NE(said_of("/log_history/0", "text"), "");
 }
 
 TEST(EarlyStoppingTest, NeverWithoutPatience) { EXPECT_FALSE(ends({1, 2, 3, 4}, std::nullopt)); }
