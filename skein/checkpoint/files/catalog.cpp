@@ -155,6 +155,15 @@ std::optional<ListedCheckpoint> next_to_read(const std::vector<ListedCheckpoint>
   return std::nullopt;
 }
 
+// A folder that does not go (a mount, an immutable one) keeps no other from going.
+bool try_to_remove(const fs::path& folder) try {
+  remove_folder(folder);
+  return true;
+} catch (const std::exception& error) {
+  log_warning("an old checkpoint stays: {}", error.what());
+  return false;
+}
+
 }  // namespace
 
 std::string checkpoint_name(int64_t step) { return fmt::format("{}{}", kPrefix, step); }
@@ -252,7 +261,7 @@ void remove_old_checkpoints(const fs::path& output, const Rotation& rotation) {
        beyond = beyond_limit(own, rotation)) {
     const auto unread = next_to_read(own, beyond, rotation, read);
     if (!unread) {
-      for (const auto& old : beyond) remove_folder(old.path);
+      for (const auto& old : beyond) try_to_remove(old.path);
       return;
     }
     const auto problems = verify(*unread, nullptr, {.on_read = rotation.on_read});
@@ -281,8 +290,7 @@ bool give_up_oldest(const fs::path& output, const GiveUp& what) {
     if (std::ranges::count(what.keep_steps, oldest->step) > 0) continue;
     log_warning("the disk is full: giving up {} (save_total_limit is set; {} stays)",
                 oldest->path.string(), checkpoint_name(verified->step));
-    remove_folder(oldest->path);
-    return true;
+    if (try_to_remove(oldest->path)) return true;
   }
   return false;
 }

@@ -79,7 +79,8 @@ struct Rotation {
 
 // Removes the oldest checkpoints of this run until `limit` are left. Others are neither counted nor
 // removed; nor is one of this run that does not verify. Before anything is removed every byte of
-// the checkpoint just written is read, and of the newest other one that stays.
+// the checkpoint just written is read, and of the newest other one that stays. One that cannot be
+// removed is warned of, and the others go.
 void remove_old_checkpoints(const fs::path& output, const Rotation& rotation);
 
 struct GiveUp {

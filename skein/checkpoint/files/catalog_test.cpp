@@ -192,6 +192,34 @@ TEST_F(CatalogTest, TheProtectedOneIsAmongThoseThatStay) {
   EXPECT_EQ(steps(), (Steps{50, 40, 10}));
 }
 
+// A folder that something is mounted on, or that is immutable.
+class StuckFolder final : public FileSystem {
+ public:
+  explicit StuckFolder(std::string name) : name_(std::move(name)) {}
+  int rename(const fs::path& from, const fs::path& to, unsigned flags) override {
+    if (from.filename() != name_) return FileSystem::rename(from, to, flags);
+    errno = EBUSY;
+    return -1;
+  }
+
+ private:
+  std::string name_;
+};
+
+TEST_F(CatalogTest, OneThatCannotBeRemovedKeepsNoOtherFromGoing) {
+  record({"b"});
+  for (const int step : {10, 20, 30}) make(step, "b");
+  StuckFolder disk("checkpoint-10");
+  const ScopedFileSystem use(disk);
+  rotate(30, 1);
+  EXPECT_EQ(steps(), (Steps{30, 10}));
+  EXPECT_PRED2(contains, log_, "an old checkpoint stays: cannot rename");
+  make(40, "b");
+  EXPECT_TRUE(give_up_oldest(folder_, {.token = "b"}));
+  EXPECT_EQ(steps(), (Steps{40, 10}));
+  EXPECT_FALSE(give_up_oldest(folder_, {.token = "b"}));
+}
+
 TEST_F(CatalogTest, SurveySaysWhoseEachIs) {
   RunRecord record;
   record.starts = {{.token = "a", .step = 0, .asked = "", .began_at = ""},
