@@ -88,6 +88,14 @@ class RollBack(Case):
         self.assertIn("continuing out/checkpoint-6 at step 6", ended.stderr)
 
 
+    def test_a_beginning_that_was_left_is_one_again(self):
+        for words in ((), ("resume_from_checkpoint=out/checkpoint-4",), ("resume_from_checkpoint=out/checkpoint-2",)):
+            self.work.run(*words, ranks=1)
+        ended = self.work.run("resume_from_checkpoint=out/checkpoint-4", ranks=1)
+        self.assertIn("out/checkpoint-4 at step 4", ended.stderr)
+        self.assertNotIn("has gone on since", ended.stderr)
+
+
 class NothingToContinue(Case):
     def test_damaged_ones_alone(self):
         self.work.run(ranks=2)

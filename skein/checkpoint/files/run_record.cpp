@@ -98,9 +98,18 @@ bool RunRecord::has_left(const std::string& token, int64_t step) const {
 }
 
 std::optional<int64_t> RunRecord::began_with(const std::string& asked) const {
-  for (const auto& start : starts) {
-    // Older programs wrote what was typed.
-    if (!start.asked.empty() && asked_name(start.asked) == asked) return start.step.value_or(0);
+  // Older programs wrote what was typed.
+  const auto asks = [&](const Start& start) {
+    return !start.asked.empty() && asked_name(start.asked) == asked;
+  };
+  for (auto start = starts.begin(); start != starts.end(); ++start) {
+    if (!asks(*start)) continue;
+    const int64_t step = start->step.value_or(0);
+    const auto leaves = [&](const Start& later) {
+      if (!later.step) return false;
+      return *later.step < step || (*later.step == 0 && !asks(later));
+    };
+    if (std::none_of(start + 1, starts.end(), leaves)) return step;
   }
   return std::nullopt;
 }

@@ -46,7 +46,8 @@ struct RunRecord {
   // Has the run since begun again at an earlier step? Then it does not follow that checkpoint.
   bool has_left(const std::string& token, int64_t step) const;
   // The step of the first start that asked for a folder, asked_name(): those after it have gone on.
-  // None: no start did.
+  // None: no start did, or later ones have left what came of it, going further back or beginning
+  // with something else.
   std::optional<int64_t> began_with(const std::string& asked) const;
   // Adds a name once.
   void add_file(const std::string& name);

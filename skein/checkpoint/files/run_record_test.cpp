@@ -79,6 +79,32 @@ TEST_F(RunRecordTest, AFolderIsTheSameInEverySpelling) {
   EXPECT_EQ(asked_name(folder_ / "here/checkpoint-8/"), name);
 }
 
+// What came of a beginning is no longer followed once a start has gone further back.
+TEST_F(RunRecordTest, ABeginningThatWasLeftIsNone) {
+  RunRecord record;
+  const auto add = [&](const char* asked, int64_t step) {
+    record.starts.push_back({.token = "t", .step = step, .asked = asked, .began_at = ""});
+  };
+  add("", 0);
+  add("/r/checkpoint-8", 8);
+  add("", 12);
+  add("/r/checkpoint-8", 16);
+  EXPECT_EQ(record.began_with("/r/checkpoint-8"), 8);
+  add("/r/checkpoint-4", 4);
+  EXPECT_EQ(record.began_with("/r/checkpoint-8"), std::nullopt);
+  EXPECT_EQ(record.began_with("/r/checkpoint-4"), 4);
+  add("/r/checkpoint-8", 8);
+  EXPECT_EQ(record.began_with("/r/checkpoint-8"), 8);
+  // Checkpoints of other folders are step 0 here.
+  add("/one", 0);
+  add("/one", 4);
+  EXPECT_EQ(record.began_with("/one"), 0);
+  EXPECT_EQ(record.began_with("/r/checkpoint-8"), std::nullopt);
+  add("/other", 0);
+  EXPECT_EQ(record.began_with("/one"), std::nullopt);
+  EXPECT_EQ(record.began_with("/other"), 0);
+}
+
 TEST_F(RunRecordTest, AFolderThatIsNoTextIsFoundAgain) {
   RunRecord record;
   const auto asked = asked_name("/x/\xff\x80%/checkpoint-8");
