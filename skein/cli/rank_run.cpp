@@ -68,18 +68,18 @@ comm::GroupOptions group_options(const launch::RankEnvironment& environment,
           .timeout = group_timeout(environment, parallel.ddp_timeout)};
 }
 
-config::Resolved read_configuration(const launch::RankEnvironment& environment) {
-  auto resolved = config::decode_resolved(environment.configuration);
+// Of a start that continues this very run: its own checkpoints are no other run's, whatever it was
+// to begin with.
+config::Resolved going_on(config::Resolved resolved) {
   auto& checkpoint = resolved.config.checkpoint;
-  if (!environment.continues) return resolved;
-  // Its own checkpoints are no other run's, whatever this one was to begin with.
   checkpoint.fresh = false;
   if (checkpoint.resume_from_checkpoint == "false") checkpoint.resume_from_checkpoint = "auto";
   return resolved;
 }
 
-int run_body(const RankCommand& command, const config::Resolved& resolved, RankSession& session) {
+int run_body(const RankCommand& command, const config::Resolved& typed, RankSession& session) {
   const auto& environment = session.environment();
+  const auto resolved = environment.continues ? going_on(typed) : typed;
   const auto& config = resolved.config;
   const bool cuda = environment.device == config::Device::kCuda;
   const at::Device device =
@@ -98,6 +98,7 @@ int run_body(const RankCommand& command, const config::Resolved& resolved, RankS
       .stop_requested = launch::stop_requested,
       .local_size = environment.local_size,
       .own_output = config.checkpoint.save_on_each_node,
+      .starts_over = typed.config.checkpoint.fresh,
       .fence = session.fence(config::output_folder(config.checkpoint))};
   // Not earlier: until now there is nothing to finish or save.
   if (command.ends_by_itself) {
@@ -127,7 +128,7 @@ int run_rank(const RankCommand& command) {
   const auto environment = launch::from_environment();
   set_log_rank(environment.rank);
   if (const auto level = launch::asked_log_level(launch::read_environment())) set_log_level(*level);
-  const auto resolved = read_configuration(environment);
+  const auto resolved = config::decode_resolved(environment.configuration);
   RankSession session(environment, std::chrono::seconds(resolved.config.parallel.join_timeout));
   return run_guarded([&] { return run_body(command, resolved, session); }, session.hooks());
 }

@@ -114,7 +114,7 @@ Outcome run_offline(const config::Resolved& resolved, const config::BatchPlan& b
     const auto& keys = run.config.checkpoint;
     log_info("stopped after step {}; {}", step,
              keys.save_only_model ? "save_only_model: it cannot be continued"
-             : keys.fresh         ? "the same command without --fresh continues"
+             : world.starts_over  ? "the same command without --fresh continues"
                                   : "the same command continues");
     return Outcome::kStopped;
   }

@@ -23,6 +23,7 @@ struct World {
   std::function<bool()> stop_requested;  // has somebody asked this rank to stop?
   int local_size = 1;                    // ranks of this node
   bool own_output = false;               // save_on_each_node: each node has an output_dir
+  bool starts_over = false;              // the command says --fresh; a restart goes on all the same
   // Throws CommError when output_dir is another run's by now. Empty: this rank commits nothing.
   std::function<void()> fence = {};
 

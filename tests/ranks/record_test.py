@@ -3,6 +3,7 @@
 """Whose is what lies in an output folder: what is continued, counted, set aside, removed, or refused."""
 import json
 import shutil
+import signal
 import subprocess
 import time
 import unittest
@@ -133,6 +134,18 @@ class Restart(Case):
                 self.work.wait_for_step(process, "out", 20)
                 kill(children(process.pid)[:1])
                 self.assertIn("continuing out/checkpoint-", finish(process, 0).stderr)
+
+    def test_a_stop_after_it_says_what_continues(self):
+        """Not the same command, which would remove what was just saved."""
+        process = self.work.start("--fresh", "max_steps=100000", "--max-restarts", "1", ranks=2)
+        self.work.wait_for_step(process, "out", 20)
+        kill(children(process.pid)[:1])
+        record = self.work / "out/.skein-run"
+        while len(json.loads(record.read_text())["starts"]) < 2 and process.poll() is None:
+            time.sleep(0.01)
+        self.work.wait_for_step(process, "out", 20)
+        process.send_signal(signal.SIGTERM)
+        self.assertRegex(finish(process, 75).stderr, r"stopped after step \d+; the same command without --fresh continues")
 
 
 class NamedBeginning(Case):
