@@ -2,7 +2,9 @@
 // Copyright the skein authors.
 #include "skein/launch/watch/failure_report.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <cstdlib>
@@ -76,11 +78,31 @@ std::string error_json(const std::string& message, nlohmann::ordered_json facts)
   return whole.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
+// Into what is there: a device, a pipe that somebody reads, a link's target.
+void write_through(const fs::path& path, std::string_view text) {
+  const auto failed = [&] { throw_errno("cannot write " + path.string()); };
+  const File file(::open(path.c_str(), O_WRONLY | O_TRUNC | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+  if (!file) failed();
+  while (!text.empty()) {
+    const auto count = ::write(file.descriptor(), text.data(), text.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) failed();
+    text.remove_prefix(static_cast<size_t>(count));
+  }
+}
+
 void write_where_asked(const std::string& json) {
   const char* path = std::getenv("TORCHELASTIC_ERROR_FILE");
   if (path == nullptr || *path == '\0') return;
   try {
-    write_file_atomically(path, json);
+    const auto kind = fs::symlink_status(path).type();
+    const bool is_plain = kind == fs::file_type::regular || kind == fs::file_type::not_found;
+    // What is no plain file must not be replaced by one: it may be /dev/null.
+    if (is_plain) {
+      write_file_atomically(path, json);
+    } else {
+      write_through(path, json);
+    }
   } catch (const std::exception& error) {
     log_warning("TORCHELASTIC_ERROR_FILE: {}", error.what());
   }

@@ -2,7 +2,9 @@
 // Copyright the skein authors.
 #include "skein/launch/watch/failure_report.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -109,6 +111,37 @@ TEST_F(FailureReportTest, TheErrorFileIsTorchruns) {
   EXPECT_NE(testing::internal::GetCapturedStderr().find("missing"), std::string::npos);
   unsetenv("TORCHELASTIC_ERROR_FILE");
   write_error_file("nor this");
+}
+
+// /dev/null switches it off, and stays what it is.
+TEST_F(FailureReportTest, WhatIsNoPlainFileIsWrittenToAndNotReplaced) {
+  const auto report_to = [](const fs::path& path) {
+    setenv("TORCHELASTIC_ERROR_FILE", path.c_str(), 1);
+    write_error_file(example_report());
+    unsetenv("TORCHELASTIC_ERROR_FILE");
+  };
+  const auto link = folder / "link", pipe = folder / "pipe";
+  write("target", "old, and longer than the report " + std::string(10'000, '.'));
+  fs::create_symlink("target", link);
+  report_to(link);
+  EXPECT_TRUE(fs::is_symlink(link));
+  EXPECT_EQ(read_file(folder / "target"), to_error_json(example_report()));
+
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  testing::internal::CaptureStderr();
+  report_to(pipe);  // nobody reads it: no reason to wait
+  EXPECT_NE(testing::internal::GetCapturedStderr().find("cannot write"), std::string::npos);
+  const File reader(::open(pipe.c_str(), O_RDONLY | O_NONBLOCK));
+  report_to(pipe);
+  std::string text(100'000, '\0');
+  text.resize(static_cast<size_t>(::read(reader.descriptor(), text.data(), text.size())));
+  EXPECT_EQ(text, to_error_json(example_report()));
+  EXPECT_TRUE(fs::is_fifo(pipe));
+
+  fs::create_symlink("/dev/null", folder / "null");
+  report_to(folder / "null");
+  EXPECT_TRUE(fs::is_character_file("/dev/null"));
+  EXPECT_TRUE(fs::is_symlink(folder / "null"));
 }
 
 TEST_F(FailureReportTest, OomKillsComeFromTheNearestCgroup) {
