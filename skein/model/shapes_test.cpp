@@ -4,7 +4,6 @@
 
 #include <gtest/gtest.h>
 
-#include "skein/model/families.h"
 #include "skein/model/tiny_models.h"
 #include "skein/ops/linear_cross_entropy.h"
 #include "skein/plan/families/families.h"
@@ -27,14 +26,11 @@ std::vector<plan::HfConfig> shape_cases() {
   return cases;
 }
 
-TEST(Families, EveryRowHasItsOtherHalf) {
-  const auto makers = families();
-  const auto readers = plan::families();
-  ASSERT_EQ(makers.size(), readers.size());
-  ASSERT_EQ(tiny_families().size(), readers.size()) << "tiny_models.h";
-  for (size_t i = 0; i < makers.size(); ++i) {
-    EXPECT_EQ(makers[i].model_type, readers[i].model_type);
-    EXPECT_EQ(tiny_config(tiny_families()[i]).family, readers[i].model_type);
+TEST(Families, EveryOneHasATinyModel) {
+  const auto families = plan::families();
+  ASSERT_EQ(tiny_families().size(), families.size()) << "tiny_models.h";
+  for (size_t i = 0; i < families.size(); ++i) {
+    EXPECT_EQ(tiny_config(tiny_families()[i]).family, families[i].model_type);
   }
 }
 
