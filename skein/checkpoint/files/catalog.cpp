@@ -155,12 +155,14 @@ std::optional<ListedCheckpoint> next_to_read(const std::vector<ListedCheckpoint>
   return std::nullopt;
 }
 
-// A folder that does not go (a mount, an immutable one) keeps no other from going.
-bool try_to_remove(const fs::path& folder) try {
-  remove_folder(folder);
+// A mount, or a folder of a container's image, takes no other name: it is to go where it lies, the
+// manifest first, without which the rest of it counts as nothing.
+bool renamed(const fs::path& folder, const fs::path& name) try {
+  if (fs::exists(folder)) rename_path(folder, name);
   return true;
-} catch (const std::exception& error) {
-  log_warning("an old checkpoint stays: {}", error.what());
+} catch (const IoError& error) {
+  log_debug("{}; it is emptied where it lies", error.what());
+  remove_tree(folder / kManifestName);
   return false;
 }
 
@@ -300,7 +302,7 @@ void remove_folder(const fs::path& folder) {
   if (folder.filename().string().find(kTemporary) == std::string::npos) {
     doomed += std::string(kTemporary) + "removed";
     remove_tree(doomed);
-    if (fs::exists(folder)) rename_path(folder, doomed);
+    if (!renamed(folder, doomed)) doomed = folder;
   }
   // A late writer may put one more file into the folder while it is being emptied.
   for (int attempt = 0; attempt < 2; ++attempt) {
@@ -311,6 +313,14 @@ void remove_folder(const fs::path& folder) {
     }
   }
   remove_tree(doomed);
+}
+
+bool try_to_remove(const fs::path& folder) try {
+  remove_folder(folder);
+  return true;
+} catch (const std::exception& error) {
+  log_warning("{} stays: {}", folder.string(), error.what());
+  return false;
 }
 
 }  // namespace skein::checkpoint
