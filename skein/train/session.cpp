@@ -20,6 +20,7 @@
 #include "skein/plan/run_data.h"
 #include "skein/plan/run_model.h"
 #include "skein/report/hardware.h"
+#include "skein/tensor/dtype.h"
 #include "skein/train/announce.h"
 #include "skein/train/check_once.h"
 #include "skein/train/group_rates.h"
