@@ -95,7 +95,7 @@ void finish_removal(const fs::path& output, RunRecord& record) {
   for (const auto& seen : checkpoint::survey(output, record)) {
     if (!record.is_being_removed(seen.run)) continue;
     log_info("removing {}, of the run that --fresh has ended", seen.listed.path.string());
-    checkpoint::try_to_remove(seen.listed.path);  // else no start could ever use the folder again
+    checkpoint::remove_folder(seen.listed.path);
   }
   for (const auto& name : record.removing_files) remove_below(output, name);
   record.removing_starts.clear();

@@ -5,10 +5,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <set>
 
 #include "skein/checkpoint/files/file_layout.h"
+#include "skein/core/error.h"
+#include "skein/core/file_system.h"
 #include "skein/core/log.h"
 #include "skein/core/system_failure.h"
 
@@ -155,14 +158,32 @@ std::optional<ListedCheckpoint> next_to_read(const std::vector<ListedCheckpoint>
   return std::nullopt;
 }
 
-// A mount, or a folder of a container's image, takes no other name: it is to go where it lies, the
-// manifest first, without which the rest of it counts as nothing.
+// Without its manifest the rest counts as nothing.
+void empty_where_it_lies(const fs::path& folder) {
+  remove_tree(folder / kManifestName);
+  std::vector<fs::path> inside;
+  for (const auto& entry : fs::directory_iterator(folder)) inside.push_back(entry.path());
+  for (const auto& path : inside) remove_tree(path);
+  if (file_system().remove(folder) == 0) return;
+  if (errno != EBUSY) throw_errno("cannot remove " + folder.string());
+  log_warning("{} stays, empty: something is mounted on it", folder.string());
+}
+
+// A mount, or a folder of a container's image, takes no other name.
 bool renamed(const fs::path& folder, const fs::path& name) try {
   if (fs::exists(folder)) rename_path(folder, name);
   return true;
-} catch (const IoError& error) {
-  log_debug("{}; it is emptied where it lies", error.what());
-  remove_tree(folder / kManifestName);
+} catch (const SystemFailure& error) {
+  if (error.code != EBUSY && error.code != EXDEV) throw;
+  return false;
+}
+
+// A folder that does not go, as an immutable one, keeps no other from going.
+bool try_to_remove(const fs::path& folder) try {
+  remove_folder(folder);
+  return true;
+} catch (const std::exception& error) {
+  log_warning("{} stays: {}", folder.string(), error.what());
   return false;
 }
 
@@ -302,7 +323,7 @@ void remove_folder(const fs::path& folder) {
   if (folder.filename().string().find(kTemporary) == std::string::npos) {
     doomed += std::string(kTemporary) + "removed";
     remove_tree(doomed);
-    if (!renamed(folder, doomed)) doomed = folder;
+    if (!renamed(folder, doomed)) return empty_where_it_lies(folder);
   }
   // A late writer may put one more file into the folder while it is being emptied.
   for (int attempt = 0; attempt < 2; ++attempt) {
@@ -313,14 +334,6 @@ void remove_folder(const fs::path& folder) {
     }
   }
   remove_tree(doomed);
-}
-
-bool try_to_remove(const fs::path& folder) try {
-  remove_folder(folder);
-  return true;
-} catch (const std::exception& error) {
-  log_warning("{} stays: {}", folder.string(), error.what());
-  return false;
 }
 
 }  // namespace skein::checkpoint

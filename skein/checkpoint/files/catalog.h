@@ -96,7 +96,5 @@ bool give_up_oldest(const fs::path& output, const GiveUp& what);
 // Renames to a temporary name, or removes the manifest, then deletes: no half of a folder ever
 // looks like a whole one. Throws IoError.
 void remove_folder(const fs::path& folder);
-// The same; what does not go is said, and stays. True: it has gone.
-bool try_to_remove(const fs::path& folder);
 
 }  // namespace skein::checkpoint

@@ -192,47 +192,51 @@ TEST_F(CatalogTest, TheProtectedOneIsAmongThoseThatStay) {
   EXPECT_EQ(steps(), (Steps{50, 40, 10}));
 }
 
-// A folder that takes no other name: one of a container's image, or (`stays`) a mount.
+// A folder that takes no other name, and the reason; a mount does not go either.
 class StuckFolder final : public FileSystem {
  public:
-  explicit StuckFolder(std::string name, bool stays) : name_(std::move(name)), stays_(stays) {}
+  StuckFolder(std::string name, int reason) : name_(std::move(name)), reason_(reason) {}
   int rename(const fs::path& from, const fs::path& to, unsigned flags) override {
     if (from.filename() != name_) return FileSystem::rename(from, to, flags);
-    errno = EBUSY;
+    errno = reason_;
     return -1;
   }
   int remove(const fs::path& path) override {
     removed.push_back(path.filename().string());
-    if (path.filename() != name_ || !stays_) return FileSystem::remove(path);
-    errno = EBUSY;
+    if (path.filename() != name_ || reason_ != EBUSY) return FileSystem::remove(path);
+    errno = reason_;
     return -1;
   }
   std::vector<std::string> removed;
 
  private:
   std::string name_;
-  bool stays_;
+  int reason_;
 };
 
 TEST_F(CatalogTest, OneThatTakesNoOtherNameGoesWhereItLies) {
-  record({"b"});
-  for (const int step : {10, 20}) make(step, "b");
-  StuckFolder disk("checkpoint-10", /*stays=*/false);
-  const ScopedFileSystem use(disk);
-  rotate(20, 1);
-  EXPECT_EQ(steps(), Steps{20});
-  ASSERT_FALSE(disk.removed.empty());
-  EXPECT_EQ(disk.removed.front(), kManifestName) << "half of a folder looks like a whole one";
+  for (const int reason : {EXDEV, EBUSY}) {
+    record({"b"});
+    for (const int step : {10, 20}) make(step, "b");
+    StuckFolder disk("checkpoint-10", reason);
+    const ScopedFileSystem use(disk);
+    rotate(20, 1);
+    EXPECT_EQ(steps(), reason == EXDEV ? Steps{20} : (Steps{20, 10}));
+    EXPECT_FALSE(fs::exists(folder_ / "checkpoint-10" / kManifestName));
+    ASSERT_FALSE(disk.removed.empty());
+    EXPECT_EQ(disk.removed.front(), kManifestName) << "half of a folder looks like a whole one";
+  }
+  EXPECT_PRED2(contains, log_, "checkpoint-10 stays, empty");
 }
 
 TEST_F(CatalogTest, OneThatCannotBeRemovedKeepsNoOtherFromGoing) {
   record({"b"});
   for (const int step : {10, 20, 30}) make(step, "b");
-  StuckFolder disk("checkpoint-10", /*stays=*/true);
+  StuckFolder disk("checkpoint-10", EPERM);
   const ScopedFileSystem use(disk);
   rotate(30, 1);
   EXPECT_EQ(steps(), (Steps{30, 10}));
-  EXPECT_PRED2(contains, log_, "checkpoint-10 stays: cannot remove");
+  EXPECT_PRED2(contains, log_, "checkpoint-10 stays: cannot rename");
   make(40, "b");
   EXPECT_TRUE(give_up_oldest(folder_, {.token = "b"}));
   EXPECT_EQ(steps(), (Steps{40, 10}));
