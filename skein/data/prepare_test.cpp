@@ -273,6 +273,30 @@ TEST_F(Prepare, TheSecondProcessUsesTheFirstsResult) {
   EXPECT_EQ(wait_for(child), 0);
 }
 
+// Locks are removed, and yet nobody locks a file that has lost its name.
+TEST_F(Prepare, LocksLeaveNothingAndHoldAllTheSame) {
+  const auto lock = folder_ / "lock", number = write("number", "0");
+  constexpr int kProcesses = 4, kRounds = 100;
+  std::vector<pid_t> children;
+  for (int i = 0; i < kProcesses; ++i) {
+    children.push_back(in_child([&] {
+      for (int round = 0; round < kRounds; ++round) {
+        const FileLock held(lock);
+        const int before = std::stoi(read_file(number));
+        std::this_thread::yield();
+        write_file_atomically(number, std::to_string(before + 1));
+      }
+      return true;
+    }));
+  }
+  for (const auto child : children) EXPECT_EQ(wait_for(child), 0);
+  EXPECT_EQ(read_file(number), std::to_string(kProcesses * kRounds));
+  EXPECT_FALSE(fs::exists(lock));
+  data_.train_file = write_old("a.txt", "ABCD").string();
+  run();
+  EXPECT_EQ(count_files(".lock"), 0);
+}
+
 TEST_F(Prepare, AFullDiskIsSaidAndLeavesNothing) {
   data_.train_file = write_old("a.txt", std::string(1'000'000, 'x')).string();
   const pid_t child = in_child([&] {
