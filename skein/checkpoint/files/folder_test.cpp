@@ -6,14 +6,33 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <chrono>
+#include <functional>
+
 #include "skein/checkpoint/files/file_layout.h"
+#include "skein/checkpoint/files/manifest.h"
+#include "skein/checkpoint/files/model_check.h"
 #include "skein/checkpoint/files/model_files.h"
 #include "skein/checkpoint/files/weights_digest.h"
 #include "skein/core/error.h"
+#include "skein/core/file_system.h"
+#include "skein/core/hash.h"
 #include "skein/core/testing.h"
 
 namespace skein::checkpoint {
 namespace {
+
+// Renames a folder away, as rotation does, when a file of it is opened.
+class Rotates final : public FileSystem {
+ public:
+  fs::path folder;
+  int open(const fs::path& path, int flags) override {
+    std::error_code ignored;
+    if (path.extension() == ".safetensors") fs::rename(folder, folder.string() + ".gone", ignored);
+    return FileSystem::open(path, flags);
+  }
+  void pause(std::chrono::milliseconds) override {}
+};
 
 class FolderTest : public TemporaryFolder {
  protected:
@@ -146,3 +165,31 @@ TEST_F(FolderTest, HostileIndexIsRefused) {
 
 }  // namespace
 }  // namespace skein::checkpoint
+TEST_F(FolderTest, ACheckpointThatIsRotatedAwayMeanwhileIsSaidToBeGone) {
+  const auto path = folder_ / "checkpoint-5";
+  fs::rename(folder_ / "m", path);
+  const auto layout = lay_out_files("model", {{"w", DType::kU8, {1}}});
+  write_files(layout, path);
+  const auto text = read_file(path / "model.safetensors");
+  write_file_atomically(
+      path / kManifestName,
+      manifest_text(
+          {.step = 5,
+           .run = "r",
+           .saved_at = "",
+           .conditions = {},
+           .files = {{"model.safetensors", text.size(), {{0, text.size(), digest(text)}}}}}));
+  EXPECT_TRUE(check_model(path));
+  const std::function<void()> readers[] = {[&] { check_model(path); },
+                                           [&] { open_model_files(path); }};
+  for (const auto& read : readers) {
+    Rotates rotates;
+    rotates.folder = path;
+    const ScopedFileSystem scope(rotates);
+    const auto why = refusal<IoError>(read);
+    EXPECT_PRED2(contains, why, "checkpoint-5 is not there any more");
+    EXPECT_PRED2(contains, why, "save_total_limit");
+    fs::rename(path.string() + ".gone", path);
+  }
+}
+

@@ -27,10 +27,20 @@ bool is_of_others(const fs::path& folder) try {
 
 }  // namespace
 
+void refuse_if_gone(const fs::path& folder) {
+  std::error_code ignored;
+  if (fs::exists(folder, ignored)) return;
+  throw IoError(
+      fmt::format("{} is not there any more: a run that goes on removes its older checkpoints "
+                  "(save_total_limit); take a newer one, or copy one first",
+                  folder.string()));
+}
+
 bool check_model(const fs::path& folder) {
   if (!fs::exists(fs::symlink_status(folder / kManifestName)) || is_of_others(folder)) return false;
   const auto problems = verify_model(folder);
   if (problems.empty()) return true;
+  refuse_if_gone(folder);
   const auto& first = problems.front();
   throw IoError(fmt::format("{} {}: {}; `skein checkpoint verify {}` tells more", folder.string(),
                             first.unreadable ? "cannot be read" : "is damaged", first.message(),

@@ -12,4 +12,7 @@ namespace skein::checkpoint {
 // the manifest.json of another program is none. Throws IoError, which names file and tensor.
 bool check_model(const fs::path& folder);
 
+// Throws IoError where the folder is not there any more.
+void refuse_if_gone(const fs::path& folder);
+
 }  // namespace skein::checkpoint

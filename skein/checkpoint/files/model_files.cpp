@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 
+#include "skein/checkpoint/files/model_check.h"
 #include "skein/core/folder.h"
 #include "skein/core/json.h"
 #include "skein/core/system_failure.h"
@@ -101,7 +102,7 @@ std::string no_weights_message(const fs::path& folder, const std::string& stem) 
       why, pickle, adapter ? kConvertAdapter : kConvertModel, quoted(folder.string()));
 }
 
-ModelFiles open_model_files(const fs::path& folder, const std::string& stem) {
+ModelFiles open_model_files(const fs::path& folder, const std::string& stem) try {
   ModelFiles model{.folder = folder};
   const auto single = stem + ".safetensors", index = single + ".index.json";
   if (fs::exists(fs::symlink_status(folder / single))) {
@@ -122,3 +123,6 @@ ModelFiles open_model_files(const fs::path& folder, const std::string& stem) {
 }
 
 }  // namespace skein::checkpoint
+} catch (const std::runtime_error&) {
+  refuse_if_gone(folder);
+  throw;
