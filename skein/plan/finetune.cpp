@@ -158,6 +158,24 @@ void check_base_stays(const config::RunConfig& config) {
       wanted - there, wanted));
 }
 
+// Rows of new tokens that stay as they were made; "": they train, or there are none.
+std::string new_tokens_warning(const config::RunConfig& config) {
+  if (config.model.new_special_tokens.empty() || config.model.model_name_or_path.empty()) return "";
+  const auto tuned = tuned_model(config, read_run_model(config));
+  std::string still;  // modules that a token's rows are in
+  for (const auto& parameter : tuned.shapes.parameters) {
+    const bool has_rows =
+        parameter.kind == ModuleKind::kEmbedding || parameter.kind == ModuleKind::kHead;
+    const auto module = parameter.name.substr(0, parameter.name.rfind('.'));
+    if (!has_rows || parameter.trainable || tuned.adapters.contains(module)) continue;
+    still += (still.empty() ? "" : ",") + last_word(module);
+  }
+  if (still.empty()) return "";
+  const bool is_lora = config.finetune.finetuning_type == FinetuningType::kLora;
+  return fmt::format("the rows of new_special_tokens in {0} do not train: {1}={0} trains them",
+                     still, is_lora ? "modules_to_save" : "freeze_extra_modules");
+}
+
 }  // namespace
 
 Tuning tuning_of(const config::RunConfig& config) {
@@ -236,17 +254,11 @@ std::vector<std::string> finetune_warnings(const config::Resolved& resolved) {
     warnings.push_back(fmt::format("{} has no effect with finetuning_type {}", key.name,
                                    config::to_text(keys.finetuning_type)));
   }
-  if (keys.finetuning_type != FinetuningType::kLora) return warnings;
-  const bool embeds = std::ranges::any_of(keys.modules_to_save, [](const std::string& name) {
-    return name.find("embed") != std::string::npos || name.find("wte") != std::string::npos;
-  });
-  if (!resolved.config.model.new_special_tokens.empty() && !embeds) {
-    warnings.emplace_back(
-        "the embeddings of new_special_tokens do not train, since adapters leave the embedding as "
-        "it "
-        "is: modules_to_save=embed_tokens,lm_head trains it");
+  if (auto warning = new_tokens_warning(resolved.config); !warning.empty()) {
+    warnings.push_back(std::move(warning));
   }
-  if (keys.adapter_name_or_path.empty()) return warnings;
+  const bool is_lora = keys.finetuning_type == FinetuningType::kLora;
+  if (!is_lora || keys.adapter_name_or_path.empty()) return warnings;
   if (const auto names = overruled(resolved); !names.empty()) {
     warnings.push_back(
         fmt::format("{} differ from what {} says, which counts", fmt::join(names, ", "),

@@ -12,6 +12,7 @@
 #include "skein/core/error.h"
 #include "skein/core/testing.h"
 #include "skein/plan/continuation.h"
+#include "skein/text/test_tokenizer.h"
 
 namespace skein::plan {
 namespace {
@@ -314,6 +315,33 @@ TEST_F(FinetuneTest, OfARunThatIsNotFinishedACheckpointIsNamed) {
       "is not finished: name its latest checkpoint, " + (folder_ / "run/checkpoint-5").string());
   keys().adapter_name_or_path = (folder_ / "run/latest").string();
   EXPECT_EQ(adapter_refused(), "");
+}
+
+// By what trains, not by how it is called.
+TEST_F(FinetuneTest, RowsOfNewTokensThatStayAreTold) {
+  write("base/tokenizer.json", text::byte_tokenizer_json({}));
+  config().model.new_special_tokens = {"<|a|>"};
+  config().model.resize_vocab = true;
+  const auto said = [&] {
+    const auto warnings = finetune_warnings(resolved_);
+    return warnings.empty() ? "" : warnings.back();
+  };
+  EXPECT_EQ(said(),
+            "the rows of new_special_tokens in embed_tokens,lm_head do not train: "
+            "modules_to_save=embed_tokens,lm_head trains them");
+  keys().modules_to_save = {"embed_tokens"};
+  EXPECT_PRED2(contains, said(), "in lm_head do not train");
+  keys().modules_to_save = {"embed_tokens", "lm_head"};
+  EXPECT_EQ(said(), "");
+  keys().modules_to_save = {};
+  keys().lora_target = {"embed_tokens", "lm_head"};
+  EXPECT_EQ(said(), "") << "adapters train them too";
+  keys() = {.finetuning_type = config::FinetuningType::kFreeze};
+  EXPECT_PRED2(contains, said(), "freeze_extra_modules=embed_tokens,lm_head");
+  keys().freeze_extra_modules = {"embed_tokens", "lm_head"};
+  EXPECT_EQ(said(), "");
+  keys() = {};
+  EXPECT_EQ(said(), "");
 }
 
 }  // namespace

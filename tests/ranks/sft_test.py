@@ -382,7 +382,7 @@ class BadInput(unittest.TestCase):
             words = ["model_name_or_path=base", "train_from_scratch=false", "finetuning_type=lora", "max_steps=1",
                      "output_dir=out"]
             ended = work.run(*words, "new_special_tokens=<|a|>")  # 260 rows, of which 259 were in use
-            self.assertIn("the embeddings of new_special_tokens do not train", ended.stderr)
+            self.assertIn("modules_to_save=embed_tokens,lm_head trains them", ended.stderr)
             ended = work.run(*words, "--fresh", "new_special_tokens=<|a|>,<|b|>", "resize_vocab=true", code=2)
             self.assertIn("need 1 rows of the embedding that the base does not have", ended.stderr)
 
