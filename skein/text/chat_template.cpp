@@ -117,6 +117,18 @@ std::string built_in_hint(const std::string& name) {
   const auto known = built_in_templates();
   if (std::ranges::count(known, name) == 0) return "";
   return fmt::format("; a format that skein knows is named by template: {}", name);
+void check_file(const std::string& file) {
+  std::error_code ignored;
+  if (fs::is_regular_file(file, ignored)) return;
+  if (fs::exists(file, ignored)) {
+    throw UserError(
+        fmt::format("chat_template: {} is no regular file: every process of a run reads it, so put "
+                    "the template into a file",
+                    file));
+  }
+  throw UserError(fmt::format("chat_template: there is no file {}{}", file, built_in_hint(file)));
+}
+
 }
 
 // transformers copies a message's reasoning to the names that templates know it by.
@@ -175,11 +187,7 @@ std::optional<ChatTemplate> ChatTemplate::find(const ChatTemplateOptions& option
     if (const auto named = sources.find(options.file); named != sources.end()) {
       return parse(named->second.second, named->second.first, tokens);
     }
-    std::error_code ignored;
-    if (!fs::is_regular_file(options.file, ignored)) {
-      throw UserError(fmt::format("chat_template: there is no file {}{}", options.file,
-                                  built_in_hint(options.file)));
-    }
+    check_file(options.file);
     return parse(read_file(options.file, jinja::Template::kMaxBytes), options.file, tokens);
   }
   if (sources.empty()) return std::nullopt;

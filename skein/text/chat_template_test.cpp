@@ -3,6 +3,7 @@
 #include "skein/text/chat_template.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include "skein/core/error.h"
 #include "skein/core/testing.h"
@@ -194,6 +195,15 @@ TEST_F(ChatTemplateFolder, DigestTellsTemplatesApart) {
   const auto before = digest("chatml");
   write("tokenizer_config.json", R"({"bos_token": "<b>"})");
   EXPECT_NE(digest("chatml"), before);
+}
+
+TEST_F(ChatTemplateFolder, APipeOrADeviceIsNoTemplate) {
+  const auto pipe = folder_ / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  for (const std::string& file : {pipe.string(), std::string("/dev/null"), folder_.string()}) {
+    EXPECT_PRED2(contains, refusal<UserError>([&] { text({.file = file}); }),
+                 "chat_template: " + file + " is no regular file");
+  }
 }
 
 }  // namespace

@@ -298,6 +298,7 @@ class BadInput(unittest.TestCase):
             self.refuse(work, 2, "named by template: chatml", words=("chat_template=chatml",))
             self.refuse(work, 2, "chatml", words=("template=chatlm",))
             self.refuse(work, 2, "there is no file", words=("chat_template=nothing.jinja",))
+            self.refuse(work, 2, "/dev/null is no regular file", words=("chat_template=/dev/null",))
             (work / "broken.jinja").write_text("{% for m in messages %}")
             self.refuse(work, 2, "broken.jinja", words=("chat_template=broken.jinja",))
             (work / "later.jinja").write_text("{% for m in messages %}{{ messages|length }}{{ m.content }}{% endfor %}")
