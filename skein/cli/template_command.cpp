@@ -16,27 +16,31 @@
 #include "skein/core/error.h"
 #include "skein/core/json.h"
 #include "skein/core/log.h"
+#include "skein/data/rows/row.h"
 #include "skein/text/chat_encoder.h"
 #include "skein/text/jinja/json_value.h"
 
 namespace skein::cli {
 namespace {
 
-using text::jinja::Dict;
 using text::jinja::Value;
 
 constexpr const char* kUsage =
     "skein template render DIR [--messages F]   the text of a conversation (stdin without F)\n"
     "    [--template NAME | --chat-template F] [--add-generation-prompt] [--variables JSON]\n"
-    "    [--tokens [--train assistant|last|all]] [--lines]\n"
+    "    [--tokens [--train assistant|last|all] | --as-is] [--lines]\n"
     "skein template show NAME                   a built-in template\n"
     "skein template list                        their names\n"
     "\n"
     "  DIR          a model's or tokenizer's folder; its template is used unless one is named\n"
-    "  --messages   JSON: a list of messages, or an object with `messages` and `tools`\n"
+    "  --messages   JSON: a list of messages, or an object with `messages` and `tools`, read as "
+    "the\n"
+    "               rows of training data are\n"
     "  --variables  an object whose entries the template sees, '{\"enable_thinking\": false}'; in\n"
     "               training: {% set enable_thinking = false %} first in a chat_template: FILE\n"
     "  --tokens     one JSON line {\"text\", \"ids\", \"trained\"}: 1 where a token is trained on\n"
+    "  --as-is      the template sees messages as they are written, as with transformers'\n"
+    "               apply_chat_template: any roles and contents\n"
     "  --lines      JSON lines, one conversation each; one such answer per line, or {\"error\"}\n";
 
 struct Options {
@@ -45,6 +49,7 @@ struct Options {
   std::string messages;
   std::string train = "assistant";
   bool tokens = false;
+  bool as_is = false;
   bool lines = false;
 };
 
@@ -58,50 +63,30 @@ Options read_options(Arguments arguments) {
   flags.add("variables", options.render.extra_json);
   flags.add("train", options.train);
   flags.add("tokens", options.tokens);
+  flags.add("as-is", options.as_is);
   flags.add("lines", options.lines);
   const auto words = flags.read(arguments);
   if (words.size() != 1) {
     throw UserError(fmt::format("skein template render takes one folder:\n{}", kUsage));
+  }
+  if (options.tokens && options.as_is) {
+    throw UserError("--as-is shows the text alone: leave it or --tokens out");
   }
   options.source.folder = words[0];
   return options;
 }
 
 text::TrainedTurns turns_of(const std::string& word) {
-  if (word == "assistant") return text::TrainedTurns::kAssistant;
-  if (word == "last") return text::TrainedTurns::kLast;
-  if (word == "all") return text::TrainedTurns::kAll;
+  using enum text::TrainedTurns;
+  for (const auto turns : {kAssistant, kLast, kAll}) {
+    if (word == text::turns_name(turns)) return turns;
+  }
   throw UserError(fmt::format("--train is '{}', expected assistant, last or all", word));
 }
 
-text::Message message_of(const Value& value, size_t number) {
-  const auto* fields = value.dict();
-  const auto* role = fields ? fields->find("role") : nullptr;
-  if (!role || !role->string()) {
-    throw UserError(
-        fmt::format("message {}: expected {{\"role\": \"…\", \"content\": \"…\"}}", number));
-  }
-  text::Message message{.role = *role->string(), .content = {}, .trained = {}, .extra_json = {}};
-  Dict extra;
-  for (const auto& [name, field] : fields->entries()) {
-    if (name == "content" && field.string())
-      message.content = *field.string();
-    else if (name == "train" && field.get<bool>())
-      message.trained = field.truth();
-    else if (name != "role")
-      extra.set(name, field);
-  }
-  if (extra.size() > 0) message.extra_json = json_of_value(Value(std::move(extra)));
-  return message;
-}
-
-text::Conversation conversation_of(std::string_view json, const std::string& source) {
-  Value value;
-  try {
-    value = text::jinja::value_of_json(json);
-  } catch (const JsonError& error) {
-    throw UserError(json_message(error, json, source));
-  }
+// Nothing is read into the messages: a template sees all fields of theirs.
+text::Conversation as_it_is(std::string_view json) {
+  auto value = text::jinja::value_of_json(json);
   text::Conversation conversation;
   if (const auto* object = value.dict()) {
     if (const auto* tools = object->find("tools"); tools && !tools->is_none()) {
@@ -110,11 +95,23 @@ text::Conversation conversation_of(std::string_view json, const std::string& sou
     const auto* messages = object->find("messages");
     value = messages ? *messages : Value();
   }
-  if (!value.sequence()) throw UserError(source + ": expected a list of messages");
+  if (!value.sequence()) throw IoError("expected a list of messages");
   for (const auto& message : value.sequence()->items) {
-    conversation.messages.push_back(message_of(message, conversation.messages.size() + 1));
+    if (!message.dict()) throw IoError("expected a list of messages, each an object");
+    conversation.messages.push_back(
+        {.role = {}, .content = {}, .trained = {}, .extra_json = json_of_value(message)});
   }
   return conversation;
+}
+
+text::Conversation conversation_of(std::string_view json, const std::string& source, bool as_is) {
+  try {
+    return as_is ? as_it_is(json) : data::parse_conversation(json);
+  } catch (const JsonError& error) {
+    throw UserError(json_message(error, json, source));
+  } catch (const IoError& error) {
+    throw UserError(fmt::format("{}: {}", source, error.what()));
+  }
 }
 
 std::string all_of_stdin() {
@@ -151,7 +148,7 @@ int render(Arguments arguments) {
           "skein template render: no conversation on stdin: give --messages FILE, or echo "
           "'[{\"role\": \"user\", \"content\": \"Hi\"}]' | skein template render DIR");
     }
-    const auto line = answer(conversation_of(json, source));
+    const auto line = answer(conversation_of(json, source, options.as_is));
     fmt::print("{}{}", encoder ? line.dump() : line["text"].get<std::string>(),
                encoder ? "\n" : "");
     return 0;
@@ -160,7 +157,7 @@ int render(Arguments arguments) {
   for (int64_t number = 1; std::getline(std::cin, json); ++number) {
     nlohmann::json line;
     try {
-      line = answer(conversation_of(json, fmt::format("stdin:{}", number)));
+      line = answer(conversation_of(json, fmt::format("stdin:{}", number), options.as_is));
     } catch (const UserError& error) {
       line = {{"error", error.what()}};
     }

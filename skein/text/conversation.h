@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace skein::text {
@@ -30,5 +31,18 @@ struct MaskedTokens {
 };
 
 enum class TrainedTurns : uint8_t { kAssistant, kLast, kAll };
+
+// As commands say it, and the keys of what is stored.
+constexpr std::string_view turns_name(TrainedTurns turns) {
+  switch (turns) {
+    case TrainedTurns::kAssistant:
+      return "assistant";
+    case TrainedTurns::kLast:
+      return "last";
+    case TrainedTurns::kAll:
+      break;
+  }
+  return "all";
+}
 
 }  // namespace skein::text

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright the skein authors.
 """The program as a user meets it: exit codes, and one message for one mistake."""
+import json
 import os
 import shlex
 import shutil
@@ -78,6 +79,20 @@ class Words(Command):
 
     def test_a_conversation_that_is_not_there(self):
         self.check(["template", "render", "model", "--template", "chatml"], "no conversation on stdin", "--messages FILE")
+
+    def test_messages_are_read_as_rows_are(self):
+        def render(name, messages, *words):
+            (self.work / name).write_text(json.dumps(messages))
+            return ["template", "render", "model", "--template", "chatml", "--messages", name, *words]
+        asked = run_skein(render("a.json", {"conversations": [{"from": "human", "value": "Hi"}], "system": "S"}),
+                          self.work.folder)
+        self.assertEqual(asked.stdout, "<|im_start|>system\nS<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n")
+        odd = [{"role": "visitor", "content": "Hi"}]
+        self.check(render("b.json", odd), 'b.json: message 1: its role is "visitor"')
+        shown = run_skein(render("b.json", odd, "--as-is"), self.work.folder)
+        self.assertEqual(shown.stdout, "<|im_start|>visitor\nHi<|im_end|>\n")
+        self.check(render("b.json", odd, "--as-is", "--tokens"), "--as-is shows the text alone")
+        self.check(render("c.json", {"text": "t"}), "c.json: expected a list of messages")
 
     def test_misspelt_key(self):
         self.check_train(["max_stpes=3"], "command line", "max_stpes", "did you mean 'max_steps'")

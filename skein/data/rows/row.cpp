@@ -67,18 +67,27 @@ Row conversation_row(Conversation conversation, size_t prompt_messages = 0) {
 }
 
 // A conversation's own system message wins over the column.
-Row with_system(Row row, std::string system) {
-  auto& messages = row.conversation.messages;
-  if (system.empty() || is_system(messages[0].role)) return row;
+Conversation with_system(Conversation conversation, std::string system) {
+  auto& messages = conversation.messages;
+  if (system.empty() || is_system(messages[0].role)) return conversation;
   messages.insert(messages.begin(), {.role = "system", .content = std::move(system)});
+  return conversation;
+}
+
+Row with_system(Row row, std::string system) {
+  row.conversation = with_system(std::move(row.conversation), std::move(system));
   return row;
 }
 
-Row from_list(const RowColumns& row, std::string_view column) {
+Conversation conversation_in(const RowColumns& row, std::string_view column) {
   Conversation conversation;
   append_messages(*row.find(column), column, conversation);
   add_tools(row, conversation);
-  return with_system(conversation_row(std::move(conversation)), text_of(row, "system"));
+  return conversation;
+}
+
+Row from_list(const RowColumns& row, std::string_view column) {
+  return with_system(conversation_row(conversation_in(row, column)), text_of(row, "system"));
 }
 
 Row from_prompt_and_completion(const RowColumns& row) {
@@ -176,6 +185,23 @@ std::string renaming(const RowColumns& row) {
 }
 
 }  // namespace
+
+Conversation parse_conversation(std::string_view json) {
+  const auto first = json.find_first_not_of(" \t\r\n");
+  if (first != std::string_view::npos && json[first] == '[') {
+    Conversation conversation;
+    append_messages(parse_ordered(json), "messages", conversation);
+    return conversation;
+  }
+  const RowColumns row(json);
+  const std::string_view column = row.find("messages") ? "messages" : "conversations";
+  if (!row.find(column)) {
+    throw IoError(fmt::format(
+        "expected a list of messages, or an object with \"messages\"; the object has {}",
+        row.names()));
+  }
+  return with_system(conversation_in(row, column), text_of(row, "system"));
+}
 
 Row parse_row(std::string_view json) {
   const RowColumns row(json);

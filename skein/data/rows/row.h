@@ -41,4 +41,8 @@ struct UnknownColumns : IoError {
 // only the caller knows. Safe on hostile bytes (see row_columns.h).
 Row parse_row(std::string_view json);
 
+// A list of messages, or an object that holds one as rows do (`messages` or `conversations`,
+// `system`, `tools`), in which nobody need have answered. Throws IoError as parse_row() does.
+text::Conversation parse_conversation(std::string_view json);
+
 }  // namespace skein::data

@@ -199,5 +199,30 @@ TEST(Row, HostileRowsAreRefusedInBoundedTimeAndMemory) {
       << "nothing that a terminal would obey";
 }
 
+TEST(Row, AConversationNeedNotBeAnswered) {
+  const auto shown_of = [](std::string_view json) {
+    return shown({.kind = Row::Kind::kConversation,
+                  .text = {},
+                  .completion = {},
+                  .conversation = parse_conversation(json)});
+  };
+  const auto refused = [](std::string_view json) {
+    return refusal<IoError>([&] { parse_conversation(json); });
+  };
+  EXPECT_EQ(shown_of(R"( [{"role": "user", "content": "U"}])"), "user: U");
+  EXPECT_EQ(shown_of(R"({"conversations": [{"from": "human", "value": "U"}], "system": "S"})"),
+            "system: S | user: U");
+  EXPECT_EQ(parse_conversation(R"({"messages": [{"role": "user", "content": "U", "weight": 0}],
+                                   "tools": "[{\"name\": \"f\"}]"})")
+                .tools_json,
+            R"([{"name":"f"}])");
+  EXPECT_PRED2(contains, refused(R"([{"role": "visitor", "content": "U"}])"),
+               "message 1: its role is \"visitor\"");
+  EXPECT_PRED2(contains, refused(R"({"text": "t"})"), "expected a list of messages");
+  EXPECT_PRED2(contains, refused("[]"), "no message");
+  EXPECT_NE(refused("7"), "");
+  EXPECT_NE(refused(""), "");
+}
+
 }  // namespace
 }  // namespace skein::data
