@@ -128,7 +128,7 @@ RowTokens open_row_tokens(const config::ModelConfig& model, const config::RowsCo
                   .identity = fmt::format("tokenizer {} template {} trained {}",
                                           text::digest_of_files(path, model.new_special_tokens),
                                           chat_template ? chat_template->digest() : "none",
-                                          static_cast<int>(turns)),
+                                          text::turns_name(turns)),
                   .vocab_size = tokenizer->vocab_size()},
       .audit = {.ends_of_turn = ends_of_turn(*tokenizer, chat_template),
                 .begin = tokenizer->bos_id(),

@@ -95,6 +95,7 @@ TEST_F(OpenEncoderTest, TellsEncodersApart) {
   EXPECT_TRUE(seen.insert(open().encoder.identity).second);
   rows_ = {.chat_format = "phi3"};
   EXPECT_TRUE(seen.insert(open().encoder.identity).second);
+  EXPECT_PRED2(contains, open().encoder.identity, "trained assistant") << "stored: no number";
   rows_ = {.chat_format = "", .chat_template = write("own.jinja", "{{ messages }}").string()};
   EXPECT_TRUE(seen.insert(open().encoder.identity).second);
   rows_ = {.chat_format = "chatml"};

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "skein/config/syntax/values.h"
 #include "skein/core/error.h"
 #include "skein/core/hash.h"
 #include "skein/data/rows/row_order.h"
@@ -93,7 +94,7 @@ RunSamples open_rows(const RunRowsOptions& asked) {
   const auto& limits = options.limits;
   samples.digest = digest(fmt::format("rows {} cutoff_len {} excess {} {} held_out {} samples {}{}",
                                       run.train.source->prepared().digest, limits.cutoff_len,
-                                      static_cast<int>(limits.excess_length), order_name(options),
+                                      config::to_text(limits.excess_length), order_name(options),
                                       held_out_rows(options), run.train.set.count(),
                                       options.data.dataloader_drop_last ? " drop_last" : ""));
   return samples;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "skein/core/hash.h"
 #include "skein/data/loader.h"
 #include "skein/data/rows/test_rows.h"
 
@@ -197,6 +198,14 @@ TEST_F(RunRowsTest, EvaluationRowsOfTheirOwnHoldNothingOut) {
   EXPECT_EQ(all[0].num_samples(), kRows);
   EXPECT_EQ(all[0].num_eval_samples(), 2);
   EXPECT_EQ(all[0].num_eval_targets(), 5);
+}
+
+// Stored with checkpoints: a later program must still know the data. Words, which no new one moves.
+TEST_F(RunRowsTest, TheDigestIsOfWords) {
+  const auto rows = open_run_rows(options_).train.source->prepared().digest;
+  EXPECT_EQ(open_rows(options_).digest,
+            digest(fmt::format("rows {} cutoff_len 20 excess truncate alone held_out 0 samples {}",
+                               rows, kRows)));
 }
 
 TEST_F(RunRowsTest, TheDigestNamesTheOrder) {
