@@ -10,7 +10,9 @@
 #include "skein/core/error.h"
 #include "skein/core/folder.h"
 #include "skein/core/json.h"
+#include "skein/data/rows/open_encoder.h"
 #include "skein/text/chat_template.h"
+#include "skein/text/tokenizer_files.h"
 #include "skein/text/turn_end.h"
 
 namespace skein::plan {
@@ -23,13 +25,6 @@ constexpr const char* kTemplate = "chat_template.jinja";
 constexpr const char* kGeneration = "generation_config.json";
 constexpr const char* kEnds = "eos_token_id";
 constexpr std::array kIds = {"bos_token_id", kEnds, "pad_token_id"};
-
-// Of the tokenizer's files.
-fs::path tokenizer_folder(const config::ModelConfig& model) {
-  const fs::path given = model.tokenizer_name_or_path;
-  if (given.empty()) return model.model_name_or_path;
-  return fs::is_directory(given) ? given : given.parent_path();
-}
 
 Json object_of(const std::string& text, const std::string& name) {
   if (!parse_json<UserError>(text, name).is_object()) throw UserError(name + ": no JSON object");
@@ -48,16 +43,10 @@ void set_template(const text::ChatTemplate& chat, bool is_given, TextFiles& file
 }
 
 text::TokenizerNames names_of(const TextFiles& files) {
-  text::TokenizerNames names;
-  for (const char* name : {kConfig, "special_tokens_map.json"}) {
+  return text::tokenizer_names("", [&](const char* name) {
     const auto found = files.find(name);
-    if (found == files.end()) continue;
-    const auto said = text::parse_tokenizer_config(found->second, name);
-    if (!names.bos) names.bos = said.bos;
-    if (!names.eos) names.eos = said.eos;
-    if (!names.pad) names.pad = said.pad;
-  }
-  return names;
+    return found == files.end() ? std::nullopt : std::optional(found->second);
+  });
 }
 
 // What transformers goes by where there is no generation_config.json.
@@ -149,8 +138,10 @@ std::string add_chat_files(const config::ModelConfig& model, const config::RowsC
                            TextFiles& files) {
   if (!files.contains("tokenizer.json")) return "{}";
   const bool is_given = !rows.chat_format.empty() || !rows.chat_template.empty();
-  const auto chat = text::ChatTemplate::find(
-      {.folder = tokenizer_folder(model), .file = rows.chat_template, .name = rows.chat_format});
+  const auto chat =
+      text::ChatTemplate::find({.folder = text::tokenizer_place(data::tokenizer_path(model)).folder,
+                                .file = rows.chat_template,
+                                .name = rows.chat_format});
   if (chat) set_template(*chat, is_given, files);
   const fs::path folder = model.model_name_or_path;
   const bool has_config = fs::exists(folder / "config.json");

@@ -14,6 +14,7 @@
 #include "skein/core/json.h"
 #include "skein/text/jinja/json_value.h"
 #include "skein/text/parts/unicode.h"
+#include "skein/text/tokenizer_files.h"
 
 namespace skein::text {
 
@@ -92,12 +93,9 @@ Sources sources_in(const fs::path& folder) {
   add_sources_of_config(folder, "tokenizer_config.json", sources);
   Sources files;
   add_source(folder, "chat_template.jinja", "default", files);
-  std::error_code ignored;
-  const fs::path more("additional_chat_templates");
-  for (const auto& entry : fs::directory_iterator(folder / more, ignored)) {
-    if (entry.path().extension() == ".jinja") {
-      add_source(folder, more / entry.path().filename(), entry.path().stem().string(), files);
-    }
+  for (const auto& name : tokenizer_files_in(folder)) {
+    const fs::path file(name);
+    if (file.has_parent_path()) add_source(folder, file, file.stem().string(), files);
   }
   return files.empty() ? sources : files;
 }
@@ -117,6 +115,8 @@ std::string built_in_hint(const std::string& name) {
   const auto known = built_in_templates();
   if (std::ranges::count(known, name) == 0) return "";
   return fmt::format("; a format that skein knows is named by template: {}", name);
+}
+
 void check_file(const std::string& file) {
   std::error_code ignored;
   if (fs::is_regular_file(file, ignored)) return;
@@ -127,8 +127,6 @@ void check_file(const std::string& file) {
                     file));
   }
   throw UserError(fmt::format("chat_template: there is no file {}{}", file, built_in_hint(file)));
-}
-
 }
 
 // transformers copies a message's reasoning to the names that templates know it by.
@@ -244,7 +242,7 @@ jinja::Rendered ChatTemplate::render(const Conversation& conversation,
 std::map<std::string, std::string> special_tokens_of(const fs::path& folder) {
   std::map<std::string, std::string> tokens;
   if (folder.empty()) return tokens;
-  for (const char* name : {"tokenizer_config.json", "special_tokens_map.json"}) {
+  for (const char* name : kNamingFiles) {
     std::error_code ignored;
     if (!fs::is_regular_file(folder / name, ignored)) continue;
     const auto text = read_beneath(folder, name, kMaxConfigBytes);

@@ -13,6 +13,7 @@
 #include "skein/text/new_tokens.h"
 #include "skein/text/parts/bpe_alphabet.h"
 #include "skein/text/parts/unicode.h"
+#include "skein/text/tokenizer_files.h"
 
 namespace skein::text {
 namespace {
@@ -49,8 +50,6 @@ std::vector<AddedToken> tokens_to_find(const TokenizerParts& parts, bool normali
   return tokens;
 }
 
-constexpr const char* kFilesBeside[] = {"tokenizer_config.json", "special_tokens_map.json"};
-
 // The text, with U+FFFD where bytes are no UTF-8; its places are those of the bytes.
 Piece repaired_piece(std::string_view text, Workspace& workspace) {
   if (valid_utf8_prefix(text) == text.size()) return {text};
@@ -66,18 +65,17 @@ Piece repaired_piece(std::string_view text, Workspace& workspace) {
   return {repaired, origins.data(), 0};
 }
 
-fs::path file_of(const fs::path& path) {
+TokenizerPlace place_of(const fs::path& path) {
   std::error_code ignored;
-  const auto file = fs::is_directory(path, ignored) ? path / "tokenizer.json" : path;
-  if (!fs::is_regular_file(file, ignored)) {
-    if (fs::exists(file, ignored)) {
-      throw UserError(fmt::format("{} is no regular file", file.string()));
-    }
-    throw UserError(fmt::format(
-        "there is no {}; `skein tokenizer train --input F --vocab-size N --out DIR` makes one",
-        file.string()));
+  auto place = tokenizer_place(path);
+  const auto& file = place.file;
+  if (fs::is_regular_file(file, ignored)) return place;
+  if (fs::exists(file, ignored)) {
+    throw UserError(fmt::format("{} is no regular file", file.string()));
   }
-  return file;
+  throw UserError(fmt::format(
+      "there is no {}; `skein tokenizer train --input F --vocab-size N --out DIR` makes one",
+      file.string()));
 }
 
 // A folder's file, which may be no link out of it, or the file that the user named.
@@ -86,30 +84,22 @@ std::string text_of(const fs::path& path, const fs::path& file) {
                       : read_beneath(path, file.filename(), kMaxFileBytes);
 }
 
-// What the files beside tokenizer.json say; the first that names a token wins.
-TokenizerNames names_beside(const fs::path& file) {
-  TokenizerNames names;
-  for (const char* name : kFilesBeside) {
-    const auto beside = file.parent_path() / name;
-    if (!fs::exists(beside)) continue;
-    const auto found = parse_tokenizer_config(read_beneath(file.parent_path(), name, kMaxFileBytes),
-                                              beside.string());
-    if (!names.bos) names.bos = found.bos;
-    if (!names.eos) names.eos = found.eos;
-    if (!names.pad) names.pad = found.pad;
-  }
-  return names;
+// Of the files beside tokenizer.json.
+std::optional<std::string> text_beside(const TokenizerPlace& place, const char* name) {
+  if (place.folder.empty() || !fs::exists(place.folder / name)) return std::nullopt;
+  return read_beneath(place.folder, name, kMaxFileBytes);
 }
 
 }  // namespace
 
 Tokenizer Tokenizer::load(const fs::path& path, const std::vector<std::string>& new_tokens) {
-  const auto file = file_of(path);
-  auto text = text_of(path, file);
-  if (!new_tokens.empty()) {
-    text = with_tokens(text, new_special_tokens(text, new_tokens, file.string()));
-  }
-  return parse(text, file.string(), names_beside(file));
+  const auto place = place_of(path);
+  const auto file = place.file.string();
+  auto text = text_of(path, place.file);
+  if (!new_tokens.empty()) text = with_tokens(text, new_special_tokens(text, new_tokens, file));
+  const auto names =
+      tokenizer_names(place.folder, [&](const char* name) { return text_beside(place, name); });
+  return parse(text, file, names);
 }
 
 Tokenizer Tokenizer::parse(std::string_view tokenizer_json, const std::string& name,
@@ -180,12 +170,11 @@ std::shared_ptr<const Tokenizer> shared_tokenizer(const fs::path& path,
 }
 
 std::string digest_of_files(const fs::path& path, const std::vector<std::string>& new_tokens) {
-  const auto file = file_of(path);
-  auto digests = digest(text_of(path, file));
-  for (const char* name : kFilesBeside) {
-    const auto folder = file.parent_path();
-    digests +=
-        fs::exists(folder / name) ? digest(read_beneath(folder, name, kMaxFileBytes)) : "none";
+  const auto place = place_of(path);
+  auto digests = digest(text_of(path, place.file));
+  for (const char* name : kNamingFiles) {
+    const auto text = text_beside(place, name);
+    digests += text ? digest(*text) : "none";
   }
   for (const auto& token : new_tokens) digests += digest(token);
   return digest(digests);

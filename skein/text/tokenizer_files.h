@@ -2,12 +2,17 @@
 // Copyright the skein authors.
 #pragma once
 
-// Which files of a model's folder belong to its tokenizer? What is made of the model carries them.
+// Which files of a folder belong to a tokenizer? What is made of a model carries them.
 
 #include <algorithm>
 #include <array>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "skein/core/file.h"
+#include "skein/text/tokenizer_json.h"
 
 namespace skein::text {
 
@@ -37,5 +42,30 @@ inline bool has_tokenizer(const fs::path& folder) {
     return fs::exists(fs::symlink_status(folder / name));
   });
 }
+
+// Named chat templates lie in it, NAME.jinja each, where transformers saves and finds them.
+inline constexpr const char* kTemplateFolder = "additional_chat_templates";
+
+// Of these, what name special tokens; the first that names one counts.
+inline constexpr std::array<const char*, 2> kNamingFiles = {"tokenizer_config.json",
+                                                            "special_tokens_map.json"};
+
+// What of all this lies in the folder: names, or kTemplateFolder/NAME.jinja. Sorted.
+std::vector<std::string> tokenizer_files_in(const fs::path& folder);
+
+// What kNamingFiles say, each read by its name where it is there. `folder` is for messages.
+TokenizerNames tokenizer_names(
+    const fs::path& folder,
+    const std::function<std::optional<std::string>(const char* name)>& text_of);
+
+// Where a tokenizer lies.
+struct TokenizerPlace {
+  fs::path file;    // its tokenizer.json, perhaps of another name
+  fs::path folder;  // the other files of which are its own; empty: none are
+};
+
+// `path` is a folder or such a file. What lies beside a file is its own, unless that lies beside
+// another tokenizer.json.
+TokenizerPlace tokenizer_place(const fs::path& path);
 
 }  // namespace skein::text

@@ -10,6 +10,7 @@
 #include "skein/core/error.h"
 #include "skein/text/chat_encoder.h"
 #include "skein/text/text_codec.h"
+#include "skein/text/tokenizer_files.h"
 #include "skein/text/turn_end.h"
 
 namespace skein::data {
@@ -28,8 +29,7 @@ TrainedTurns turns_of(const config::RowsConfig& rows) {
 }
 
 text::ChatTemplateOptions template_options(const fs::path& path, const config::RowsConfig& rows) {
-  std::error_code ignored;
-  return {.folder = fs::is_directory(path, ignored) ? path : path.parent_path(),
+  return {.folder = text::tokenizer_place(path).folder,
           .file = rows.chat_template,
           .name = rows.chat_format};
 }
