@@ -11,10 +11,10 @@ namespace {
 constexpr const char* kAnswer = "skein-answer";  // that no template has a word like
 
 // A question and an answer; empty: the template does not print them.
-std::string rendered(const ChatTemplate& chat_template) try {
+std::string rendered(const ChatTemplate& chat_template, const std::string& variables = "") try {
   const Conversation example{
       .messages = {{.role = "user", .content = "Hi"}, {.role = "assistant", .content = kAnswer}}};
-  return chat_template.render(example).text;
+  return chat_template.render(example, {.extra_json = variables, .num_messages = {}}).text;
 } catch (const jinja::TemplateError&) {
   return {};
 }
@@ -61,6 +61,12 @@ TurnEnd find_turn_end(const ChatTemplate& chat_template, const Tokenizer& tokeni
   // Added tokens need not be special.
   if (ids.size() == 1) end.token = ids[0];
   return end;
+}
+
+bool lacks_end_token(const ChatTemplate& chat_template) {
+  constexpr std::string_view kProbe = "skein-end";
+  return behind_answer(rendered(chat_template)).empty() &&
+         behind_answer(rendered(chat_template, R"({"eos_token": "skein-end"})")) == kProbe;
 }
 
 std::vector<std::string> missing_turn_tokens(const ChatTemplate& chat_template,

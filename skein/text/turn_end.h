@@ -26,6 +26,9 @@ std::string_view without_blanks(std::string_view text);
 // Nothing of a template that ends turns with blanks alone, or prints no plain question and answer.
 TurnEnd find_turn_end(const ChatTemplate& chat_template, const Tokenizer& tokenizer);
 
+// Whether the template ends turns with eos_token alone, and was told none.
+bool lacks_end_token(const ChatTemplate& chat_template);
+
 // What the template prints around turns in the shape of a token, as <|im_end|>, and the tokenizer
 // would spell with several: each once. Empty where it knows what ends a turn, or nothing in that
 // shape does.

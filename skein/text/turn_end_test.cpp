@@ -73,5 +73,20 @@ TEST(TurnEnd, NothingWhereNothingIsPrinted) {
   }
 }
 
+TEST(TurnEnd, AnEndTokenThatNobodyNamed) {
+  const auto lacks = [](std::string_view source, const std::map<std::string, std::string>& tokens) {
+    return lacks_end_token(ChatTemplate::parse(source, "t", tokens));
+  };
+  for (const char* name : {"alpaca", "mistral"}) {
+    EXPECT_TRUE(lacks(built_in_template(name), {{"bos_token", "<s>"}})) << name;
+    EXPECT_FALSE(lacks(built_in_template(name), {{"eos_token", "</s>"}})) << name;
+  }
+  EXPECT_FALSE(lacks(built_in_template("chatml"), {})) << "it has an end of its own";
+  EXPECT_FALSE(lacks("{% for m in messages %}{{ m.content }}[END]{{ eos_token }}{% endfor %}", {}));
+  EXPECT_TRUE(lacks("{% for m in messages %}{{ m.content + eos_token }}{% endfor %}", {}))
+      << "where nothing is printed without";
+  EXPECT_FALSE(lacks("{% for m in messages %}{{ m.content }}\n{% endfor %}", {}));
+}
+
 }  // namespace
 }  // namespace skein::text

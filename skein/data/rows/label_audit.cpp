@@ -206,6 +206,11 @@ std::string LabelAudit::text(Split split) const {
                         shown_count(several_begins), first_several_begins);
   }
   if (empty_turns > 0) {
+  if (!expects_end) {
+    text +=
+        "       warning: nothing ends a turn or a text: the tokenizer names no eos_token, and the "
+        "model does not learn to stop\n";
+  }
     text += fmt::format(
         "       warning: {} assistant turns render to nothing: they are empty, or the template "
         "leaves out their content or tool calls; first {}\n",

@@ -47,6 +47,13 @@ std::vector<uint32_t> ends_of_turn(const text::Tokenizer& tokenizer,
 
 std::string missing_text(const text::Tokenizer& tokenizer, const text::ChatTemplate& chat_template,
                          const fs::path& path) {
+  if (text::lacks_end_token(chat_template)) {
+    const auto usual = tokenizer.eos_id() ? *tokenizer.token_of(*tokenizer.eos_id()) : "…";
+    return fmt::format(
+        "{} ends turns with eos_token, and {} names none: give its tokenizer_config.json an "
+        "\"eos_token\": \"{}\", or take a template with an end of its own",
+        chat_template.name(), path.string(), usual);
+  }
   const auto missing = text::missing_turn_tokens(chat_template, tokenizer);
   if (missing.empty()) return "";
   return fmt::format(

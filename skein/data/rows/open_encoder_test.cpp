@@ -86,6 +86,14 @@ TEST_F(OpenEncoderTest, TellsWhatToTypeForTokensThatAreMissing) {
   EXPECT_EQ(open().audit.missing, "");
 }
 
+TEST_F(OpenEncoderTest, TellsWhatToTypeForAnEndThatNobodyNamed) {
+  rows_.chat_format = "alpaca";
+  EXPECT_EQ(open().audit.missing, "");
+  write("tokenizer_config.json", "{}");
+  EXPECT_PRED2(contains, open().audit.missing, "template: alpaca ends turns with eos_token, and ");
+  EXPECT_PRED2(contains, open().audit.missing, "an \"eos_token\": \"<|endoftext|>\"");
+}
+
 TEST_F(OpenEncoderTest, TellsEncodersApart) {
   std::set<std::string> seen = {open().encoder.identity};
   EXPECT_EQ(open().encoder.identity, *seen.begin());
