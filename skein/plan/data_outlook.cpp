@@ -33,13 +33,32 @@ void count_steps(const config::RunConfig& config, int64_t global_batch, DataOutl
           .steps_per_epoch();
 }
 
-// Of `seen` rows those that are trained on.
-int64_t trained_rows(const config::RunConfig& config, const data::RunRowsOptions& options,
-                     int64_t seen) {
-  if (seen < 2) return seen;
-  const auto set =
-      data::rows_of_split(seen, data::held_out_rows(options), options.seed, data::Holdout::kKept);
-  return std::min(set.count(), config.data.max_train_samples.value_or(set.count()));
+// All rows were seen: what follows is as the loader has it.
+void count_rows(const data::RowPreview& seen, const data::RunRowsOptions& options,
+                const data::SampleOrder& order, DataOutlook& outlook) {
+  const auto set = data::trained_rows(options, seen.rows);
+  const auto length_of = [&](int64_t row) { return seen.lengths[static_cast<size_t>(row)]; };
+  const auto packs = data::packs_of(options, length_of, set);
+  const auto plan =
+      packs ? data::SamplePlan(set.count(), packs, order) : data::SamplePlan(set, order);
+  outlook.rows = set.count();
+  outlook.packs = options.packing ? packs->count(0) : 0;
+  outlook.longest = std::ranges::max(seen.lengths);
+  outlook.steps_per_epoch = plan.steps_per_epoch();
+}
+
+// An estimate is no reason to refuse.
+void estimate_rows(const data::RowPreview& seen, const data::RunRowsOptions& options,
+                   const data::SampleOrder& order, DataOutlook& outlook) {
+  outlook.rows = seen.rows < 2 ? seen.rows : data::trained_rows(options, seen.rows).count();
+  const double share = static_cast<double>(outlook.rows) / static_cast<double>(seen.rows);
+  if (options.packing) {
+    const double packs = std::ceil(static_cast<double>(seen.packs) * share);
+    outlook.packs = static_cast<int64_t>(packs);
+  }
+  const int64_t dealt = options.packing ? outlook.packs : outlook.rows;
+  const bool drop_last = order.drop_last && dealt >= order.global_batch;
+  outlook.steps_per_epoch = (dealt + (drop_last ? 0 : order.global_batch - 1)) / order.global_batch;
 }
 
 DataOutlook look_at_rows(const config::RunConfig& config, int64_t global_batch) {
@@ -49,23 +68,20 @@ DataOutlook look_at_rows(const config::RunConfig& config, int64_t global_batch) 
   const auto tokens = data::open_row_tokens(config.model, config.rows);
   const auto vocabulary = vocabulary_of(config).value_or(tokens.encoder.vocab_size);
   const auto options = rows_options(config, tokens, vocabulary);
-  const auto seen = data::preview_rows(sources, options);
+  const auto seen = data::preview_rows(sources, data::Split::kTrain, options, tokens.audit);
   const auto eval = sources_of(config, data::Split::kEval);
-  if (!eval.files.empty()) data::preview_rows(eval, options);
+  if (!eval.files.empty()) {
+    data::preview_rows(eval, data::Split::kEval, options, tokens.audit);
+  }
   outlook.bytes = seen.bytes;
   outlook.tokens = seen.tokens;
   outlook.exact = seen.exact;
   if (seen.rows == 0) return outlook;
-  outlook.rows = trained_rows(config, options, seen.rows);
-  outlook.longest = seen.exact ? seen.longest : 0;
-  const double share = static_cast<double>(outlook.rows) / static_cast<double>(seen.rows);
-  if (options.packing) {
-    const double packs = std::ceil(static_cast<double>(seen.packs) * share);
-    outlook.packs = static_cast<int64_t>(packs);
-  }
-  const int64_t dealt = options.packing ? outlook.packs : outlook.rows;
-  const bool drop_last = config.data.dataloader_drop_last && dealt >= global_batch;
-  outlook.steps_per_epoch = (dealt + (drop_last ? 0 : global_batch - 1)) / global_batch;
+  const data::SampleOrder order{.global_batch = global_batch,
+                                .seed = options.seed,
+                                .drop_last = config.data.dataloader_drop_last};
+  const auto count = seen.exact ? count_rows : estimate_rows;
+  count(seen, options, order, outlook);
   return outlook;
 }
 

@@ -13,7 +13,7 @@ import unittest
 from pathlib import Path
 
 import harness
-from harness import Workspace, gpt2, run_skein
+from harness import ChatWorkspace, Workspace, gpt2, run_skein
 
 DRIVER = r"""
 int cuInit(unsigned flags) { return 0; }
@@ -122,6 +122,38 @@ class Plan(unittest.TestCase):
             for name, words in cases.items():
                 with self.subTest(name):
                     self.assert_refused_alike(work, words, 4)
+
+    def test_rows_are_refused_alike(self):
+        cases = {
+            "too long": (4, ["excess_length_strategy=error", "cutoff_len=20"]),
+            "no target is left": (4, ["cutoff_len=8"]),
+            "no end is trained on": (4, ["template=", "chat_template=endless.jinja"]),
+            "no step": (2, ["dataloader_drop_last=true", "global_batch_size=64"]),
+            "no step of packs": (2, ["dataloader_drop_last=true", "global_batch_size=32", "packing=true"]),
+            "all held out": (2, ["val_size=40"]),
+            "an end that nobody names": (2, ["template=alpaca", "model_name_or_path=nameless"]),
+            "its own template's": (4, ["template=", "model_name_or_path=nameless"]),
+            "empty": (4, ["train_file=empty.jsonl"]),
+            "evaluation rows": (4, ["eval_strategy=epoch", "eval_file=empty.jsonl"]),
+        }
+        with ChatWorkspace(output_dir="out") as work:
+            (work / "empty.jsonl").write_text("\n")
+            (work / "endless.jinja").write_text("{% for m in messages %}{{ m.role ~ ':' ~ m.content ~ '\n' }}{% endfor %}")
+            shutil.copytree(work / "model", work / "nameless")
+            alpaca = run_skein(["template", "show", "alpaca"], work.folder).stdout
+            (work / "nameless/chat_template.jinja").write_text(alpaca)
+            (work / "nameless/tokenizer_config.json").write_text("{}")
+            for name, (code, words) in cases.items():
+                with self.subTest(name):
+                    self.assert_refused_alike(work, words, code, ranks=1)
+
+    def test_steps_of_rows_are_those_of_the_run(self):
+        with ChatWorkspace(output_dir="out", global_batch_size=4, block_size=96, num_train_epochs=1, num_rows=37) as work:
+            for words in ((), ("packing=true",), ("packing=true", "dataloader_drop_last=true"), ("val_size=9",)):
+                with self.subTest(words):
+                    planned = json.loads(run_skein(["plan", "c.yaml", *words, "--json"], work.folder).stdout)
+                    work.run("--fresh", *words)
+                    self.assertEqual(planned["steps"]["total"], work.records("out")[-1]["step"])
 
     def test_what_is_in_output_dir_is_seen(self):
         with Workspace(num_blocks=20, per_device_train_batch_size=4, save_steps=1, output_dir="run") as work:

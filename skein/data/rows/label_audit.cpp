@@ -68,11 +68,6 @@ class SampleAudit {
   }
 
  private:
-  bool is_end(int64_t id) const {
-    return std::ranges::find(wanted_.ends_of_turn, static_cast<uint32_t>(id)) !=
-           wanted_.ends_of_turn.end();
-  }
-
   void add(int64_t sample) {
     const auto length = static_cast<size_t>(rows_.source->length(sample));
     tokens_.resize(length);
@@ -85,7 +80,7 @@ class SampleAudit {
     if (entry.empty_turns > 0 && part_.first_empty_turn < 0) part_.first_empty_turn = sample;
     // No id is negative, so that tensor::kIgnore is none of them.
     const bool ends = std::ranges::any_of(
-        targets_, [&](int64_t target) { return target >= 0 && is_end(target); });
+        targets_, [&](int64_t target) { return target >= 0 && wanted_.is_end(target); });
     part_.end_trained += ends;
     if (!ends && part_.first_without_end < 0) part_.first_without_end = sample;
     if (!wanted_.begin || std::ranges::count(tokens_, int64_t{*wanted_.begin}) <= 1) return;
@@ -134,18 +129,28 @@ std::string histogram_text(const std::vector<LabelAudit::Bin>& bins) {
 
 }  // namespace
 
+bool AuditTokens::is_end(int64_t id) const {
+  return std::ranges::find(ends_of_turn, static_cast<uint32_t>(id)) != ends_of_turn.end();
+}
+
+LabelAudit LabelAudit::expecting(const AuditTokens& tokens, const RowCounts& counts) {
+  return {.limits = {},
+          .expects_end = !tokens.ends_of_turn.empty() || !tokens.missing.empty(),
+          .missing = tokens.missing,
+          .counts = counts,
+          .lengths = {},
+          .first_without_end = {},
+          .first_several_begins = {},
+          .first_empty_turn = {}};
+}
+
 LabelAudit audit_labels(const SplitRows& rows, const AuditTokens& tokens, int threads) {
   const auto& source = *rows.source;
-  LabelAudit audit{.limits = source.limits(),
-                   .expects_end = !tokens.ends_of_turn.empty() || !tokens.missing.empty(),
-                   .missing = tokens.missing,
-                   .counts = source.counts(),
-                   .is_held_out = rows.is_held_out,
-                   .lengths = lengths_of(rows),
-                   .samples = rows.set.count(),
-                   .first_without_end = {},
-                   .first_several_begins = {},
-                   .first_empty_turn = {}};
+  auto audit = LabelAudit::expecting(tokens, source.counts());
+  audit.limits = source.limits();
+  audit.is_held_out = rows.is_held_out;
+  audit.lengths = lengths_of(rows);
+  audit.samples = rows.set.count();
   std::vector<Part> parts(
       static_cast<size_t>((audit.samples + kSamplesAtOnce - 1) / kSamplesAtOnce));
   for_each_index(std::ssize(parts), threads, [&](int64_t i) {
@@ -201,16 +206,16 @@ std::string LabelAudit::text(Split split) const {
                         shown_count(end_trained), shown_count(samples),
                         first_without_end.empty() ? "" : ", first not in " + first_without_end);
   }
-  if (several_begins > 0) {
-    text += fmt::format("       warning: {} rows begin more than once (BOS), first {}\n",
-                        shown_count(several_begins), first_several_begins);
-  }
-  if (empty_turns > 0) {
   if (!expects_end) {
     text +=
         "       warning: nothing ends a turn or a text: the tokenizer names no eos_token, and the "
         "model does not learn to stop\n";
   }
+  if (several_begins > 0) {
+    text += fmt::format("       warning: {} rows begin more than once (BOS), first {}\n",
+                        shown_count(several_begins), first_several_begins);
+  }
+  if (empty_turns > 0) {
     text += fmt::format(
         "       warning: {} assistant turns render to nothing: they are empty, or the template "
         "leaves out their content or tool calls; first {}\n",

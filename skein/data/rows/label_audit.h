@@ -20,6 +20,8 @@ struct AuditTokens {
   std::vector<uint32_t> ends_of_turn;  // any of them ends one; empty: nothing does
   std::optional<uint32_t> begin;       // BOS, which a row has at most once; absent: there is none
   std::string missing = {};  // what to type for the template's end of a turn to be a token
+
+  bool is_end(int64_t id) const;
 };
 
 struct LabelAudit {
@@ -44,6 +46,9 @@ struct LabelAudit {
   int64_t empty_turns = 0;  // of the assistant, of which nothing but their end is a target
   // "FILE:ROW", empty: there is none
   std::string first_without_end, first_several_begins, first_empty_turn;
+
+  // Nothing but the counts is known yet.
+  static LabelAudit expecting(const AuditTokens& tokens, const RowCounts& counts);
 
   // Why the run must not start; absent: it may.
   std::optional<std::string> refusal(Split split) const;

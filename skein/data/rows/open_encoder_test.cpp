@@ -95,6 +95,7 @@ TEST_F(OpenEncoderTest, TellsWhatToTypeForAnEndThatNobodyNamed) {
 }
 
 TEST_F(OpenEncoderTest, TellsEncodersApart) {
+  EXPECT_PRED2(contains, open().encoder.identity, "trained assistant") << "stored: no number";
   std::set<std::string> seen = {open().encoder.identity};
   EXPECT_EQ(open().encoder.identity, *seen.begin());
   rows_.mask_history = true;
@@ -103,7 +104,6 @@ TEST_F(OpenEncoderTest, TellsEncodersApart) {
   EXPECT_TRUE(seen.insert(open().encoder.identity).second);
   rows_ = {.chat_format = "phi3"};
   EXPECT_TRUE(seen.insert(open().encoder.identity).second);
-  EXPECT_PRED2(contains, open().encoder.identity, "trained assistant") << "stored: no number";
   rows_ = {.chat_format = "", .chat_template = write("own.jinja", "{{ messages }}").string()};
   EXPECT_TRUE(seen.insert(open().encoder.identity).second);
   rows_ = {.chat_format = "chatml"};
@@ -147,12 +147,13 @@ TEST_F(OpenEncoderTest, APreviewExtrapolates) {
   const auto path = write("many.jsonl", rows);
   const RunRowsOptions options{
       .data = {}, .encoder = open().encoder, .limits = {.cutoff_len = 50}, .vocab_size = 1003};
-  const auto seen = preview_rows({.kind = SourceKind::kRows, .files = {path}}, options);
+  const auto seen = preview_rows({.kind = SourceKind::kRows, .files = {path}}, Split::kTrain,
+                                 options, open().audit);
   EXPECT_FALSE(seen.exact);
   EXPECT_NEAR(static_cast<double>(seen.rows), 1200, 2);
   EXPECT_NEAR(static_cast<double>(seen.tokens), 1200 * 25, 50);
   EXPECT_NEAR(static_cast<double>(seen.packs), 600, 2);
-  EXPECT_EQ(seen.longest, 25);
+  EXPECT_EQ(seen.lengths[0], 25);
   EXPECT_EQ(seen.bytes, rows.size());
 }
 

@@ -43,14 +43,12 @@ TokenCacheHeader write_rows(const PreparedRows& wanted, const config::DataConfig
   return header;
 }
 
-void require_rows(const PreparedRows& prepared, Split split) {
-  if (prepared.rows.count() > 0) return;
-  throw IoError(fmt::format("the {} data, {}{}, holds no row", split_name(split),
-                            prepared.files[0].string(),
-                            prepared.files.size() > 1 ? " and the files after it" : ""));
-}
-
 }  // namespace
+
+void refuse_no_rows(const std::vector<fs::path>& files, Split split) {
+  throw IoError(fmt::format("the {} data, {}{}, holds no row", split_name(split), files[0].string(),
+                            files.size() > 1 ? " and the files after it" : ""));
+}
 
 std::string PreparedRows::place_of(int64_t row) const {
   const auto& entry = rows.entry(row);
@@ -80,7 +78,7 @@ PreparedRows prepare_rows(const config::DataConfig& data, const RowEncoder& enco
   result.num_tokens = header.count;
   result.bad_rows = header.bad_lines;
   result.largest_token = header.largest_token;
-  require_rows(result, split);
+  if (result.rows.count() == 0) refuse_no_rows(result.files, split);
   return result;
 }
 

@@ -34,4 +34,7 @@ struct PreparedRows {
 // (file:row), files without a row, or a disk that is full; and what the encoder throws.
 PreparedRows prepare_rows(const config::DataConfig& data, const RowEncoder& encoder, Split split);
 
+// Throws IoError.
+[[noreturn]] void refuse_no_rows(const std::vector<fs::path>& files, Split split);
+
 }  // namespace skein::data

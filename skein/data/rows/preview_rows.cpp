@@ -2,10 +2,13 @@
 // Copyright the skein authors.
 #include "skein/data/rows/preview_rows.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <numeric>
 #include <span>
-#include <vector>
+#include <string>
+#include <utility>
 
 #include "skein/core/error.h"
 #include "skein/core/parallel.h"
@@ -17,16 +20,6 @@ namespace {
 constexpr uint64_t kSampleBytes = uint64_t{256} << 10;
 constexpr size_t kSampledFiles = 16;
 
-// Of a row, what is trained on; 0: it is left out.
-int64_t kept_tokens(const text::MaskedTokens& tokens, const RowLimits& limits) {
-  const int64_t length = std::ssize(tokens.ids);
-  if (length > limits.cutoff_len && limits.excess_length == ExcessLength::kDrop) return 0;
-  const int64_t kept = std::min(length, limits.cutoff_len);
-  const auto targets = std::span(tokens.trained).first(static_cast<size_t>(kept));
-  const bool has_target = kept > 1 && std::ranges::find(targets.subspan(1), 1) != targets.end();
-  return has_target ? kept : 0;
-}
-
 std::span<const fs::path> sampled_files(const Sources& sources) {
   return std::span(sources.files).first(std::min(sources.files.size(), kSampledFiles));
 }
@@ -34,6 +27,56 @@ std::span<const fs::path> sampled_files(const Sources& sources) {
 int64_t scaled(int64_t count, double factor) {
   return static_cast<int64_t>(static_cast<double>(count) * factor);
 }
+
+// Looks at rows as RowSource and the audit do.
+class Look {
+ public:
+  Look(const Sources& sources, const RunRowsOptions& options, const AuditTokens& tokens)
+      : sources_(sources), limits_(options.limits), wanted_(tokens), tally_(options.limits) {}
+
+  void add(const EncodedRow& row) {
+    const auto& [ids, trained, empty_turns] = row.tokens;
+    const auto within = static_cast<size_t>(std::min(std::ssize(ids), limits_.cutoff_len));
+    RowSize size{.length = std::ssize(ids)};
+    bool ends = false;
+    for (size_t i = 1; i < ids.size(); ++i) {  // nothing predicts the first
+      if (trained[i] == 0) continue;
+      ++size.targets;
+      if (i >= within) continue;
+      ++size.targets_within;
+      ends = ends || wanted_.is_end(ids[i]);
+    }
+    const auto place = [&] {
+      return fmt::format("{}:{}", sources_.files[row.file].string(), row.number);
+    };
+    if (first_.empty()) first_ = place();
+    if (!tally_.add(size, place)) return;
+    lengths_.push_back(static_cast<int64_t>(within));
+    end_trained_ += ends;
+    if (!ends && first_without_end_.empty()) first_without_end_ = place();
+  }
+
+  // Of all rows of the split.
+  void require(Split split) const {
+    if (tally_.counts().rows == 0) refuse_no_rows(sources_.files, split);
+    tally_.require_samples(first_);
+    auto audit = LabelAudit::expecting(wanted_, tally_.counts());
+    audit.end_trained = end_trained_;
+    audit.first_without_end = first_without_end_;
+    if (const auto why = audit.refusal(split)) throw IoError(*why);
+  }
+
+  std::vector<int64_t> take_lengths() { return std::move(lengths_); }
+
+ private:
+  const Sources& sources_;
+  RowLimits limits_;
+  const AuditTokens& wanted_;
+  RowTally tally_;
+  std::vector<int64_t> lengths_;
+  int64_t end_trained_ = 0;
+  std::string first_, first_without_end_;  // "FILE:ROW"
+};
 
 }  // namespace
 
@@ -57,32 +100,32 @@ bool hold_conversations(const Sources& sources) {
   return false;
 }
 
-RowPreview preview_rows(const Sources& sources, const RunRowsOptions& options) {
-  RowPreview seen{.exact = sources.files.size() <= kSampledFiles};
+RowPreview preview_rows(const Sources& sources, Split split, const RunRowsOptions& options,
+                        const AuditTokens& tokens) {
+  RowPreview seen{.exact = sources.files.size() <= kSampledFiles, .lengths = {}};
   for (const auto& path : sources.files) {
     const auto size = fs::file_size(path);
     seen.bytes += size;
     seen.exact = seen.exact && size <= kSampleBytes;
   }
   uint64_t sampled = 0;
-  std::vector<int64_t> lengths;
+  Look look(sources, options, tokens);
   encode_rows(sampled_files(sources), options.encoder,
               {.bad_lines = options.data.bad_lines,
                .threads = num_threads(options.data.preprocessing_num_workers),
                .most_bytes = kSampleBytes,
                .on_bytes = [&](uint64_t done) { sampled += done; }},
-              [&](const EncodedRow& row) {
-                const int64_t kept = kept_tokens(row.tokens, options.limits);
-                if (kept > 0) lengths.push_back(kept);
-              });
-  if (lengths.empty()) return seen;
+              [&](const EncodedRow& row) { look.add(row); });
+  if (seen.exact) look.require(split);
+  seen.lengths = look.take_lengths();
+  if (seen.lengths.empty()) return seen;
   const double factor =
       seen.exact ? 1.0 : static_cast<double>(seen.bytes) / static_cast<double>(sampled);
+  const auto& lengths = seen.lengths;
   seen.rows = scaled(std::ssize(lengths), factor);
   seen.tokens = scaled(std::accumulate(lengths.begin(), lengths.end(), int64_t{0}), factor);
   seen.packs =
       std::max<int64_t>(1, scaled(best_fit(lengths, options.limits.cutoff_len).count(), factor));
-  seen.longest = std::ranges::max(lengths);
   return seen;
 }
 

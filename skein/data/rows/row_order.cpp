@@ -39,7 +39,7 @@ RowOrder::Window RowOrder::arrange(int64_t epoch, int64_t number) const {
   for (int64_t i = begin; i < end; ++i) {
     const auto place = permuted(static_cast<uint64_t>(i), all, key);
     rows.push_back(set_.sample(static_cast<int64_t>(place)));
-    lengths.push_back(source_->length(rows.back()));
+    lengths.push_back(length_of_(rows.back()));
   }
   const auto groups = packs() ? best_fit(lengths, options_.capacity) : sorted_runs(lengths, kRun);
   Window window{.epoch = epoch, .number = number, .samples = {}, .ends = {}};
@@ -103,8 +103,12 @@ void RowOrder::append(int64_t epoch, int64_t pack, std::vector<int64_t>& samples
 double RowOrder::fill(int64_t epoch) const {
   SKEIN_CHECK(packs(), "rows that are not packed fill nothing");
   int64_t tokens = 0;
-  for (int64_t i = 0; i < set_.count(); ++i) tokens += source_->length(set_.sample(i));
+  for (int64_t i = 0; i < set_.count(); ++i) tokens += length_of_(set_.sample(i));
   return static_cast<double>(tokens) / static_cast<double>(count(epoch) * options_.capacity);
+}
+
+RowOrder::LengthOf lengths_of(std::shared_ptr<const SampleSource> source) {
+  return [source = std::move(source)](int64_t sample) { return source->length(sample); };
 }
 
 }  // namespace skein::data

@@ -15,6 +15,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -34,10 +35,11 @@ struct RowOrderOptions {
 
 class RowOrder final : public Packs {
  public:
+  using LengthOf = std::function<int64_t(int64_t sample)>;  // called by any thread
+
   // Requires that no sample of the set is longer than the capacity.
-  RowOrder(std::shared_ptr<const SampleSource> source, const SampleSet& set,
-           const RowOrderOptions& options)
-      : source_(std::move(source)), set_(set), options_(options) {}
+  RowOrder(LengthOf length_of, const SampleSet& set, const RowOrderOptions& options)
+      : length_of_(std::move(length_of)), set_(set), options_(options) {}
 
   int64_t count(int64_t epoch) const override;
   bool is_even() const override { return !packs(); }
@@ -61,12 +63,15 @@ class RowOrder final : public Packs {
   std::shared_ptr<const Window> window(int64_t epoch, int64_t number) const;
   std::shared_ptr<const WindowEnds> window_ends(int64_t epoch) const;
 
-  std::shared_ptr<const SampleSource> source_;
+  LengthOf length_of_;
   SampleSet set_;
   RowOrderOptions options_;
   mutable std::mutex mutex_;
   mutable std::map<int64_t, std::shared_ptr<const WindowEnds>> ends_;  // by epoch
   mutable std::deque<std::shared_ptr<const Window>> recent_;
 };
+
+// Of the source's samples; keeps the source.
+RowOrder::LengthOf lengths_of(std::shared_ptr<const SampleSource> source);
 
 }  // namespace skein::data

@@ -52,7 +52,7 @@ TEST(RowOrder, PacksEveryRowOncePerEpochAndNoPackTooFull) {
   const auto source = std::make_shared<LengthSource>(1000, 1, 64);
   for (const auto& set : {SampleSet(1000), SampleSet::divided(1000, 100, 5, Holdout::kKept)}) {
     for (const int64_t window : {1, 7, 64, 1000, 5000}) {
-      const RowOrder order(source, set, {.seed = 5, .capacity = 64, .window = window});
+      const RowOrder order(lengths_of(source), set, {.seed = 5, .capacity = 64, .window = window});
       for (int64_t epoch = 0; epoch < 3; ++epoch) {
         const auto packs = packs_of(order, epoch);
         expect_every_sample_once(packs, set);
@@ -68,18 +68,18 @@ TEST(RowOrder, PacksEveryRowOncePerEpochAndNoPackTooFull) {
 
 TEST(RowOrder, PacksOf4096AreFull) {
   const auto source = std::make_shared<LengthSource>(50'000, 256, 2047);
-  const RowOrder order(source, SampleSet(50'000), {.seed = 5, .capacity = 4096});
+  const RowOrder order(lengths_of(source), SampleSet(50'000), {.seed = 5, .capacity = 4096});
   for (int64_t epoch = 0; epoch < 2; ++epoch) EXPECT_GE(order.fill(epoch), 0.97);
 }
 
 TEST(RowOrder, IsAPureFunctionOfSeedAndEpoch) {
   const auto source = std::make_shared<LengthSource>(300, 1, 64);
   const RowOrderOptions options{.seed = 5, .capacity = 64, .window = 50};
-  const RowOrder order(source, SampleSet(300), options);
+  const RowOrder order(lengths_of(source), SampleSet(300), options);
   std::vector<Packing> epochs;
   for (int64_t epoch = 0; epoch < 4; ++epoch) epochs.push_back(packs_of(order, epoch));
   EXPECT_NE(epochs[0], epochs[1]);
-  const RowOrder again(source, SampleSet(300), options);
+  const RowOrder again(lengths_of(source), SampleSet(300), options);
   for (const int64_t epoch : {3, 0, 2}) {  // whatever was asked for before
     for (auto pack = std::ssize(epochs[epoch]) - 1; pack >= 0; pack -= 7) {
       std::vector<int64_t> samples;
@@ -89,13 +89,13 @@ TEST(RowOrder, IsAPureFunctionOfSeedAndEpoch) {
   }
   auto other = options;
   other.seed = 6;
-  EXPECT_NE(packs_of(RowOrder(source, SampleSet(300), other), 0), epochs[0]);
+  EXPECT_NE(packs_of(RowOrder(lengths_of(source), SampleSet(300), other), 0), epochs[0]);
 }
 
 // A window's packs are made longest row first; they must not be used in that order.
 TEST(RowOrder, PacksOfAWindowAreShuffled) {
   const auto source = std::make_shared<LengthSource>(400, 1, 64);
-  const RowOrder order(source, SampleSet(400), {.seed = 5, .capacity = 64});
+  const RowOrder order(lengths_of(source), SampleSet(400), {.seed = 5, .capacity = 64});
   const auto packs = packs_of(order, 0);
   std::vector<int64_t> longest;
   for (const auto& pack : packs) longest.push_back(source->length(pack[0]));
@@ -105,7 +105,7 @@ TEST(RowOrder, PacksOfAWindowAreShuffled) {
 TEST(RowOrder, StepsPositionsAndEpochsCountEveryEpochsOwnPacks) {
   const auto source = std::make_shared<LengthSource>(500, 1, 64);
   const auto order = std::make_shared<RowOrder>(
-      source, SampleSet(500), RowOrderOptions{.seed = 5, .capacity = 64, .window = 20});
+      lengths_of(source), SampleSet(500), RowOrderOptions{.seed = 5, .capacity = 64, .window = 20});
   std::set<int64_t> counts;
   for (int64_t epoch = 0; epoch < 6; ++epoch) counts.insert(order->count(epoch));
   ASSERT_GT(counts.size(), 1u) << "epochs that differ are what this is about";
@@ -139,7 +139,7 @@ TEST(RowOrder, StepsPositionsAndEpochsCountEveryEpochsOwnPacks) {
 TEST(RowOrder, RowsGroupedByLengthAreDealtTogether) {
   const auto source = std::make_shared<LengthSource>(5000, 1, 10'000);
   const SampleSet set(5000);
-  const RowOrder order(source, set, {.seed = 5, .window = 2048});
+  const RowOrder order(lengths_of(source), set, {.seed = 5, .window = 2048});
   EXPECT_TRUE(order.is_even());
   EXPECT_EQ(order.count(0), 5000);
   const auto packs = packs_of(order, 0);

@@ -14,51 +14,19 @@
 namespace skein::data {
 
 RowSource::RowSource(PreparedRows rows, const RowLimits& limits)
-    : rows_(std::move(rows)), limits_(limits) {
-  if (limits.cutoff_len < 2) {
-    throw UserError(
-        fmt::format("cutoff_len: {} leaves nothing to predict; a row needs at least 2 tokens",
-                    limits.cutoff_len));
-  }
+    : rows_(std::move(rows)), limits_(limits), tally_(limits) {
   const int64_t count = rows_.rows.count();
   SKEIN_CHECK(count <= UINT32_MAX, "rows are counted in 32 bits");
   for (int64_t row = 0; row < count; ++row) {
-    if (count_row(row)) kept_.push_back(static_cast<uint32_t>(row));
+    const auto& entry = rows_.rows.entry(row);
+    const RowSize size{
+        .length = entry.length, .targets = entry.num_targets, .targets_within = kept_targets(row)};
+    if (tally_.add(size, [&] { return rows_.place_of(row); })) {
+      kept_.push_back(static_cast<uint32_t>(row));
+    }
   }
-  counts_.samples = std::ssize(kept_);
-  if (kept_.empty()) {
-    throw IoError(fmt::format(
-        "none of {} can be trained on: {} without a target, {} longer than cutoff_len={}; the "
-        "first is {}",
-        counted(static_cast<uint64_t>(count), "row"), counts_.without_target, counts_.too_long,
-        limits.cutoff_len, rows_.place_of(0)));
-  }
-  if (counts_.samples == count) kept_ = {};
-}
-
-// Whether the row stays.
-bool RowSource::count_row(int64_t row) {
-  const auto& entry = rows_.rows.entry(row);
-  const bool too_long = is_too_long(row);
-  if (too_long && limits_.excess_length == ExcessLength::kError) {
-    throw IoError(
-        fmt::format("{}: the row has {} tokens, cutoff_len is {}; give a larger cutoff_len, or "
-                    "excess_length_strategy: truncate or drop",
-                    rows_.place_of(row), entry.length, limits_.cutoff_len));
-  }
-  ++counts_.rows;
-  counts_.tokens += entry.length;
-  counts_.targets += entry.num_targets;
-  const bool is_dropped = too_long && limits_.excess_length == ExcessLength::kDrop;
-  const int64_t targets = is_dropped ? 0 : kept_targets(row);
-  if (too_long) {
-    ++counts_.too_long;
-    counts_.tokens_lost += entry.length - (is_dropped ? 0 : limits_.cutoff_len);
-    counts_.targets_lost += entry.num_targets - targets;
-  }
-  if (is_dropped) return false;
-  if (targets == 0) ++counts_.without_target;
-  return targets > 0;
+  if (kept_.empty()) tally_.require_samples(rows_.place_of(0));
+  if (std::ssize(kept_) == count) kept_ = {};
 }
 
 bool RowSource::is_too_long(int64_t row) const {

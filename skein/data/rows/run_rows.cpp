@@ -7,7 +7,6 @@
 #include "skein/config/syntax/values.h"
 #include "skein/core/error.h"
 #include "skein/core/hash.h"
-#include "skein/data/rows/row_order.h"
 #include "skein/data/source_files.h"
 
 namespace skein::data {
@@ -52,31 +51,37 @@ SplitRows open_eval_rows(const RunRowsOptions& options) {
   return {.source = eval, .set = at_most(SampleSet(eval->count()), options.data.max_eval_samples)};
 }
 
+SampleSet trained_rows(const RunRowsOptions& options, int64_t count) {
+  return at_most(rows_of_split(count, held_out_rows(options), options.seed, Holdout::kKept),
+                 options.data.max_train_samples);
+}
+
 RunRows open_run_rows(const RunRowsOptions& options) {
-  const double val_size = held_out_rows(options);
   const auto train = open_split(options, Split::kTrain);
-  const auto side_of_train = [&](Holdout side) {
-    return rows_of_split(train->count(), val_size, options.seed, side);
-  };
-  RunRows run{
-      .train = {.source = train,
-                .set = at_most(side_of_train(Holdout::kKept), options.data.max_train_samples)},
-      .eval = std::nullopt};
+  RunRows run{.train = {.source = train, .set = trained_rows(options, train->count())},
+              .eval = std::nullopt};
+  const double val_size = held_out_rows(options);
   if (has_eval_rows(options.data)) {
     run.eval = open_eval_rows(options);
   } else if (val_size > 0) {
+    const auto held_out = rows_of_split(train->count(), val_size, options.seed, Holdout::kHeldOut);
     run.eval = {.source = train,
-                .set = at_most(side_of_train(Holdout::kHeldOut), options.data.max_eval_samples),
+                .set = at_most(held_out, options.data.max_eval_samples),
                 .is_held_out = true};
   }
   return run;
 }
 
-std::shared_ptr<const Packs> packs_of(const RunRowsOptions& options, const SplitRows& train) {
+std::shared_ptr<const Packs> packs_of(const RunRowsOptions& options, RowOrder::LengthOf length_of,
+                                      const SampleSet& set) {
   if (!options.packing && !options.group_by_length) return nullptr;
   const int64_t capacity = options.packing ? options.limits.cutoff_len : 0;
   return std::make_shared<const RowOrder>(
-      train.source, train.set, RowOrderOptions{.seed = options.seed, .capacity = capacity});
+      std::move(length_of), set, RowOrderOptions{.seed = options.seed, .capacity = capacity});
+}
+
+std::shared_ptr<const Packs> packs_of(const RunRowsOptions& options, const SplitRows& train) {
+  return packs_of(options, lengths_of(train.source), train.set);
 }
 
 RunSamples open_rows(const RunRowsOptions& asked) {

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "skein/config/run_config.h"
+#include "skein/data/rows/row_order.h"
 #include "skein/data/rows/row_source.h"
 #include "skein/data/run_samples.h"
 
@@ -42,6 +43,10 @@ struct RunRows {
 // it has neither and evaluates.
 double held_out_rows(const RunRowsOptions& options);
 
+// Of `count` rows that stay, those that are trained on: neither held out, nor beyond
+// max_train_samples. Throws UserError as rows_of_split() does.
+SampleSet trained_rows(const RunRowsOptions& options, int64_t count);
+
 // Rows of the configured data, which are prepared if nobody did; overwrite_cache is honoured: for
 // the launcher, and commands. Throws what prepare_rows() and RowSource throw, and UserError for ids
 // that the model's vocabulary does not have.
@@ -52,6 +57,8 @@ SplitRows open_eval_rows(const RunRowsOptions& options);
 
 // The order of the training rows; null: each alone, in the epoch's permutation.
 std::shared_ptr<const Packs> packs_of(const RunRowsOptions& options, const SplitRows& train);
+std::shared_ptr<const Packs> packs_of(const RunRowsOptions& options, RowOrder::LengthOf length_of,
+                                      const SampleSet& set);
 
 // open_run_rows() for a loader, which does not prepare again what its launcher has just prepared.
 RunSamples open_rows(const RunRowsOptions& options);

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/data/rows/preview_rows.h"
+
+#include <gtest/gtest.h>
+
+#include "skein/data/rows/test_rows.h"
+
+namespace skein::data {
+namespace {
+
+const AuditTokens kByteEnd{.ends_of_turn = {256}, .begin = {}};
+
+class PreviewRowsTest : public RowsTest {
+ protected:
+  PreviewRowsTest() {
+    options_.data = data_;
+    options_.encoder = byte_encoder();
+    options_.limits.cutoff_len = 8;
+    options_.vocab_size = 257;
+  }
+
+  RowPreview look(const AuditTokens& tokens = kByteEnd) {
+    return preview_rows(find_row_sources(options_.data, Split::kTrain), Split::kTrain, options_,
+                        tokens);
+  }
+  void give(const std::string& rows) {
+    options_.data.train_file = write("train.jsonl", rows).string();
+  }
+
+  // What a look refuses, a run refuses in the same words. Returns them.
+  template <typename Error = IoError>
+  std::string refused(const std::string& rows, const AuditTokens& tokens = kByteEnd) {
+    give(rows);
+    const auto said = refusal<Error>([&] { look(tokens); });
+    EXPECT_EQ(said, refusal<Error>([&] { require_labels(open_run_rows(options_), tokens, 1); }));
+    return said;
+  }
+
+  RunRowsOptions options_;
+};
+
+TEST_F(PreviewRowsTest, RefusesWhatARunRefuses) {
+  const auto fine = row_of(3, 4);
+  options_.limits.excess_length = ExcessLength::kError;
+  EXPECT_PRED2(contains, refused(fine + row_of(3, 9)), "train.jsonl:2: the row has 12 tokens");
+  options_.limits.excess_length = ExcessLength::kTruncate;
+  EXPECT_PRED2(contains, refused(row_of(8, 2) + row_of(9, 2)), "none of 2 rows can be trained on");
+  EXPECT_PRED2(contains, refused(fine + row_of(8, 2)), "1 of 2 rows of the train data (50.0 %)");
+  EXPECT_PRED2(contains, refused(row_of(3, 9)), "in no row of the train data is the end");
+  EXPECT_PRED2(contains, refused(fine, {.ends_of_turn = {}, .begin = {}, .missing = "type this"}),
+               "type this");
+  EXPECT_PRED2(contains, refused("\n"), "holds no row");
+  options_.limits.excess_length = ExcessLength::kDrop;
+  EXPECT_PRED2(contains, refused(row_of(3, 9)), "none of 1 row can be trained on");
+  options_.limits.cutoff_len = 1;
+  EXPECT_PRED2(contains, refused<UserError>(fine), "cutoff_len: 1 leaves nothing to predict");
+}
+
+TEST_F(PreviewRowsTest, SeesWhatStays) {
+  std::string rows;
+  for (int i = 0; i < 40; ++i) rows += row_of(2, 3);
+  give(rows + row_of(3, 9) + row_of(8, 2));
+  const auto seen = look();
+  EXPECT_TRUE(seen.exact);
+  EXPECT_EQ(seen.rows, 41);
+  EXPECT_EQ(seen.tokens, 40 * 5 + 8);
+  EXPECT_EQ(seen.lengths.back(), 8);
+  EXPECT_EQ(seen.rows, open_run_rows(options_).train.source->count());
+}
+
+// What was seen may be all that is wrong: only a row that is refused by itself is certain.
+TEST_F(PreviewRowsTest, AnEstimateRefusesNoMoreThanItHasSeen) {
+  const auto late = row_of(8, 2);
+  std::string rows;
+  while (rows.size() < size_t{300} << 10) rows += late;
+  give(rows);
+  EXPECT_FALSE(look().exact);
+  EXPECT_EQ(look().rows, 0);
+  options_.limits.excess_length = ExcessLength::kError;
+  EXPECT_PRED2(contains, refusal<IoError>([&] { look(); }), "train.jsonl:1: the row has 10 tokens");
+}
+
+}  // namespace
+}  // namespace skein::data
