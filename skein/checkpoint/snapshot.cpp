@@ -67,7 +67,7 @@ Snapshot plan_snapshot(const Contents& contents, uint64_t max_shard_bytes) {
   const c10::NoGradGuard no_grad;
   Snapshot snapshot{.job = {.texts = contents.texts}};
   auto& job = snapshot.job;
-  for (const auto& [name, text] : job.texts) SKEIN_CHECK(is_plain_name(name), name);
+  for (const auto& [name, text] : job.texts) SKEIN_CHECK(is_file_name(name), name);
   add_files(lay_out_files(contents.stem, contents.model, max_shard_bytes), job);
   const size_t num_model_files = job.files.size();
   add_files(lay_out_files(kOptimizerStem, contents.optimizer, max_shard_bytes), job);

@@ -57,9 +57,15 @@ bool is_plain_name(std::string_view name) {
          name.find('/') == std::string_view::npos && name.find('\0') == std::string_view::npos;
 }
 
+bool is_file_name(std::string_view name) {
+  const auto slash = name.find('/');
+  return is_plain_name(name.substr(0, slash)) &&
+         (slash == std::string_view::npos || is_plain_name(name.substr(slash + 1)));
+}
+
 File open_beneath(const fs::path& folder, std::string_view name) {
-  if (!is_plain_name(name)) {
-    throw IoError(fmt::format("{}: '{}' is not a plain file name", folder.string(), name));
+  if (!is_file_name(name)) {
+    throw IoError(fmt::format("{}: '{}' is not a file name", folder.string(), name));
   }
   return open_inside(folder, name);
 }

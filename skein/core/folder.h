@@ -17,9 +17,12 @@ namespace skein {
 // One component: no slash, no "..", nothing that leaves the folder.
 bool is_plain_name(std::string_view name);
 
-// Opens the regular file `name` of `folder` to read. Links must stay inside the folder; the hub
-// cache's links from snapshots/X to blobs are followed too. Throws IoError for anything else
-// (pipes and devices included, without blocking on them).
+// The same, or one in a folder: "folder/name".
+bool is_file_name(std::string_view name);
+
+// Opens the regular file `name`, as is_file_name() takes it, of `folder` to read. Links must stay
+// inside the folder; the hub cache's links from snapshots/X to blobs are followed too. Throws
+// IoError for anything else (pipes and devices included, without blocking on them).
 File open_beneath(const fs::path& folder, std::string_view name);
 
 // The text of the file `path` of `folder`, under the same rules; `path` is plain names, one below

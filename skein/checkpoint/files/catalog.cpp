@@ -76,6 +76,14 @@ bool is_our_temporary(std::string_view name) {
   return std::ranges::count(kReplaced, target) > 0 && is_hex(rest, 16);
 }
 
+// Chat templates that a model has under names of its own lie in a folder.
+constexpr const char* kTemplates = "additional_chat_templates";
+bool is_temporary_template(std::string_view name) {
+  const auto end = name.find(kTemporary);
+  return end != std::string_view::npos && name.substr(0, end).ends_with(".jinja") &&
+         is_hex(name.substr(end + kTemporary.size()), 16);
+}
+
 [[noreturn]] void fail_to_list(const fs::path& folder, const std::error_code& error) {
   throw SystemFailure(fmt::format("cannot list {}: {}", folder.string(), error.message()),
                       error.value());
@@ -254,9 +262,12 @@ void warn_skipped(const fs::path& checkpoint, const std::vector<Problem>& proble
 std::vector<fs::path> list_temporaries(const fs::path& output) {
   std::error_code ignored;
   std::vector<fs::path> left;
-  for (const auto& folder : {output, output / "wandb"}) {
-    for (const auto& entry : fs::directory_iterator(folder, ignored)) {
-      if (is_our_temporary(entry.path().filename().string())) left.push_back(entry.path());
+  for (const char* folder : {"", "wandb", kTemplates}) {
+    for (const auto& entry : fs::directory_iterator(output / folder, ignored)) {
+      const auto name = entry.path().filename().string();
+      const bool is_template =
+          std::string_view(folder) == kTemplates && is_temporary_template(name);
+      if (is_template || is_our_temporary(name)) left.push_back(entry.path());
     }
   }
   return left;

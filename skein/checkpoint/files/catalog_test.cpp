@@ -349,6 +349,7 @@ TEST_F(CatalogTest, ALimitHoldsWhereLatestCannotBeReplaced) {
 TEST_F(CatalogTest, SweepRemovesOnlyWhatIsTemporary) {
   make(1, "t");
   make_directories(folder_ / "wandb");
+  make_directories(folder_ / "additional_chat_templates");
   for (const char* name : {"checkpoint-2.tmp-0badcafe", "checkpoint-2.tmp-0badcafe-00000001",
                            "checkpoint-3.tmp-removed", "checkpoint-4.tmp-replaced"}) {
     make_directories(folder_ / name / "x");
@@ -357,10 +358,11 @@ TEST_F(CatalogTest, SweepRemovesOnlyWhatIsTemporary) {
   for (const char* name :
        {"model.safetensors.tmp-0badcafe", "model.safetensors.index.json.tmp-0badcafe",
         "merges.txt.tmp-0123456789abcdef", ".skein-node-token.tmp-0123456789abcdef",
-        "wandb/latest-run.tmp-00000000deadbeef"}) {
+        "wandb/latest-run.tmp-00000000deadbeef",
+        "additional_chat_templates/rag.jinja.tmp-00000000deadbeef"}) {
     write_file_atomically(folder_ / name, "x");
   }
-  std::vector<std::string> kept = {"checkpoint-1", "wandb"};
+  std::vector<std::string> kept = {"additional_chat_templates", "checkpoint-1", "wandb"};
   for (const char* name :
        {"checkpoint-1.tmp-backup", "checkpoint-1.tmp-old run.bak", "checkpoint-2.tmp-0badcaf",
         "checkpoint-2.tmp-0badcafe-", "config.yaml.tmp-0123456789abcdex", "config.yaml.tmp-2024",
@@ -376,6 +378,7 @@ TEST_F(CatalogTest, SweepRemovesOnlyWhatIsTemporary) {
   std::ranges::sort(left);
   EXPECT_EQ(left, kept);
   EXPECT_TRUE(fs::is_empty(folder_ / "wandb"));
+  EXPECT_TRUE(fs::is_empty(folder_ / "additional_chat_templates"));
   EXPECT_TRUE(verify(folder_ / "checkpoint-1").empty());
 }
 

@@ -26,7 +26,9 @@ class FlipTest : public TemporaryFolder {
     set_log_writer([this](std::string_view line) { warnings_ += line; });
     states_.save({.version = 1, .step = 1}, folder_);
     states_.save({.version = 2, .step = 2}, folder_);
-    for (const auto& entry : fs::directory_iterator(newest_)) files_.push_back(entry.path());
+    for (const auto& entry : fs::recursive_directory_iterator(newest_)) {
+      if (entry.is_regular_file()) files_.push_back(entry.path());
+    }
     std::sort(files_.begin(), files_.end());
   }
   ~FlipTest() override { set_log_writer({}); }
@@ -47,7 +49,7 @@ class FlipTest : public TemporaryFolder {
     SCOPED_TRACE(what);
     const auto problems = verify(newest_);
     ASSERT_EQ(problems.size(), 1U);
-    EXPECT_EQ(problems[0].file, path.filename());
+    EXPECT_EQ(problems[0].file, path.lexically_relative(newest_));
     // Ranks that verify together find it too: a wrong size or manifest all of them, a wrong byte
     // one.
     size_t num_found = 0;

@@ -48,7 +48,7 @@ class FolderTest : public TemporaryFolder {
     }
     if (!layout.index.empty()) write_file_atomically(folder / layout.index_name, layout.index);
   }
-  FolderTest() { make_directories(folder_ / "m"); }
+  FolderTest() { make_directories(folder_ / "m/in"); }
 };
 
 const std::vector<TensorEntry> kEntries = {{"w", DType::kU8, {600}},
@@ -127,9 +127,11 @@ TEST_F(FolderTest, ShardOfAnotherModelIsRefused) {
 
 TEST_F(FolderTest, NamesThatLeaveTheFolderAreRefused) {
   write_files(lay_out_files("model", {{"w", DType::kU8, {1}}}), folder_);  // outside m
+  write_files(lay_out_files("model", {{"w", DType::kU8, {1}}}), folder_ / "m/in");
   const auto outside = (folder_ / "model.safetensors").string();
-  for (const std::string& name : {std::string("../model.safetensors"), outside, std::string(".."),
-                                  std::string("."), std::string(""), std::string("/dev/zero")}) {
+  for (const std::string& name :
+       {std::string("../model.safetensors"), outside, std::string(".."), std::string("."),
+        std::string(""), std::string("/dev/zero"), std::string("in/model.safetensors")}) {
     write_index(name);
     EXPECT_THROW(open_model_files(folder_ / "m"), IoError) << name;
   }
@@ -163,8 +165,6 @@ TEST_F(FolderTest, HostileIndexIsRefused) {
   EXPECT_THROW(open_model_files(folder_), UserError);
 }
 
-}  // namespace
-}  // namespace skein::checkpoint
 TEST_F(FolderTest, ACheckpointThatIsRotatedAwayMeanwhileIsSaidToBeGone) {
   const auto path = folder_ / "checkpoint-5";
   fs::rename(folder_ / "m", path);
@@ -193,3 +193,5 @@ TEST_F(FolderTest, ACheckpointThatIsRotatedAwayMeanwhileIsSaidToBeGone) {
   }
 }
 
+}  // namespace
+}  // namespace skein::checkpoint

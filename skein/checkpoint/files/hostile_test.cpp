@@ -148,13 +148,18 @@ TEST_F(HostileFolder, AManifestCannotNameWhatIsNotAFileOfItsFolder) {
   fs::create_symlink(outside, folder_ / "link");
   fs::create_symlink("/dev/zero", folder_ / "device");
   fs::create_directories(folder_ / "folder");
-  for (const std::string name : {"fifo", "link", "device", "folder", "absent"}) {
+  fs::create_directory_symlink(folder_.parent_path(), folder_ / "up");
+  const auto through = "up/" + fs::path(outside).filename().string();
+  for (const std::string& name :
+       {std::string("fifo"), std::string("link"), std::string("device"), std::string("folder"),
+        std::string("absent"), std::string("folder/absent"), through}) {
     write_manifest(name, 6, "secret");
     const auto problems = verify(folder_);
     ASSERT_EQ(problems.size(), 1U) << name;
     EXPECT_EQ(problems[0].file, name);
   }
-  for (const std::string& name : {std::string("../x"), outside, std::string("a/b")}) {
+  for (const std::string& name : {std::string("../x"), outside, std::string("a/b/c"),
+                                  std::string("folder/../x"), std::string("folder/")}) {
     EXPECT_THROW(write_manifest(name, 0, ""), IoError) << name;
   }
   fs::remove(folder_ / kManifestName);

@@ -36,7 +36,9 @@ std::string state_text(int version) {
 
 Job KnownStates::job_of(const KnownSave& save, int rank) {
   Job job;
-  job.texts = {{"config.json", "{}"}, {"trainer_state.json", state_text(save.version)}};
+  job.texts = {{"config.json", "{}"},
+               {"additional_chat_templates/tools.jinja", "{{ messages }}"},
+               {"trainer_state.json", state_text(save.version)}};
   for (const auto& [stem, entries] : kStored) {
     if (save.step == 0 && stem != "model") continue;
     auto layout = lay_out_files(stem, entries, save.shard_bytes);

@@ -45,7 +45,7 @@ void sort_and_check(std::vector<FileRecord>& files) {
   std::sort(files.begin(), files.end(),
             [](const auto& a, const auto& b) { return a.name < b.name; });
   for (size_t i = 0; i < files.size(); ++i) {
-    if (!is_plain_name(files[i].name)) throw IoError("'" + files[i].name + "' is not a file name");
+    if (!is_file_name(files[i].name)) throw IoError("'" + files[i].name + "' is not a file name");
     if (i > 0 && files[i - 1].name == files[i].name)
       throw IoError(files[i].name + " is there twice");
     std::sort(files[i].ranges.begin(), files[i].ranges.end(),
@@ -96,10 +96,18 @@ void check_version(const Json& json, std::string_view file) {
   if (json.at("format") != kFormatName) {
     throw IoError(fmt::format("{}: not the manifest of a checkpoint", file));
   }
-  if (json.at("version") != kFormatVersion) {
-    throw IoError(fmt::format("{}: checkpoint format version {}; this program reads version {}",
-                              file, json.at("version").dump(), kFormatVersion));
+  if (to_count(json.at("version")) > kFormatVersion) {
+    throw IoError(
+        fmt::format("{}: checkpoint format version {}; this program reads versions up to {}", file,
+                    json.at("version").dump(), kFormatVersion));
   }
+}
+
+uint64_t version_of(const Manifest& manifest) {
+  const bool has_folders = std::ranges::any_of(manifest.files, [](const FileRecord& file) {
+    return file.name.find('/') != std::string::npos;
+  });
+  return has_folders ? 2 : 1;
 }
 
 std::string cpu_model() {
@@ -139,7 +147,7 @@ std::string manifest_text(Manifest manifest) {
   std::string text = fmt::format(
       "{{\n  \"format\": {},\n  \"version\": {},\n  \"step\": {},\n  \"run\": {},\n"
       "  \"saved_at\": {},\n",
-      json_string(std::string(kFormatName)), kFormatVersion, manifest.step,
+      json_string(std::string(kFormatName)), version_of(manifest), manifest.step,
       json_string(manifest.run), json_string(manifest.saved_at));
   text += fmt::format(
       "  \"world\": {{\"size\": {}, \"stage\": {}, \"tier\": {}, \"threads\": {}, \"device\": {}, "

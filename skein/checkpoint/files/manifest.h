@@ -16,8 +16,10 @@
 
 namespace skein::checkpoint {
 
-// Stored on disk: a reader refuses other versions.
-inline constexpr uint64_t kFormatVersion = 1;
+// Stored on disk: a reader refuses later versions. A manifest has the first that can say it.
+//   1   plain names
+//   2   names may have a folder
+inline constexpr uint64_t kFormatVersion = 2;
 inline constexpr std::string_view kManifestName = "manifest.json";
 // Digests are taken over pieces of at most this size, so that a verifier needs little memory.
 inline constexpr uint64_t kMaxRangeBytes = uint64_t{16} << 20;
@@ -29,7 +31,7 @@ struct DigestedRange {
 };
 
 struct FileRecord {
-  std::string name;
+  std::string name;  // is_file_name()
   uint64_t size = 0;
   std::vector<DigestedRange> ranges;  // sorted, covering [0, size)
 };

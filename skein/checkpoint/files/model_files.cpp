@@ -115,14 +115,19 @@ ModelFiles open_model_files(const fs::path& folder, const std::string& stem) try
   }
   const auto weight_map = read_weight_map(folder, index);
   std::set<std::string> names;
-  for (const auto& [tensor, file] : weight_map) names.insert(file);
+  for (const auto& [tensor, file] : weight_map) {
+    if (!is_plain_name(file)) {
+      throw IoError(fmt::format("{}: '{}' is not a plain file name", folder.string(), file));
+    }
+    names.insert(file);
+  }
   for (const auto& name : names) add_file(model, name);
   list_tensors(model);
   check_weight_map(model, weight_map);
   return model;
-}
-
-}  // namespace skein::checkpoint
 } catch (const std::runtime_error&) {
   refuse_if_gone(folder);
   throw;
+}
+
+}  // namespace skein::checkpoint

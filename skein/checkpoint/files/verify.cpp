@@ -19,10 +19,11 @@ namespace {
 
 uint64_t bytes_of_files(const fs::path& folder) {
   uint64_t bytes = 0;
-  for (const auto& entry : fs::directory_iterator(folder)) {
+  for (auto entry = fs::recursive_directory_iterator(folder); entry != fs::end(entry); ++entry) {
+    if (entry.depth() > 0) entry.disable_recursion_pending();  // names have one folder at most
     std::error_code ignored;
-    if (entry.is_regular_file(ignored) && entry.path().filename() != kManifestName) {
-      const auto size = entry.file_size(ignored);
+    if (entry->is_regular_file(ignored) && entry->path().filename() != kManifestName) {
+      const auto size = entry->file_size(ignored);
       bytes += ignored ? 0 : size;
     }
   }

@@ -10,6 +10,7 @@
 #include <ctime>
 #include <functional>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "skein/checkpoint/files/catalog.h"
@@ -44,9 +45,21 @@ fs::path path_of(const Job& job, const Place& place, uint64_t file) {
   return place.folder / (job.files.at(file).name + place.suffix);
 }
 
+// Makes the folder that a name has, if any. Through no link: what is written would be elsewhere.
+void make_folder_of(const std::string& name, const fs::path& output) {
+  const auto parent = fs::path(name).parent_path();
+  if (parent.empty()) return;
+  if (fs::is_symlink(fs::symlink_status(output / parent))) {
+    throw IoError(
+        fmt::format("{} is a link: nothing is written through it", (output / parent).string()));
+  }
+  make_directories(output / parent);
+}
+
 // Rank 0: every tensor file at its full length.
 void create_files(const Job& job, const Place& place) {
   for (uint64_t i = 0; i < job.files.size(); ++i) {
+    make_folder_of(job.files[i].name, place.folder);
     const auto file = File::create(path_of(job, place, i));
     file.reserve(job.files[i].size);
     file.sync();
@@ -209,6 +222,7 @@ void write_text(const fs::path& path, const std::string& text) {
 
 void write_texts(const Job& job, const fs::path& folder, std::vector<FileRecord>& records) {
   for (const auto& [name, text] : job.texts) {
+    make_folder_of(name, folder);
     write_text(folder / name, text);
     std::vector<WrittenRange> ranges;
     digest_pieces(0, 0, bytes_of(text), ranges);
@@ -320,6 +334,15 @@ void with_room(const CommitOptions& options, const std::function<void()>& work) 
   }
 }
 
+// The names of all files last.
+void sync_folders(const Job& job, const fs::path& folder) {
+  std::set<fs::path> folders;
+  for (const auto& file : job.files) folders.insert((folder / file.name).parent_path());
+  for (const auto& [name, text] : job.texts) folders.insert((folder / name).parent_path());
+  folders.insert(folder);
+  for (const auto& one : folders) sync_directory(one);
+}
+
 Placement commit(const Job& job, const CommitOptions& options, const fs::path& temporary,
                  const std::vector<WrittenRange>& ranges) {
   with_room(options, [&] {
@@ -332,7 +355,7 @@ Placement commit(const Job& job, const CommitOptions& options, const fs::path& t
     write_texts(job, temporary, manifest.files);
     write_text(temporary / kManifestName, readable_manifest(std::move(manifest)));
   });
-  sync_directory(temporary);
+  sync_folders(job, temporary);
   if (options.fence) options.fence();
   Placement placement(temporary, options);
   try {
@@ -370,10 +393,13 @@ void export_files(const Job& job, const CommitOptions& options, const std::strin
   }
   for (const auto& [name, text] : job.texts) {
     if (name == kMark) continue;
-    with_room(options, [&] { write_file_atomically(options.output / name, text); });
+    with_room(options, [&] {
+      make_folder_of(name, options.output);
+      write_file_atomically(options.output / name, text);
+    });
   }
   remove_other_shards(job, options.output);
-  sync_directory(options.output);
+  sync_folders(job, options.output);
   if (const auto mark = job.texts.find(kMark); mark != job.texts.end()) {
     with_room(options, [&] { write_file_atomically(options.output / kMark, mark->second); });
   }

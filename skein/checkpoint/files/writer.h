@@ -40,6 +40,7 @@ class PieceFlow {
 };
 
 struct Job {
+  // Names as is_file_name() takes them.
   std::vector<FileLayout> files;             // alike on all ranks
   std::vector<Piece> pieces;                 // of this rank; together the ranks' pieces cover all
   std::map<std::string, std::string> texts;  // whole files; rank 0's count

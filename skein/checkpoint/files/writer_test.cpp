@@ -86,6 +86,7 @@ class WriterTest : public TemporaryFolder {
       }
     }
     if (rank == 0) job.texts = {{"config.json", "{}"}, {"trainer_state.json", "{\"a\": 1}"}};
+    if (rank == 0) job.texts.insert(more_texts_.begin(), more_texts_.end());
     return job;
   }
 
@@ -151,6 +152,7 @@ class WriterTest : public TemporaryFolder {
   int save_ = 0;
   std::vector<TensorEntry> model_ = kModel;
   std::map<std::string, std::string> memory_;
+  std::map<std::string, std::string> more_texts_;
 };
 
 using Names = std::vector<std::string>;
@@ -165,6 +167,48 @@ TEST_F(WriterTest, CommittedCheckpointVerifies) {
   const auto found = find_latest(folder_);
   ASSERT_TRUE(found.has_value());
   EXPECT_EQ(found->manifest.step, 3U);
+}
+
+TEST_F(WriterTest, TextsMayLieInAFolder) {
+  more_texts_ = {{"templates/rag.jinja", "rag"}, {"templates/tools.jinja", "tools"}};
+  EXPECT_EQ(save(1, 2), "");
+  const auto path = folder_ / "checkpoint-1";
+  EXPECT_TRUE(verify(path).empty());
+  EXPECT_EQ(read_file(path / "templates/rag.jinja"), "rag");
+  write_file_atomically(path / "templates/rag.jinja", "rat");
+  ASSERT_EQ(verify(path).size(), 1U);
+  EXPECT_EQ(verify(path)[0].file, "templates/rag.jinja");
+  fs::remove_all(path / "templates");
+  EXPECT_EQ(verify(path).size(), 2U);
+  // Out of the checkpoint, it is not what was saved, whatever its bytes are.
+  make_directories(folder_ / "elsewhere");
+  write_file_atomically(folder_ / "elsewhere/rag.jinja", "rag");
+  write_file_atomically(folder_ / "elsewhere/tools.jinja", "tools");
+  fs::create_directory_symlink("../elsewhere", path / "templates");
+  ASSERT_EQ(verify(path).size(), 2U);
+  EXPECT_PRED2(contains, verify(path)[0].text, "leads out of its folder");
+  limit_ = 1;
+  EXPECT_EQ(save(2, 2), "");
+  EXPECT_EQ(listing(), (Names{"checkpoint-2", "elsewhere", "latest"})) << "rotated as a whole";
+}
+
+TEST_F(WriterTest, AFinalModelsTextsMayLieInAFolderThatIsNoLink) {
+  more_texts_ = {{"templates/rag.jinja", "rag"}};
+  const auto save_model = [&] {
+    Exchange exchange(store_, exchange_options(0, 1), stop_);
+    ++save_;
+    auto job = job_of(0, 1, 'x');
+    return write_model(job, options(0), exchange);
+  };
+  EXPECT_EQ(save_model(), "");
+  more_texts_ = {{"templates/rag.jinja", "new"}};
+  EXPECT_EQ(save_model(), "");
+  EXPECT_EQ(read_file(folder_ / "templates/rag.jinja"), "new");
+  fs::rename(folder_ / "templates", folder_ / "elsewhere");
+  fs::create_directory_symlink("elsewhere", folder_ / "templates");
+  more_texts_ = {{"templates/rag.jinja", "through a link"}};
+  EXPECT_PRED2(contains, save_model(), "templates is a link");
+  EXPECT_EQ(read_file(folder_ / "elsewhere/rag.jinja"), "new");
 }
 
 TEST_F(WriterTest, FilesDoNotDependOnTheNumberOfRanks) {
