@@ -37,6 +37,11 @@ void set_template(const text::ChatTemplate& chat, bool is_given, TextFiles& file
     config = object_of(found->second, kConfig);
   }
   if (!is_given && (files.contains(kTemplate) || config.contains("chat_template"))) return;
+  if (is_given) {  // others, for conversations with tools say, were not trained with
+    std::erase_if(files, [](const auto& file) {
+      return fs::path(file.first).parent_path() == text::kTemplateFolder;
+    });
+  }
   files[kTemplate] = chat.text();
   // Programs that do not know the file would go by another template.
   if (config.erase("chat_template") > 0) files[kConfig] = config.dump(2) + "\n";

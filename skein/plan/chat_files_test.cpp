@@ -8,6 +8,7 @@
 
 #include "skein/core/error.h"
 #include "skein/core/testing.h"
+#include "skein/plan/model_texts.h"
 #include "skein/text/chat_template.h"
 #include "skein/text/test_tokenizer.h"
 
@@ -44,6 +45,38 @@ TEST_F(ChatFiles, ANamedTemplateForABaseModel) {
             json({{"bos_token_id", 1}, {"eos_token_id", {1002, 1001}}}));
   EXPECT_EQ(changes, json({{"eos_token_id", {1002, 1001}}}));
   EXPECT_EQ(files.at("tokenizer_config.json"), R"({"eos_token": "</s>"})");
+}
+
+TEST_F(ChatFiles, NamedTemplatesStayUnlessAnotherIsGiven) {
+  const Files own = {
+      {"tokenizer_config.json", R"({"eos_token": "</s>"})"},
+      {"chat_template.jinja", "{% for m in messages %}{{ m.content }}</s>{% endfor %}"},
+      {"additional_chat_templates/rag.jinja", "r"}};
+  EXPECT_EQ(complete(own).at("additional_chat_templates/rag.jinja"), "r");
+  rows.chat_format = "chatml";
+  EXPECT_FALSE(complete(own).contains("additional_chat_templates/rag.jinja"));
+}
+
+TEST_F(ChatFiles, OfAFolderAreAllThatItsTokenizerHas) {
+  config::RunConfig config;
+  config.model = model;
+  const std::vector<std::string> names = {"additional_chat_templates/rag.jinja",
+                                          "chat_template.jinja", "generation_config.json",
+                                          "tokenizer.json", "tokenizer_config.json"};
+  for (const auto& name : names) write(name, "{}");
+  write("config.json", "{}");
+  const auto saved = [&] {
+    std::vector<std::string> found;
+    for (const auto& [name, text] : texts_beside_weights(config).files) found.push_back(name);
+    return found;
+  };
+  EXPECT_EQ(saved(), names);
+  config.model.tokenizer_name_or_path = write("mine.json", "other").string();
+  EXPECT_EQ(saved(), (std::vector<std::string>{"generation_config.json", "tokenizer.json"}))
+      << "the others are the folder's";
+  EXPECT_EQ(texts_beside_weights(config).files.at("tokenizer.json"), "other");
+  config.model.tokenizer_name_or_path = "bytes";
+  EXPECT_EQ(saved(), std::vector<std::string>{"generation_config.json"});
 }
 
 TEST_F(ChatFiles, AnotherTemplateThanTheFolders) {

@@ -26,7 +26,7 @@ constexpr std::string_view kReplacedFiles[] = {
 
 bool is_replaced(std::string_view name) {
   return std::ranges::count(kReplacedFiles, name) > 0 ||
-         std::ranges::count(text::kTokenizerFiles, name) > 0;
+         std::ranges::count(text::kTokenizerFiles, name) > 0 || name == text::kTemplateFolder;
 }
 
 bool is_or_may_be_ours(const fs::path& file) {

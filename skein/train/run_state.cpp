@@ -14,12 +14,9 @@
 #include "skein/adapter/tensor_names.h"
 #include "skein/checkpoint/reader.h"
 #include "skein/core/error.h"
-#include "skein/core/folder.h"
 #include "skein/optim/states.h"
 #include "skein/plan/chat_files.h"
-#include "skein/plan/run_model.h"
 #include "skein/tensor/dtype.h"
-#include "skein/text/tokenizer_files.h"
 #include "skein/train/weights.h"
 
 namespace skein::train {
@@ -70,27 +67,6 @@ std::vector<tensor::TensorSlice> masters_of(std::vector<tensor::TensorSlice> sta
 }
 
 }  // namespace
-
-std::map<std::string, std::string> files_beside_weights(const config::ModelConfig& model) {
-  std::map<std::string, std::string> files;
-  const auto carry = [&](const fs::path& folder, const char* name) {
-    if (!files.contains(name) && fs::exists(folder / name)) {
-      files[name] = read_beneath(folder, name);
-    }
-  };
-  const fs::path folder = model.model_name_or_path;
-  carry(folder, "generation_config.json");
-  const fs::path given = model.tokenizer_name_or_path;
-  const bool is_file = fs::exists(given) && !fs::is_directory(given);
-  if (is_file) files["tokenizer.json"] = read_file(given);  // the user's word: it may be a link
-  // What lies beside a file of another name may be another tokenizer's.
-  if (!is_file || given.filename() == "tokenizer.json") {
-    const auto tokenizer = given.empty() ? folder : is_file ? given.parent_path() : given;
-    for (const char* name : text::kTokenizerFiles) carry(tokenizer, name);
-  }
-  plan::add_new_tokens(model, files);
-  return files;
-}
 
 RunState::RunState(const RunParts& parts, RunStateOptions options)
     : architecture_(parts.architecture),
@@ -208,13 +184,13 @@ checkpoint::Contents RunState::contents(int64_t step, bool with_optimizer) {
   const bool commits = (share ? share->rank : sharded_.group().rank()) == 0;
   if (commits) {
     const auto dtype = tensor::dtype_of(model_.table().parameters.front().dtype);
-    contents.texts = options_.files;
+    contents.texts = options_.texts.files;
     if (is_adapter()) {
       contents.texts[adapter::kConfigName] = options_.identity.tuning.adapter_config;
     } else {
       contents.texts["config.json"] =
           plan::with_changes(plan::hf_config_json(architecture_, std::string(dtype_word(dtype))),
-                             options_.config_changes);
+                             options_.texts.config_changes);
     }
     contents.texts[plan::kStateFile] = trainer_state(step);
   }

@@ -9,19 +9,18 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "skein/checkpoint/files/manifest.h"
 #include "skein/checkpoint/snapshot.h"
-#include "skein/config/run_config.h"
 #include "skein/core/file.h"
 #include "skein/model/model.h"
 #include "skein/optim/optimizer.h"
 #include "skein/parallel/sharded.h"
 #include "skein/plan/hf_config.h"
+#include "skein/plan/model_texts.h"
 #include "skein/plan/trainer_state.h"
 #include "skein/train/metric_log.h"
 
@@ -40,14 +39,10 @@ struct RunStateOptions {
   // With an adapter_config, files hold the adapter alone, under PEFT's names and in fp32.
   plan::DataIdentity identity;
   std::function<double(int64_t step)> epochs_of;  // that so many steps are
-  std::map<std::string, std::string> files = {};  // texts that belong beside the weights, by name
-  std::string config_changes = "{}";              // of config.json, see plan::add_chat_files()
+  plan::ModelTexts texts = {};                    // that belong beside the weights
   // Every node saves all by itself, and of that this rank its share. Only where nothing is sharded.
   std::optional<checkpoint::Share> share = {};
 };
-
-// The model's generation settings, and the files of the tokenizer that the run reads text with.
-std::map<std::string, std::string> files_beside_weights(const config::ModelConfig& model);
 
 class RunState {
  public:

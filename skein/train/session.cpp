@@ -13,7 +13,6 @@
 #include "skein/core/host.h"
 #include "skein/core/log.h"
 #include "skein/ops/device.h"
-#include "skein/plan/chat_files.h"
 #include "skein/plan/finetune.h"
 #include "skein/plan/flops.h"
 #include "skein/plan/refusals.h"
@@ -148,10 +147,7 @@ RunStateOptions state_options(const config::RunConfig& config, const plan::DataI
   RunStateOptions options{
       .identity = identity,
       .epochs_of = [&](int64_t step) { return loader.epoch_steps().epochs_of(step); },
-      .files = files_beside_weights(config.model)};
-  if (plan::trains_on_rows(config)) {
-    options.config_changes = plan::add_chat_files(config.model, config.rows, options.files);
-  }
+      .texts = plan::texts_beside_weights(config)};
   if (world.own_output) options.share = {world.output_rank(), world.output_size()};
   return options;
 }

@@ -63,6 +63,29 @@ def check(folder, skein, end):
     return tokenizer, stops
 
 
+def test_named_templates_are_carried(run_skein, train, tmp_path):
+    """transformers saves them as files of a folder, and finds them in what a run, a merge and an export leave."""
+    folder = tmp_path / "base"
+    save_random_model(llama_config(vocab_size=300, bos_token_id=0, eos_token_id=1, max_position_embeddings=256), folder)
+    write_tokenizer(folder, {})
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    tokenizer.chat_template = {"default": OWN, "rag": OWN + "{{ documents }}", "tool_use": OWN + "{{ tools }}"}
+    tokenizer.save_pretrained(folder)
+    assert (folder / "additional_chat_templates/rag.jinja").exists()
+    row = {"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}]}
+    (tmp_path / "rows.jsonl").write_text((json.dumps(row) + "\n") * 8)
+    keys = dict(stage="sft", model_name_or_path=str(folder), train_file=str(tmp_path / "rows.jsonl"), cutoff_len=64,
+                max_steps=1, global_batch_size=2)
+    train("out", **keys)
+    train("adapter", finetuning_type="lora", **keys)
+    run_skein(["checkpoint", "verify", tmp_path / "out/checkpoint-1"], tmp_path)
+    run_skein(["export", tmp_path / "out/checkpoint-1", "--out", tmp_path / "exported"], tmp_path)
+    run_skein(["merge", tmp_path / "adapter", "--out", tmp_path / "merged"], tmp_path)
+    for name in ("out", "out/checkpoint-1", "adapter", "adapter/checkpoint-1", "exported", "merged"):
+        found = transformers.AutoTokenizer.from_pretrained(tmp_path / name)
+        assert found.chat_template == tokenizer.chat_template, name
+
+
 IDS = ("bos_token_id", "eos_token_id", "pad_token_id")
 # Ids of config.json, and of generation_config.json where there is one; the tokenizer's end is </s>, 1.
 MODEL_IDS = {
