@@ -21,10 +21,9 @@
 namespace skein::plan {
 namespace {
 
-uint64_t planned_bytes(const std::string& stem,
-                       const std::vector<checkpoint::TensorEntry>& tensors) {
+uint64_t bytes_of(const checkpoint::Layout& layout) {
   uint64_t sum = 0;
-  for (const auto& file : checkpoint::lay_out_files(stem, tensors).files) sum += file.size;
+  for (const auto& file : layout.files) sum += file.size;
   return sum;
 }
 
@@ -70,7 +69,7 @@ fs::path existing(const fs::path& folder) {
 
 }  // namespace
 
-CheckpointBytes checkpoint_bytes(const Shapes& shapes, const config::RunConfig& config,
+CheckpointFiles checkpoint_files(const Shapes& shapes, const config::RunConfig& config,
                                  DType dtype) {
   // Adapters are fp32 in files, and adapters alone are.
   const bool adapter = config.finetune.finetuning_type == config::FinetuningType::kLora;
@@ -88,8 +87,15 @@ CheckpointBytes checkpoint_bytes(const Shapes& shapes, const config::RunConfig& 
     }
   }
   const auto* stem = adapter ? checkpoint::kAdapterStem : checkpoint::kModelStem;
-  return {.model = planned_bytes(stem, weights),
-          .optimizer = planned_bytes(checkpoint::kOptimizerStem, states)};
+  const auto most = static_cast<uint64_t>(config.checkpoint.max_shard_size);
+  return {.model = checkpoint::lay_out_files(stem, weights, most),
+          .optimizer = checkpoint::lay_out_files(checkpoint::kOptimizerStem, states, most)};
+}
+
+CheckpointBytes checkpoint_bytes(const Shapes& shapes, const config::RunConfig& config,
+                                 DType dtype) {
+  const auto files = checkpoint_files(shapes, config, dtype);
+  return {.model = bytes_of(files.model), .optimizer = bytes_of(files.optimizer)};
 }
 
 std::optional<uint64_t> free_space(const fs::path& folder) {

@@ -7,12 +7,20 @@
 #include <cstdint>
 #include <optional>
 
+#include "skein/checkpoint/files/file_layout.h"
 #include "skein/config/run_config.h"
 #include "skein/core/file.h"
 #include "skein/plan/families/shapes.h"
 #include "skein/plan/rules.h"
 
 namespace skein::plan {
+
+// The tensor files of a checkpoint; those of the model are the final model's too.
+struct CheckpointFiles {
+  checkpoint::Layout model, optimizer;
+};
+CheckpointFiles checkpoint_files(const Shapes& shapes, const config::RunConfig& config,
+                                 DType dtype);
 
 struct CheckpointBytes {
   uint64_t model = 0;

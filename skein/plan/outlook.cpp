@@ -16,6 +16,7 @@
 #include "skein/plan/disk_space.h"
 #include "skein/plan/finetune.h"
 #include "skein/plan/refusals.h"
+#include "skein/plan/run_files.h"
 #include "skein/plan/run_model.h"
 
 namespace skein::plan {
@@ -40,21 +41,11 @@ DiskOutlook count_disk(const config::RunConfig& config, const Outlook& outlook) 
 std::vector<std::string> files_to_write(const config::RunConfig& config, const Outlook& outlook) {
   const auto folder = config::output_folder(config.checkpoint);
   if (folder.empty()) return {};
-  std::vector<std::string> names = {".skein-run",         "config.yaml",       "trainer_log.jsonl",
-                                    "trainer_state.json", "logs/training.log", "logs/rank-K.log",
-                                    "training_loss.svg"};
-  for (const auto& reporter : config.log.report_to) {
-    names.push_back(reporter == "wandb" ? "wandb/offline-run-…" : "runs/events.out.tfevents…");
-  }
-  if (outlook.steps && outlook.steps->save_every > 0) {
-    names.insert(names.end(), {"checkpoint-STEP/", "latest"});
-  }
-  const bool lora = config.finetune.finetuning_type == config::FinetuningType::kLora;
-  const std::string stem = lora ? checkpoint::kAdapterStem : checkpoint::kModelStem;
-  const auto max_bytes = static_cast<uint64_t>(config.checkpoint.max_shard_size);
-  const bool is_split = !lora && outlook.disk && outlook.disk->model_bytes > max_bytes;
-  names.insert(names.end(), {stem + (is_split ? "-K-of-N.safetensors" : ".safetensors"),
-                             lora ? adapter::kConfigName : "config.json"});
+  auto names = files_of_run({.config = config,
+                             .shapes = outlook.model ? &outlook.model->shapes : nullptr,
+                             .dtype = outlook.dtype,
+                             .saves = outlook.steps && outlook.steps->save_every > 0},
+                            folder);
   for (auto& name : names) name = (folder / name).string();
   return names;
 }

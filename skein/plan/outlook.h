@@ -54,7 +54,7 @@ struct Outlook {
   std::optional<RunPlan> steps;           // absent: neither max_steps nor data that can be counted
   std::optional<ModelOutlook> model;
   std::optional<DiskOutlook> disk;
-  std::vector<std::string> files;  // that the run will write
+  std::vector<std::string> files;  // that the run will write: files_of_run()
   std::vector<std::string> warnings;
 };
 

@@ -347,6 +347,12 @@ TEST_F(OutlookTest, EveryFileOfTheFolderIsTold) {
   for (const char* name : {".skein-run", "config.yaml", "trainer_log.jsonl", "model.safetensors"}) {
     EXPECT_EQ(std::ranges::count(files, config().checkpoint.output_dir + "/" + name), 1) << name;
   }
+  config().checkpoint.max_shard_size = 20'000;
+  const auto split = look().files;
+  EXPECT_EQ(std::ranges::count(split, config().checkpoint.output_dir + "/model.safetensors"), 0);
+  EXPECT_EQ(
+      std::ranges::count(split, config().checkpoint.output_dir + "/model.safetensors.index.json"),
+      1);
 }
 
 TEST_F(OutlookTest, WhatIsNotGivenIsLeftOut) {

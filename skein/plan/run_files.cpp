@@ -9,23 +9,27 @@
 #include <string_view>
 #include <vector>
 
+#include "skein/adapter/adapter_config.h"
 #include "skein/checkpoint/files/file_layout.h"
 #include "skein/checkpoint/files/run_record.h"
 #include "skein/config/saved_config.h"
 #include "skein/core/error.h"
+#include "skein/plan/disk_space.h"
+#include "skein/plan/model_texts.h"
 #include "skein/text/tokenizer_files.h"
 
 namespace skein::plan {
 namespace {
 
-// What a run replaces without asking, besides the parts of a model: it must be its own. Where it
-// writes none of them, another model's would lie beside its own.
-constexpr std::string_view kReplacedFiles[] = {
-    "trainer_log.jsonl", "trainer_state.json",  "training_loss.svg",     "latest",
-    "config.json",       "adapter_config.json", "generation_config.json"};
+// Besides the tensors and the tokenizer.
+constexpr std::string_view kModelFiles[] = {"config.json", adapter::kConfigName,
+                                            "generation_config.json"};
 
+// What a run replaces without asking, besides tensors: it must be its own. Where it writes none of
+// them, another model's would lie beside its own.
 bool is_replaced(std::string_view name) {
-  return std::ranges::count(kReplacedFiles, name) > 0 ||
+  const bool is_runs = std::ranges::count(kRunFiles, name) > 0 && name != "failures.json";
+  return is_runs || std::ranges::count(kModelFiles, name) > 0 ||
          std::ranges::count(text::kTokenizerFiles, name) > 0 || name == text::kTemplateFolder;
 }
 
@@ -33,7 +37,47 @@ bool is_or_may_be_ours(const fs::path& file) {
   return !fs::exists(file) || config::is_saved_config(read_file(file));
 }
 
+void add_reporters(const config::LogConfig& log, std::vector<std::string>& names) {
+  const auto asks_for = [&](std::string_view reporter) {
+    return std::ranges::any_of(
+        log.report_to, [&](const std::string& name) { return name == reporter || name == "all"; });
+  };
+  if (asks_for("tensorboard")) names.emplace_back("runs/events.out.tfevents…");
+  if (!asks_for("wandb")) return;
+  names.insert(names.end(),
+               {"wandb/offline-run-…/", "wandb/latest-run", "wandb/wandb-resume.json"});
+}
+
+// The final model, and what a checkpoint holds besides the optimizer.
+void add_model(const RunFilesQuestion& question, std::vector<std::string>& names) {
+  const auto& config = question.config;
+  const bool lora = config.finetune.finetuning_type == config::FinetuningType::kLora;
+  names.emplace_back(lora ? adapter::kConfigName : "config.json");
+  if (question.shapes == nullptr) {
+    const std::string stem = lora ? checkpoint::kAdapterStem : checkpoint::kModelStem;
+    names.push_back(stem + ".safetensors");
+    return;
+  }
+  const auto layout = checkpoint_files(*question.shapes, config, question.dtype).model;
+  for (const auto& file : layout.files) names.push_back(file.name);
+  if (!layout.index_name.empty()) names.push_back(layout.index_name);
+  for (const auto& [name, text] : texts_beside_weights(config).files) names.push_back(name);
+}
+
 }  // namespace
+
+std::vector<std::string> files_of_run(const RunFilesQuestion& question, const fs::path& output) {
+  std::vector<std::string> names = {std::string(checkpoint::kRecordName), config_name(output),
+                                    "logs/training.log", "logs/rank-K.log"};
+  for (const std::string_view name : kRunFiles) {
+    if (name == "failures.json" || (name == "latest" && !question.saves)) continue;
+    names.emplace_back(name);
+  }
+  if (question.saves) names.emplace_back("checkpoint-STEP/");
+  add_reporters(question.config.log, names);
+  add_model(question, names);
+  return names;
+}
 
 std::string config_name(const fs::path& output) {
   for (const char* name : {"config.yaml", "skein-config.yaml"}) {

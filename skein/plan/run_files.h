@@ -2,16 +2,35 @@
 // Copyright the skein authors.
 #pragma once
 
-// Which files of an output folder would a run replace, and may it?
+// Which files does a run write into its output folder, and may it replace what is there?
 
+#include <array>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "skein/checkpoint/files/catalog.h"
+#include "skein/config/run_config.h"
+#include "skein/core/dtype.h"
 #include "skein/core/file.h"
+#include "skein/plan/families/shapes.h"
+#include "skein/plan/trainer_state.h"
 
 namespace skein::plan {
+
+// What a run writes under fixed names, besides its model; --fresh removes them.
+inline constexpr std::array<const char*, 5> kRunFiles = {
+    "trainer_log.jsonl", kStateFile, "training_loss.svg", "failures.json", "latest"};
+
+struct RunFilesQuestion {
+  const config::RunConfig& config;
+  const Shapes* shapes = nullptr;  // what is saved; null: the model is not known
+  DType dtype = DType::kF32;       // of the weights
+  bool saves = false;              // checkpoints
+};
+// What a run that ends well leaves in its folder, relative to it. STEP, K and … stand for what is
+// not known before; a name that ends with a slash is a folder, of which nothing more is told.
+std::vector<std::string> files_of_run(const RunFilesQuestion& question, const fs::path& output);
 
 // The name under which the run's configuration is saved: a user's own config.yaml is never
 // replaced. Throws UserError when a user has files under both names.

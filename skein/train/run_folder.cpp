@@ -27,10 +27,6 @@ using checkpoint::Relation;
 using checkpoint::RunRecord;
 using checkpoint::SurveyedCheckpoint;
 
-// What a run writes under fixed names and --fresh removes.
-constexpr const char* kRunFiles[] = {"trainer_log.jsonl", "trainer_state.json", "training_loss.svg",
-                                     "failures.json", "latest"};
-
 // Alike for the ranks that share the folder, and for no others: host names may repeat.
 std::string folder_id(const fs::path& folder) {
   struct stat info{};
@@ -156,7 +152,7 @@ void claim(const fs::path& output, const config::Resolved& resolved, const Begin
   }
   const auto name = plan::config_name(output);
   const bool is_run = plan::is_run_folder(old, survey);
-  for (const char* file : kRunFiles) {
+  for (const char* file : plan::kRunFiles) {
     const bool is_users = !is_run && fs::exists(fs::symlink_status(output / file));
     if (!is_users) record.add_file(file);
   }

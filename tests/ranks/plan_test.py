@@ -155,6 +155,28 @@ class Plan(unittest.TestCase):
                     work.run("--fresh", *words)
                     self.assertEqual(planned["steps"]["total"], work.records("out")[-1]["step"])
 
+    def test_the_files_that_are_told_are_those_that_are_left(self):
+        # A model that was made before, with all that a tokenizer may have.
+        with ChatWorkspace(max_steps=2, save_steps=1, global_batch_size=4, report_to="all") as work:
+            work.run("output_dir=base", "report_to=none", "save_strategy=no")
+            (work / "base/special_tokens_map.json").write_text('{"eos_token": "<|im_end|>"}')
+            (work / "base/additional_chat_templates").mkdir()
+            (work / "base/additional_chat_templates/rag.jinja").write_text("{{ messages }}")
+            words = ["model_name_or_path=base", "train_from_scratch=false", "output_dir=out"]
+            cases = (["template="], ["template=", "max_shard_size=20KB"], ["template=", "finetuning_type=lora"],
+                     ["save_strategy=no"], ["template=", "stage=pt", "block_size=32", "train_file=text.txt"])
+            for more in cases:
+                with self.subTest(more):
+                    shutil.rmtree(work / "out", ignore_errors=True)
+                    planned = json.loads(run_skein(["plan", "c.yaml", *words, *more, "--json"], work.folder).stdout)
+                    work.run(*words, *more, ranks=2)
+                    left = [str(path.relative_to(work.folder)) for path in (work / "out").rglob("*")
+                            if path.is_symlink() or not path.is_dir()]
+                    told = [re.compile(re.sub(r"STEP|K(?=\[\.\]log)", "[0-9]+", name.replace(".", "[.]")).replace("…", ".*")
+                                       + (".*" if name.endswith("/") else "")) for name in planned["files"]]
+                    self.assertEqual([name for name in left if not any(one.fullmatch(name) for one in told)], [])
+                    self.assertEqual([one.pattern for one in told if not any(map(one.fullmatch, left))], [])
+
     def test_what_is_in_output_dir_is_seen(self):
         with Workspace(num_blocks=20, per_device_train_batch_size=4, save_steps=1, output_dir="run") as work:
             work.run("max_steps=2", ranks=2)
