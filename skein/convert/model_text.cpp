@@ -15,8 +15,6 @@
 namespace skein::convert {
 namespace {
 
-constexpr const char* kTemplates = "additional_chat_templates";
-
 bool is_there(const fs::path& path) { return fs::exists(fs::symlink_status(path)); }
 
 void copy_file(const fs::path& from, const char* name, const fs::path& to) {
@@ -28,22 +26,20 @@ bool is_template(const fs::directory_entry& entry) {
   return entry.path().extension() == ".jinja" && !entry.is_directory();
 }
 
-void copy_templates(const fs::path& from, const fs::path& to) {
-  const auto folder = from / kTemplates;
-  if (!fs::is_directory(fs::symlink_status(folder))) return;
-  make_new_directory(to / kTemplates);
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    if (!is_template(entry)) continue;
-    copy_file(folder, entry.path().filename().c_str(), to / kTemplates);
+void copy_tokenizer(const fs::path& from, const fs::path& to) {
+  for (const auto& name : text::tokenizer_files_in(from)) {
+    const auto folder = (to / name).parent_path();
+    if (!is_there(folder)) make_new_directory(folder);
+    write_text(to / name, read_beneath(from, name));
+    if (folder != to) sync_directory(folder);
   }
-  sync_directory(to / kTemplates);
 }
 
 }  // namespace
 
 bool is_model_entry(const fs::directory_entry& entry) {
   const auto name = entry.path().filename().string();
-  if (name == kTemplates && fs::is_directory(entry.symlink_status())) {
+  if (name == text::kTemplateFolder && fs::is_directory(entry.symlink_status())) {
     return std::ranges::all_of(fs::directory_iterator(entry.path()), is_template);
   }
   if (entry.is_directory()) return false;
@@ -60,9 +56,7 @@ void write_text(const fs::path& path, std::string_view text) {
 
 void copy_model_texts(const plan::ModelFolder& model, const std::string& generation,
                       const fs::path& out) {
-  const auto tokenizer = model.tokenizer_folder();
-  for (const char* name : text::kTokenizerFiles) copy_file(tokenizer, name, out);
-  copy_templates(tokenizer, out);
+  copy_tokenizer(model.tokenizer_folder(), out);
   if (generation.empty()) {
     copy_file(model.folder_of(kGenerationName), kGenerationName, out);
   } else {

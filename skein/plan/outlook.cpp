@@ -6,8 +6,6 @@
 
 #include <algorithm>
 
-#include "skein/adapter/adapter_config.h"
-#include "skein/checkpoint/files/file_layout.h"
 #include "skein/config/output_folder.h"
 #include "skein/config/syntax/values.h"
 #include "skein/core/file.h"
