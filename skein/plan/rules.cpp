@@ -3,7 +3,7 @@
 #include "skein/plan/rules.h"
 
 #include "skein/core/error.h"
-#include "skein/plan/schedule.h"
+#include "skein/plan/rates/schedule.h"
 
 namespace skein::plan {
 

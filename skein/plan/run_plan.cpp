@@ -8,7 +8,7 @@
 #include <cmath>
 
 #include "skein/core/error.h"
-#include "skein/plan/schedule.h"
+#include "skein/plan/rates/schedule.h"
 
 namespace skein::plan {
 namespace {

@@ -9,7 +9,7 @@
 #include "skein/core/error.h"
 #include "skein/core/log.h"
 #include "skein/ops/device.h"
-#include "skein/plan/schedule.h"
+#include "skein/plan/rates/schedule.h"
 #include "skein/train/due_evaluation.h"
 #include "skein/train/ending.h"
 #include "skein/train/nan_guard.h"

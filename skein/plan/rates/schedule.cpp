@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
-#include "skein/plan/schedule.h"
+#include "skein/plan/rates/schedule.h"
 
 #include <algorithm>
 #include <cmath>
