@@ -278,7 +278,8 @@ void other_shape_fields(ScheduleConfig& config, auto&& field) {
               .aliases = {"lr_scheduler_kwargs.num_stable_steps"},
               .min = 0});
   field("warmup_type", config.warmup_type,
-        About{.help = "warmup_stable_decay: linear, cosine, 1-sqrt",
+        About{.help = "warmup_stable_decay: linear, cosine, 1-sqrt; DeepSpeed's: linear, log; "
+                      "auto: linear, DeepSpeed's log",
               .aliases = {"lr_scheduler_kwargs.warmup_type"}});
   field("decay_type", config.decay_type,
         About{.help = "warmup_stable_decay: linear, cosine, 1-sqrt",
@@ -289,11 +290,57 @@ void other_shape_fields(ScheduleConfig& config, auto&& field) {
               .min = 0});
 }
 
+void cycle_fields(DeepSpeedScheduleConfig& config, auto&& field) {
+  field("cycle_min_lr", config.cycle_min_lr,
+        About{.help = "onecycle: it begins and ends here; learning_rate is the top", .min = 0});
+  field("cycle_first_step_size", config.cycle_first_step_size,
+        About{.help = "onecycle: updates of the rise", .min = 1, .max = 1e15});
+  field("cycle_second_step_size", config.cycle_second_step_size,
+        About{.help = "onecycle: updates of the fall; absent: as many", .min = 0, .max = 1e15});
+  field("cycle_first_stair_count", config.cycle_first_stair_count,
+        About{.help = "onecycle: rise in so many stairs; 0: smoothly", .min = 0});
+  field("cycle_second_stair_count", config.cycle_second_stair_count,
+        About{.help = "onecycle: the same of the fall; absent: as many", .min = 0});
+  field("decay_step_size", config.decay_step_size,
+        About{.help = "onecycle: updates to which decay_lr_rate applies, after the cycle; 0: no "
+                      "decay",
+              .min = 0});
+  field("decay_lr_rate", config.decay_lr_rate,
+        About{.help = "onecycle: how fast the rate falls after the cycle", .min = 0});
+}
+
+void fields(DeepSpeedScheduleConfig& config, auto&& field) {
+  field("ds_compat", config.ds_compat,
+        About{.help = "the DeepSpeed whose defaults and formulas count: 0.16, 0.19"});
+  field("warmup_min_lr", config.warmup_min_lr,
+        About{.help = "warmuplr, warmupdecaylr: the first learning rate", .min = 0});
+  field("total_num_steps", config.total_num_steps,
+        About{.help = "warmupdecaylr, warmupcosinelr: update at which it ends; 0: the last",
+              .min = 0});
+  field("warmup_min_ratio", config.warmup_min_ratio,
+        About{.help = "warmupcosinelr: where the warm-up begins, as a share of learning_rate",
+              .min = 0,
+              .max = 1});
+  field("cos_min_ratio", config.cos_min_ratio,
+        About{.help = "warmupcosinelr: where it ends, as a share of learning_rate",
+              .min = 0,
+              .max = 1});
+  cycle_fields(config, field);
+  field("lr_range_test_step_size", config.lr_range_test_step_size,
+        About{.help = "lrrangetest: updates in which the rate grows by lr_range_test_step_rate",
+              .min = 1});
+  field("lr_range_test_step_rate", config.lr_range_test_step_rate,
+        About{.help = "lrrangetest: growth, in shares of learning_rate", .min = 0});
+  field("lr_range_test_staircase", config.lr_range_test_staircase,
+        About{.help = "lrrangetest: all at once after each such interval"});
+}
+
 void fields(ScheduleConfig& config, auto&& field) {
   field("lr_scheduler_type", config.lr_scheduler_type,
         About{.help = "constant, constant_with_warmup, linear, cosine, cosine_with_restarts, "
                       "polynomial, inverse_sqrt, cosine_with_min_lr, warmup_stable_decay, "
-                      "nanogpt",
+                      "nanogpt; DeepSpeed's: warmuplr, warmupdecaylr, warmupcosinelr, onecycle, "
+                      "lrrangetest",
               .aliases = {"lr_scheduler"}});
   field("warmup_steps", config.warmup_steps,
         About{.help = "updates of linear warm-up; below 1: a share of all", .min = 0});
@@ -312,6 +359,7 @@ void fields(ScheduleConfig& config, auto&& field) {
         About{.help = "multiply the learning rate as the batch grows: none, linear, sqrt"});
   field("lr_scaling_base_batch", config.lr_scaling_base_batch,
         About{.help = "the batch that learning_rate is meant for; 0: that of one rank", .min = 0});
+  fields(config.deepspeed, field);
 }
 
 void fields(ParallelConfig& config, auto&& field) {

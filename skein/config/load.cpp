@@ -297,6 +297,20 @@ Layer add_deepspeed(Layer explicit_layer, Notes& notes) {
   return layer;
 }
 
+void check_warmup_type(const Resolved& resolved) {
+  const auto& schedule = resolved.config.schedule;
+  const auto curve = schedule.warmup_type;
+  const bool is_stable = schedule.lr_scheduler_type == Schedule::kWarmupStableDecay;
+  const bool fits = is_stable
+                        ? curve != WarmupCurve::kLog
+                        : curve != WarmupCurve::kCosine && curve != WarmupCurve::kOneMinusSqrt;
+  if (fits) return;
+  refuse(
+      resolved.origin_of("warmup_type"),
+      fmt::format("'warmup_type' of {} must be {}, not '{}'", to_text(schedule.lr_scheduler_type),
+                  is_stable ? "linear, cosine or 1-sqrt" : "linear or log", to_text(curve)));
+}
+
 void check_schedule(const Resolved& resolved) {
   const auto& schedule = resolved.config.schedule;
   if (schedule.warmup_steps > 0 && schedule.warmup_ratio > 0) {
@@ -310,6 +324,7 @@ void check_schedule(const Resolved& resolved) {
            fmt::format("'min_lr_rate' and 'min_lr' ({}) both say where the rate ends; keep one",
                        resolved.origin_of("min_lr").place()));
   }
+  check_warmup_type(resolved);
   // HF has no default for these either.
   const auto type = schedule.lr_scheduler_type;
   const auto need = [&](const char* keys) {

@@ -126,6 +126,27 @@ struct OptimizerConfig {
   bool operator==(const OptimizerConfig&) const = default;
 };
 
+// What DeepSpeed's schedules take besides learning_rate, warmup_steps and warmup_type.
+struct DeepSpeedScheduleConfig {
+  DsCompat ds_compat = DsCompat::k0_19;
+  double warmup_min_lr = 0;
+  int64_t total_num_steps = 0;
+  double warmup_min_ratio = 0;
+  double cos_min_ratio = 1e-4;
+  double cycle_min_lr = 0;
+  int64_t cycle_first_step_size = 2000;
+  std::optional<int64_t> cycle_second_step_size;
+  int64_t cycle_first_stair_count = 0;
+  std::optional<int64_t> cycle_second_stair_count;
+  int64_t decay_step_size = 0;
+  double decay_lr_rate = 0;
+  int64_t lr_range_test_step_size = 2000;
+  double lr_range_test_step_rate = 1;
+  bool lr_range_test_staircase = false;
+
+  bool operator==(const DeepSpeedScheduleConfig&) const = default;
+};
+
 struct ScheduleConfig {
   Schedule lr_scheduler_type = Schedule::kLinear;
   double warmup_steps = 0;
@@ -139,12 +160,13 @@ struct ScheduleConfig {
   double min_lr_rate = 0;
   int64_t num_decay_steps = 0;
   int64_t num_stable_steps = 0;
-  Curve warmup_type = Curve::kLinear;
+  WarmupCurve warmup_type = WarmupCurve::kAuto;
   Curve decay_type = Curve::kCosine;
   int64_t timescale = 0;
   int64_t lr_decay_iters = 0;
   LrScaling lr_scaling = LrScaling::kNone;
   int64_t lr_scaling_base_batch = 0;
+  DeepSpeedScheduleConfig deepspeed;
 
   bool operator==(const ScheduleConfig&) const = default;
 };

@@ -81,6 +81,8 @@ Json value_schema(const Choice& value, const About&) {
     if (std::string_view(word.text) == "no") words.push_back(false);
   }
   if constexpr (std::is_same_v<Choice, Strategy>) words.push_back("deepspeed");
+  // YAML reads it as a number.
+  if constexpr (std::is_same_v<Choice, DsCompat>) words.insert(words.end(), {0.16, 0.19});
   return {{"enum", words}};
 }
 

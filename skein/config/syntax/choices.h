@@ -19,9 +19,19 @@ enum class Schedule {
   kCosineWithMinLr,
   kWarmupStableDecay,
   kNanoGpt,
+  // DeepSpeed's.
+  kWarmupLr,
+  kWarmupDecayLr,
+  kWarmupCosineLr,
+  kOneCycle,
+  kLrRangeTest,
 };
-// How warmup_stable_decay rises and falls.
+// How a warm-up rises. Auto: as the schedule's own library does when nothing is said.
+enum class WarmupCurve { kAuto, kLinear, kLog, kCosine, kOneMinusSqrt };
+// How warmup_stable_decay falls.
 enum class Curve { kLinear, kCosine, kOneMinusSqrt };
+// The DeepSpeed whose defaults and formulas count where its versions differ.
+enum class DsCompat { k0_16, k0_19 };
 // What the learning rate is multiplied by when the batch grows.
 enum class LrScaling { kNone, kLinear, kSqrt };
 enum class NanPolicy { kStop, kSkip, kRollback };

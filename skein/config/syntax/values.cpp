@@ -392,10 +392,28 @@ Spellings<Schedule> spellings_of(Schedule) {
       {"cosine_with_min_lr", Schedule::kCosineWithMinLr},
       {"warmup_stable_decay", Schedule::kWarmupStableDecay},
       {"nanogpt", Schedule::kNanoGpt},
+      {"warmuplr", Schedule::kWarmupLr},
+      {"warmupdecaylr", Schedule::kWarmupDecayLr},
+      {"warmupcosinelr", Schedule::kWarmupCosineLr},
+      {"onecycle", Schedule::kOneCycle},
+      {"lrrangetest", Schedule::kLrRangeTest},
       {"wsd", Schedule::kWarmupStableDecay}};
   static constexpr const char* kNotBuilt[] = {"reduce_lr_on_plateau", "cosine_warmup_with_min_lr",
                                               "greedy", "one_cycle", "rex"};
   return {kKnown, kNotBuilt};
+}
+Spellings<WarmupCurve> spellings_of(WarmupCurve) {
+  static constexpr Spelling<WarmupCurve> kKnown[] = {{"auto", WarmupCurve::kAuto},
+                                                     {"linear", WarmupCurve::kLinear},
+                                                     {"log", WarmupCurve::kLog},
+                                                     {"cosine", WarmupCurve::kCosine},
+                                                     {"1-sqrt", WarmupCurve::kOneMinusSqrt}};
+  return {kKnown, {}};
+}
+Spellings<DsCompat> spellings_of(DsCompat) {
+  static constexpr Spelling<DsCompat> kKnown[] = {{"0.16", DsCompat::k0_16},
+                                                  {"0.19", DsCompat::k0_19}};
+  return {kKnown, {}};
 }
 Spellings<Curve> spellings_of(Curve) {
   static constexpr Spelling<Curve> kKnown[] = {

@@ -6,12 +6,15 @@
 #include <cmath>
 #include <numbers>
 
+#include "skein/plan/rates/deepspeed_schedule.h"
+
 namespace skein::plan {
 namespace {
 
 using config::Curve;
 using config::Schedule;
 using config::ScheduleConfig;
+using config::WarmupCurve;
 
 double ratio(int64_t part, int64_t whole) {
   return static_cast<double>(part) / static_cast<double>(std::max<int64_t>(1, whole));
@@ -24,15 +27,9 @@ double cosine(double cycles, double progress) {
 // A factor that falls to `floor` instead of 0.
 double above(double floor, double factor) { return factor * (1 - floor) + floor; }
 
-double rising(Curve curve, double progress) {
-  switch (curve) {
-    case Curve::kLinear:
-      return progress;
-    case Curve::kCosine:
-      return 0.5 * (1 - std::cos(std::numbers::pi * progress));
-    case Curve::kOneMinusSqrt:
-      return 1 - std::sqrt(1 - progress);
-  }
+double rising(WarmupCurve curve, double progress) {
+  if (curve == WarmupCurve::kCosine) return 0.5 * (1 - std::cos(std::numbers::pi * progress));
+  if (curve == WarmupCurve::kOneMinusSqrt) return 1 - std::sqrt(1 - progress);
   return progress;
 }
 
@@ -133,6 +130,9 @@ int64_t warmup_steps(const ScheduleConfig& schedule, int64_t total_steps) {
 
 double learning_rate(const ScheduleConfig& schedule, double peak, int64_t step,
                      int64_t total_steps) {
+  if (is_deepspeed(schedule.lr_scheduler_type)) {
+    return deepspeed_rate(schedule, peak, step, total_steps);
+  }
   if (peak == 0) return 0;
   return peak * factor_at(schedule, peak, step, total_steps);
 }

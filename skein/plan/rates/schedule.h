@@ -2,7 +2,7 @@
 // Copyright the skein authors.
 #pragma once
 
-// Which learning rate does a step use? Hugging Face's formulas, and nanoGPT's; steps count from 0.
+// Which learning rate does an update use? Hugging Face's formulas, nanoGPT's and DeepSpeed's.
 
 #include <cstdint>
 
@@ -13,6 +13,7 @@ namespace skein::plan {
 // warmup_steps below 1 and warmup_ratio are shares of all steps, rounded up.
 int64_t warmup_steps(const config::ScheduleConfig& schedule, int64_t total_steps);
 
+// Of the update that `step` others went before; such as were left out do not count.
 double learning_rate(const config::ScheduleConfig& schedule, double peak, int64_t step,
                      int64_t total_steps);
 
