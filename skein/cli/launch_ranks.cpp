@@ -185,9 +185,6 @@ RankCommand begin_rank_command(std::span<const std::string> arguments) {
   // Whoever reads our output may go away (`| head`, a closed terminal): the run goes on. Ranks
   // inherit it.
   std::signal(SIGPIPE, SIG_IGN);
-  // To a terminal ranks are in the background: under `stty tostop` their first line would stop
-  // them.
-  std::signal(SIGTTOU, SIG_IGN);
   raise_file_limit();  // every rank has connections to every other
   if (const auto level = launch::asked_log_level(launch::read_environment())) set_log_level(*level);
   auto words = launch::split_launch_flags(arguments);

@@ -131,8 +131,10 @@ int run(const std::vector<std::string>& arguments) {
 
 int main(int argc, char** argv) {
   skein::hold_stop_signals();  // first: there is no instant at which one is lost
-  // A limit on file sizes is a full disk. What is started inherits it.
+  // What is started inherits both. A limit on file sizes is a full disk; and to a terminal ranks
+  // are in the background, where `stty tostop` would stop them at their first line.
   std::signal(SIGXFSZ, SIG_IGN);
+  std::signal(SIGTTOU, SIG_IGN);
   // Inherited as ignored, it would hide how our own children end.
   std::signal(SIGCHLD, SIG_DFL);
   skein::cli::open_missing_streams();

@@ -175,8 +175,9 @@ class Trouble(ForeignRun):
     def test_killed_rank(self):
         """The others tell where it was, not where it was heard last, and leave no lease."""
         said = self.hurt(1, signal.SIGKILL)
-        died, waited = (re.search(pattern, said) for pattern in (r"rank 1 ended in .* of step (\d+)",
+        died, waited = (re.search(pattern, said) for pattern in (r"rank 1 ended .*?step (\d+);",
                                                                  r"rank 0 waited for .*\(step (\d+),"))
+        self.assertTrue(died and waited, said)
         self.assertLessEqual(int(waited[1]) - int(died[1]), 1, said)
         self.assertFalse((self.work / "SIGKILL-1/.skein-lease").exists())
 

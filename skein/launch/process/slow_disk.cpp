@@ -16,7 +16,7 @@
 namespace skein::launch {
 namespace {
 
-constexpr size_t kStackBytes = size_t{256} << 10;
+constexpr size_t kStackBytes = size_t{1} << 20;
 
 struct Task {
   const std::function<void()>& work;
