@@ -2,9 +2,11 @@
 // Copyright the skein authors.
 #include "skein/cli/detect_run.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "skein/core/error.h"
+#include "skein/core/host_memory.h"
 
 namespace skein::cli {
 
@@ -12,6 +14,14 @@ plan::Place DetectedRun::place() const {
   return {.device = launch.device,
           .has_bfloat16 = hardware.gpus_have_bfloat16,
           .has_nccl = SKEIN_HAS_CUDA};
+}
+
+plan::Machine DetectedRun::machine() const {
+  const auto host = std::min(total_memory(), memory_limit().value_or(total_memory()));
+  return {.ranks = launch.size(),
+          .local_ranks = launch.foreign ? launch.foreign->local_size : launch.local_ranks,
+          .place = place(),
+          .memory = {.host = host, .gpu = hardware.gpu_memory}};
 }
 
 DetectedRun detect_run(launch::LaunchFlags flags, const launch::Environment& environment,

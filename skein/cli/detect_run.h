@@ -7,6 +7,7 @@
 
 #include "skein/config/run_config.h"
 #include "skein/launch/placement/detect.h"
+#include "skein/plan/fit.h"
 #include "skein/plan/rules.h"
 
 namespace skein::cli {
@@ -16,6 +17,7 @@ struct DetectedRun {
   launch::LaunchPlan launch;
 
   plan::Place place() const;
+  plan::Machine machine() const;  // with the memory of this one
 };
 
 DetectedRun detect_run(launch::LaunchFlags flags, const launch::Environment& environment,

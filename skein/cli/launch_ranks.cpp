@@ -152,6 +152,14 @@ std::string prepare_node(const RankJob& job, const DetectedRun& run) {
   return job.prepare ? job.prepare(resolved, size) : "";
 }
 
+// What cannot be read is told by the check, once the nodes have met.
+void settle(RankJob& job, const DetectedRun& run) try {
+  if (!job.settle) return;
+  for (const auto& reason : job.settle(job.resolved, run.machine())) log_info("{}", reason);
+} catch (const UserError&) {
+} catch (const IoError&) {
+}
+
 int start_ranks(const RankJob& job, const DetectedRun& run) {
   auto plan = run.launch;
   const auto& resolved = job.resolved;
@@ -213,6 +221,7 @@ int launch_ranks(const RankJob& given, std::unique_ptr<launch::EarlyStop> early_
   // start, and another launcher's ranks when they have (train/session.cpp).
   const bool alone = plan.nodes == 1 && !plan.foreign;
   if (alone && job.check) job.check(job.resolved, plan.size(), run.place());
+  settle(job, run);
   log_info("launch: {}, OMP_NUM_THREADS={}", plan.summary, plan.omp_num_threads);
   if (const auto variables = launch::describe(environment); !variables.empty()) {
     log_info("variables: {}", variables);

@@ -16,6 +16,7 @@
 #include "skein/config/load.h"
 #include "skein/launch/placement/launch_flags.h"
 #include "skein/launch/process/early_stop.h"
+#include "skein/plan/fit.h"
 #include "skein/plan/rules.h"
 
 namespace skein::cli {
@@ -28,6 +29,10 @@ struct RankJob {
   // Handed to every rank. A command that has no configuration gives the defaults and its device.
   config::Resolved resolved;
 
+  // Decides what the configuration leaves open, on every node alike; returns why, line by line.
+  // Nodes that decide differently are refused like nodes with different configurations. Empty:
+  // nothing is open.
+  std::function<std::vector<std::string>(config::Resolved&, const plan::Machine&)> settle = {};
   // Refuses a number of ranks. Empty: any will do.
   std::function<void(int size)> check_size = {};
   // Refuses what will not run, before any rank of a node starts. Empty: nothing to refuse. This and

@@ -10,6 +10,9 @@
 #include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "skein/cli/detect_run.h"
@@ -18,11 +21,14 @@
 #include "skein/config/output_folder.h"
 #include "skein/config/syntax/values.h"
 #include "skein/core/amounts.h"
-#include "skein/core/host_memory.h"
+#include "skein/core/error.h"
 #include "skein/launch/ranks/lease.h"
+#include "skein/optim/states.h"
 #include "skein/plan/nothing_left.h"
 #include "skein/plan/outlook.h"
 #include "skein/plan/run_data.h"
+#include "skein/plan/scaling/scaling.h"
+#include "skein/report/gpu_table.h"
 
 namespace skein::cli {
 namespace {
@@ -30,24 +36,35 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kUsage =
-    "skein plan [CONFIG.yaml] [key=value ...] [launch flags] [--json]\n"
+    "skein plan [CONFIG.yaml] [key=value ...] [launch flags] [--gpu NAME] [--json]\n"
     "\n"
     "What `skein train` would do with the same words: hardware, ranks, batch plan, steps,\n"
     "parameters, memory per rank, disk, files. Starts and writes nothing; needs no GPU.\n"
     "\n"
-    "  --json   the same for machines\n"
+    "  --gpu NAME        as if there were such GPUs (T4, A100, H100, …), with their step time and\n"
+    "                    scaling; --nproc-per-node N of them on each of --nnodes N machines\n"
+    "  --mfu 0.45        the share of the GPU's peak that is computed with\n"
+    "  --compute-ms MS   a step on one rank as measured, instead; also for ranks on CPUs\n"
+    "  --link-gbit 100   what a machine sends to others, in Gbit/s\n"
+    "  --json            the same for machines\n"
     "\n"
     "Launch flags are those of `skein train`.\n";
+
+// What a step is predicted from.
+struct PlanFlags {
+  bool json = false;
+  std::optional<std::string> gpu;
+  std::optional<double> mfu, compute_ms, link_gbit;
+};
 
 struct Seen {
   DetectedRun run;
   plan::Machine machine;
   plan::Outlook outlook;
+  const report::GpuModel* gpu = nullptr;            // --gpu
+  std::optional<plan::StepQuestion> question = {};  // absent: too little is known
+  plan::WorldShape world = {};
 };
-
-uint64_t memory_of_host() {
-  return std::min(total_memory(), memory_limit().value_or(total_memory()));
-}
 
 std::string shown(int64_t bytes) { return shown_bytes(static_cast<uint64_t>(bytes)); }
 
@@ -55,13 +72,23 @@ void print_machine(const Seen& seen) {
   const auto& hardware = seen.run.hardware;
   const auto gpus =
       hardware.gpus == 1 ? std::string("1 GPU") : fmt::format("{} GPUs", hardware.gpus);
-  fmt::print("hardware  {} cores, {} of memory, {}\n", hardware.cores,
-             shown_bytes(seen.machine.memory.host), hardware.gpus == 0 ? "no GPU" : gpus);
+  if (seen.gpu != nullptr) {
+    fmt::print("hardware  as if: {} with {} each, {} TFLOP/s, {} GB/s (--gpu)\n",
+               seen.world.size() == 1 ? fmt::format("1 {}", seen.gpu->name)
+                                      : fmt::format("{} x {}", seen.world.size(), seen.gpu->name),
+               shown_bytes(seen.gpu->bytes()), seen.gpu->flops(seen.outlook.dtype) / 1e12,
+               seen.gpu->memory_rate);
+  } else {
+    fmt::print("hardware  {} cores, {} of memory, {}\n", hardware.cores,
+               shown_bytes(seen.machine.memory.host), hardware.gpus == 0 ? "no GPU" : gpus);
+  }
   fmt::print("launch    {}, OMP_NUM_THREADS={}\n", seen.run.launch.summary,
              seen.run.launch.omp_num_threads);
   std::vector<std::string> words;
   for (const auto& [key, value] : seen.outlook.resolved) words.push_back(key + " " + value);
-  fmt::print("resolved  {}\n\n{}\n", fmt::join(words, ", "), seen.outlook.batches.table());
+  fmt::print("resolved  {}\n", fmt::join(words, ", "));
+  for (const auto& reason : seen.outlook.reasons) fmt::print("          {}\n", reason);
+  fmt::print("\n{}\n", seen.outlook.batches.table());
 }
 
 // Which key decides how many steps there are?
@@ -145,32 +172,88 @@ void print_parameters(const plan::Shapes& shapes) {
   fmt::print("          {} blocks: {} each\n", blocks, shown_count(block_numel));
 }
 
+// What a rank writes of a checkpoint, and holds in host memory while it does.
+uint64_t saved_by_rank(const plan::Outlook& outlook) {
+  const auto ranks = static_cast<uint64_t>(outlook.batches.ranks);
+  return (outlook.disk->model_bytes + outlook.disk->optimizer_bytes) / ranks;
+}
+
 void print_memory(const plan::Outlook& outlook) {
   const auto& model = *outlook.model;
   fmt::print("\nmemory per rank, {} weights ({} ranks; * is this run)\n", dtype_word(outlook.dtype),
              outlook.batches.ranks);
-  fmt::print("  {:<8}{:>11}{:>11}{:>11}{:>11}{:>13}{:>11}\n", "", "weights", "gradients", "states",
-             "transient", "activations", "peak");
-  for (size_t stage = 0; stage < model.flat.size(); ++stage) {
-    const auto& flat = model.flat[stage];
+  fmt::print("  {:<7}{:>11}{:>11}{:>11}{:>11}{:>13}{:>11}{:>10}{:>12}\n", "", "weights",
+             "gradients", "states", "transient", "activations", "head", "margin", "needs");
+  for (size_t stage = 0; stage < model.stages.size(); ++stage) {
+    const auto& bytes = model.stages[stage];
     const bool mine = static_cast<int>(stage) == outlook.stage;
-    fmt::print("{} {:<8}{:>11}{:>11}{:>11}{:>11}{:>13}{:>11}\n", mine ? "*" : " ",
-               config::to_text(plan::strategy_of(static_cast<int>(stage))), shown(flat.weights),
-               shown(flat.gradients), shown(flat.states), shown(flat.transient),
-               "~ " + shown(model.activations.peak()), "~ " + shown(model.peaks[stage]));
+    const auto& activations = bytes.activations;
+    fmt::print("{} {:<7}{:>11}{:>11}{:>11}{:>11}{:>13}{:>11}{:>10}{:>12}\n", mine ? "*" : " ",
+               config::to_text(plan::strategy_of(static_cast<int>(stage))),
+               shown(bytes.flat.weights), shown(bytes.flat.gradients), shown(bytes.flat.states),
+               shown(bytes.flat.transient), "~ " + shown(activations.kept),
+               shown(activations.peak() - activations.kept), shown(bytes.margin),
+               "~ " + shown(bytes.needed()));
   }
-  fmt::print("  activations are an estimate: {} from forward to backward, {} for the head: {}\n",
-             shown(model.activations.kept), shown(model.activations.head),
-             model.activations.formula);
-  fmt::print("  peak: not all of it is there at once\n\n");
+  fmt::print(
+      "  states: the optimizer's, with master weights; transient: gathered units, gradients on "
+      "their way\n");
+  fmt::print("  activations are an estimate: {}\n", model.stages[0].activations.formula);
+  fmt::print("  needs: not all of it is there at once\n");
+  if (outlook.disk) {
+    fmt::print("  beside it {} of host memory while a checkpoint is written: a rank's share\n",
+               shown_bytes(saved_by_rank(outlook)));
+  }
+  fmt::print("\n");
+}
+
+std::string shown_seconds(double seconds) {
+  return seconds < 1 ? fmt::format("{:.0f} ms", seconds * 1e3) : fmt::format("{:.2f} s", seconds);
+}
+
+std::string shown_world(const plan::WorldShape& world, double gbit) {
+  const auto ranks = world.nodes == 1 ? fmt::format("{}", world.ranks_per_node)
+                                      : fmt::format("{} x {}", world.nodes, world.ranks_per_node);
+  return world.nodes == 1 ? ranks : fmt::format("{} at {:g} Gbit/s", ranks, gbit);
+}
+
+void print_row(const std::string& world, const plan::StepTime& time, const char* mark) {
+  fmt::print("{} {:<22}{:>10}{:>10}{:>16}{:>12}{:>11.0f} %\n", mark, world,
+             shown_seconds(time.seconds()), shown_seconds(time.computing()),
+             shown_seconds(time.communication), shown_seconds(time.exposed),
+             100 * time.efficiency());
+}
+
+std::string basis_of(const plan::StepQuestion& question) {
+  if (question.compute_seconds > 0) return "the measured step (--compute-ms)";
+  return fmt::format("{:g} % of the peak (--mfu)", 100 * question.utilisation);
+}
+
+void print_scaling(const Seen& seen) {
+  if (!seen.question || !seen.outlook.model) return;
+  const auto& model = *seen.outlook.model;
+  const auto& question = *seen.question;
+  const auto own = plan::predict_step(model.shapes, model.dimensions, question, seen.world);
+  fmt::print("step time, predicted from {}, {}, {} rows x {} per rank (* is this run)\n",
+             basis_of(question), config::to_text(plan::strategy_of(question.choice.stage)),
+             question.choice.per_device, question.choice.accumulation);
+  fmt::print("  {:<22}{:>10}{:>10}{:>16}{:>12}{:>13}\n", "ranks", "step", "compute",
+             "communication", "not hidden", "efficiency");
+  print_row(shown_world(seen.world, question.link_gbit), own, "*");
+  for (const auto& row : plan::predict_scaling(model.shapes, model.dimensions, question)) {
+    print_row(shown_world(row.world, row.link_gbit), row.time, " ");
+  }
+  fmt::print("\n");
 }
 
 void print_disk(const plan::Outlook& outlook) {
   if (outlook.disk) {
     const auto& disk = *outlook.disk;
-    fmt::print("disk      {} per checkpoint (model {}, optimizer {}), {} kept, {} in all",
-               shown_bytes(disk.model_bytes + disk.optimizer_bytes), shown_bytes(disk.model_bytes),
-               shown_bytes(disk.optimizer_bytes), disk.checkpoints, shown_bytes(disk.total_bytes));
+    fmt::print(
+        "disk      {} per checkpoint (model {}, optimizer {}; {} by each rank), {} kept, {} in all",
+        shown_bytes(disk.model_bytes + disk.optimizer_bytes), shown_bytes(disk.model_bytes),
+        shown_bytes(disk.optimizer_bytes), shown_bytes(saved_by_rank(outlook)), disk.checkpoints,
+        shown_bytes(disk.total_bytes));
     fmt::print("{}\n", disk.free_bytes ? "; free: " + shown_bytes(*disk.free_bytes) : "");
   }
   if (outlook.files.empty()) {
@@ -189,6 +272,7 @@ void print_text(const Seen& seen, const config::RunConfig& config) {
   } else {
     print_parameters(outlook.model->shapes);
     print_memory(outlook);
+    print_scaling(seen);
   }
   print_disk(outlook);
 }
@@ -213,8 +297,8 @@ Json model_json(const plan::Outlook& outlook) {
                      {"root", unit.root},
                      {"parameters", model.shapes.unit_numel(static_cast<int>(i))}});
   }
-  for (size_t stage = 0; stage < model.flat.size(); ++stage) {
-    const auto& flat = model.flat[stage];
+  for (size_t stage = 0; stage < model.stages.size(); ++stage) {
+    const auto& [flat, activations, peak, margin] = model.stages[stage];
     memory.push_back({{"stage", stage},
                       {"chosen", static_cast<int>(stage) == outlook.stage},
                       {"weights", flat.weights},
@@ -222,14 +306,42 @@ Json model_json(const plan::Outlook& outlook) {
                       {"states", flat.states},
                       {"transient", flat.transient},
                       {"flat_peak", flat.peak()},
-                      {"activations_estimate", model.activations.peak()},
-                      {"peak_estimate", model.peaks[stage]}});
+                      {"activations_kept", activations.kept},
+                      {"head", activations.peak() - activations.kept},
+                      {"activations_estimate", activations.peak()},
+                      {"peak_estimate", peak},
+                      {"margin", margin},
+                      {"needed", peak + margin}});
   }
   return {{"parameters", model.shapes.numel()},
           {"trainable", model.shapes.trainable_numel()},
           {"units", units},
           {"memory_per_rank", memory},
-          {"activations_formula", model.activations.formula}};
+          {"fits", model.fits},
+          {"activations_formula", model.stages[0].activations.formula}};
+}
+
+Json time_json(const plan::WorldShape& world, double gbit, const plan::StepTime& time) {
+  return {{"nodes", world.nodes},
+          {"ranks_per_node", world.ranks_per_node},
+          {"link_gbit", world.nodes == 1 ? Json(nullptr) : Json(gbit)},
+          {"step_seconds", time.seconds()},
+          {"compute_seconds", time.computing()},
+          {"communication_seconds", time.communication},
+          {"exposed_seconds", time.exposed},
+          {"efficiency", time.efficiency()}};
+}
+
+Json prediction_json(const Seen& seen) {
+  if (!seen.question || !seen.outlook.model) return nullptr;
+  const auto& model = *seen.outlook.model;
+  const auto& question = *seen.question;
+  Json scaling = Json::array();
+  for (const auto& row : plan::predict_scaling(model.shapes, model.dimensions, question)) {
+    scaling.push_back(time_json(row.world, row.link_gbit, row.time));
+  }
+  const auto own = plan::predict_step(model.shapes, model.dimensions, question, seen.world);
+  return {{"step", time_json(seen.world, question.link_gbit, own)}, {"scaling", scaling}};
 }
 
 Json steps_json(const plan::Outlook& outlook, const config::RunConfig& config) {
@@ -256,9 +368,11 @@ Json continues_json(const plan::Outlook& outlook) {
       {"nothing_left", found.nothing_left}};
 }
 
-Json disk_json(const plan::DiskOutlook& disk) {
+Json disk_json(const plan::Outlook& outlook) {
+  const auto& disk = *outlook.disk;
   return {{"checkpoint_model_bytes", disk.model_bytes},
           {"checkpoint_optimizer_bytes", disk.optimizer_bytes},
+          {"checkpoint_bytes_per_rank", saved_by_rank(outlook)},
           {"checkpoints", disk.checkpoints},
           {"total_bytes", disk.total_bytes},
           {"free_bytes", disk.free_bytes ? Json(*disk.free_bytes) : Json(nullptr)}};
@@ -280,6 +394,7 @@ void print_json(const Seen& seen, const config::RunConfig& config) {
                        {"omp_num_threads", seen.run.launch.omp_num_threads},
                        {"summary", seen.run.launch.summary}}},
                      {"resolved", resolved},
+                     {"reasons", outlook.reasons},
                      {"batch", batch_json(outlook.batches)},
                      {"data",
                       {{"files", data.files},
@@ -292,10 +407,86 @@ void print_json(const Seen& seen, const config::RunConfig& config) {
                      {"continues", continues_json(outlook)},
                      {"steps", steps_json(outlook, config)},
                      {"model", outlook.model ? model_json(outlook) : Json(nullptr)},
-                     {"disk", outlook.disk ? disk_json(*outlook.disk) : Json(nullptr)},
+                     {"prediction", prediction_json(seen)},
+                     {"disk", outlook.disk ? disk_json(outlook) : Json(nullptr)},
                      {"files", outlook.files},
                      {"warnings", outlook.warnings}};
   fmt::print("{}\n", plan.dump(2));
+}
+
+// A number that a flag is given, above 0.
+double positive(const std::optional<double>& given, double otherwise, const char* flag,
+                double most) {
+  if (!given) return otherwise;
+  if (*given > 0 && *given <= most) return *given;
+  throw UserError(fmt::format("{} must be above 0 and at most {:g}, not {:g}", flag, most, *given));
+}
+
+const report::GpuModel* asked_gpu(const PlanFlags& flags, config::Device device) {
+  if (!flags.gpu) return nullptr;
+  if (device == config::Device::kCpu) {
+    throw UserError("--gpu plans for GPUs, but device is cpu: drop one");
+  }
+  if (const auto* gpu = report::find_gpu(*flags.gpu)) return gpu;
+  throw UserError(
+      fmt::format("--gpu {} is not in the table: one of {}", *flags.gpu, report::known_gpus()));
+}
+
+// As if the GPUs were there, on this machine and, with --nnodes, on others.
+DetectedRun assume_gpus(const report::GpuModel& gpu, launch::LaunchFlags flags) {
+  const auto& asked = flags.nproc_per_node ? flags.nproc_per_node : flags.num_gpus;
+  const auto number = config::parse_integer(asked.value_or("1"));
+  if (flags.nnodes.value_or(flags.num_nodes.value_or(1)) > 1 && !flags.hostfile) {
+    if (!flags.node_rank) flags.node_rank = 0;
+    if (!flags.master_addr && !flags.rdzv_endpoint) flags.master_addr = "127.0.0.1";
+  }
+  DetectedRun run{.hardware = launch::look_at_hardware(/*ask_gpus=*/false)};
+  run.hardware.gpus = static_cast<int>(std::clamp<int64_t>(number.value_or(1), 1, 1024));
+  run.hardware.gpus_have_bfloat16 = gpu.has_bfloat16();
+  run.hardware.gpu_memory = gpu.bytes();
+  run.hardware.gpu_problem.clear();
+  run.launch = launch::detect({.flags = std::move(flags),
+                               .environment = {},
+                               .hardware = run.hardware,
+                               .device = config::Device::kCuda,
+                               .cuda_build = true});
+  return run;
+}
+
+std::optional<plan::StepQuestion> step_question(const Seen& seen, const PlanFlags& flags,
+                                                const config::OptimizerConfig& optimizer) {
+  plan::StepQuestion question{
+      .dtype = seen.outlook.dtype,
+      .gpu = seen.gpu,
+      .utilisation = positive(flags.mfu, 0.45, "--mfu", 1),
+      .compute_seconds = positive(flags.compute_ms, 0, "--compute-ms", 1e9) / 1e3,
+      .link_gbit = positive(flags.link_gbit, 100, "--link-gbit", 1e6)};
+  const bool known = seen.gpu != nullptr || question.compute_seconds > 0;
+  if (!seen.outlook.model || !known) return std::nullopt;
+  question.choice = seen.outlook.model->choice;
+  question.tokens = seen.outlook.model->tokens;
+  const bool wide = plan::has_wide_gradients(optimizer, seen.outlook.batches);
+  question.gradient_bytes =
+      static_cast<int64_t>(dtype_bytes(plan::gradient_dtype(question.dtype, wide)));
+  question.state_bytes = optim::state_bytes(optimizer, question.dtype).device;
+  return question;
+}
+
+Seen look(const config::Resolved& resolved, const launch::LaunchFlags& launch_flags,
+          const PlanFlags& flags) {
+  const auto& parallel = resolved.config.parallel;
+  Seen seen{.run = {}, .machine = {}, .outlook = {}, .gpu = asked_gpu(flags, parallel.device)};
+  seen.run = seen.gpu != nullptr ? assume_gpus(*seen.gpu, launch_flags)
+                                 : detect_run(launch_flags, launch::read_environment(), parallel);
+  seen.machine = seen.run.machine();
+  if (seen.gpu != nullptr) seen.machine.place.has_nccl = true;
+  seen.world = {std::max(1, seen.machine.ranks / seen.machine.local_ranks),
+                seen.machine.local_ranks};
+  const auto output = config::output_folder(resolved.config.checkpoint);
+  if (!output.empty()) launch::check_lease(output);
+  seen.outlook = plan::look_ahead(resolved, seen.machine);
+  seen.question = step_question(seen, flags, resolved.config.optimizer);
+  return seen;
 }
 
 }  // namespace
@@ -305,27 +496,24 @@ int run_plan_command(std::span<const std::string> arguments) {
     fmt::print("{}", kUsage);
     return 0;
   }
-  bool json = false;
+  PlanFlags own;
   FlagSet flags("skein plan");
-  flags.add("json", json);
+  flags.add("json", own.json);
+  flags.add("gpu", own.gpu);
+  flags.add("mfu", own.mfu);
+  flags.add("compute-ms", own.compute_ms);
+  flags.add("link-gbit", own.link_gbit);
   const auto words = flags.read(arguments, FlagSet::Unknown::kKeep);
   const auto split = launch::split_launch_flags(words);
-  check_flags(split.rest, {"json"});
+  check_flags(split.rest, {"json", "gpu", "mfu", "compute-ms", "link-gbit"});
   const auto resolved = config::load(split.rest);
-  Seen seen{.run = detect_run(split.flags, launch::read_environment(), resolved.config.parallel)};
-  const auto& launch = seen.run.launch;
-  seen.machine = {.ranks = launch.size(),
-                  .local_ranks = launch.foreign ? launch.foreign->local_size : launch.local_ranks,
-                  .place = seen.run.place(),
-                  .memory = {.host = memory_of_host(), .gpu = seen.run.hardware.gpu_memory}};
-  const auto output = config::output_folder(resolved.config.checkpoint);
-  if (!output.empty()) launch::check_lease(output);
-  seen.outlook = plan::look_ahead(resolved, seen.machine);
+  auto seen = look(resolved, split.flags, own);
   auto& warnings = seen.outlook.warnings;
-  warnings.insert(warnings.begin(), launch.warnings.begin(), launch.warnings.end());
+  const auto& of_launch = seen.run.launch.warnings;
+  warnings.insert(warnings.begin(), of_launch.begin(), of_launch.end());
   for (const auto& note : resolved.notes) fmt::print(stderr, "note: {}\n", note);
   for (const auto& warning : warnings) fmt::print(stderr, "warning: {}\n", warning);
-  if (json) {
+  if (own.json) {
     print_json(seen, resolved.config);
   } else {
     print_text(seen, resolved.config);

@@ -14,6 +14,7 @@
 #include "skein/config/output_folder.h"
 #include "skein/core/error.h"
 #include "skein/plan/disk_space.h"
+#include "skein/plan/fit.h"
 #include "skein/plan/refusals.h"
 #include "skein/plan/run_data.h"
 
@@ -69,6 +70,7 @@ int run_train_command(std::span<const std::string> arguments) {
   config::check_output_folder(resolved);
   job.check_size = [&](int size) { config::plan_batches(resolved, size); };  // ranks print it
   job.check = plan::check_run;
+  job.settle = plan::settle_autos;
   job.check_space = [&](const plan::Place& place) { plan::check_disk(resolved.config, place); };
   job.prepare = [](const config::Resolved& seen, int size) {
     auto digest = plan::prepare_data(seen.config);

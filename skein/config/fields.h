@@ -364,7 +364,7 @@ void fields(ScheduleConfig& config, auto&& field) {
 
 void fields(ParallelConfig& config, auto&& field) {
   field("distributed_strategy", config.distributed_strategy,
-        About{.help = "auto (ddp), ddp, zero1, zero2, zero3; deepspeed: as the JSON says"});
+        About{.help = "auto (what fits), ddp, zero1, zero2, zero3; deepspeed: as the JSON says"});
   field("device", config.device, About{.help = "auto, cuda, cpu"});
   field("ddp_backend", config.ddp_backend,
         About{.help = "auto (nccl on GPUs, gloo on CPUs), nccl, gloo",

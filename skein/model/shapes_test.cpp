@@ -220,18 +220,5 @@ TEST(MemoryEstimate, CountsWhatReductionsReceive) {
   EXPECT_GT(unit(2), unit(1));
 }
 
-TEST(MemoryEstimate, SaysWhenAStepWillNotFit) {
-  const int64_t gib = 1 << 30;
-  plan::MemoryQuestion question{.ranks = 32, .local_ranks = 4, .cuda = true};
-  const plan::Available available{.host = 100 * gib, .gpu = 40 * gib};
-  EXPECT_EQ(plan::memory_shortage(39 * gib, question, available), "");
-  const auto words = plan::memory_shortage(41 * gib, question, available);
-  EXPECT_NE(words.find("about 41.0 GiB, and the GPU has 40.0 GiB"), std::string::npos) << words;
-  EXPECT_EQ(plan::memory_shortage(41 * gib, question, {.host = gib}), "");  // nobody knows
-  question.cuda = false;
-  EXPECT_EQ(plan::memory_shortage(25 * gib, question, available), "");
-  EXPECT_NE(plan::memory_shortage(26 * gib, question, available), "");
-}
-
 }  // namespace
 }  // namespace skein::model

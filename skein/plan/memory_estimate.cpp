@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "skein/adapter/tensor_names.h"
-#include "skein/core/amounts.h"
 #include "skein/plan/reach.h"
 
 namespace skein::plan {
@@ -329,24 +328,6 @@ int64_t step_peak(const FlatBytes& flat, const Activations& activations,
                   const MemoryQuestion& question) {
   if (question.stage >= 2 || question.micro_batches > 1) return flat.peak() + activations.peak();
   return std::max(flat.weights + flat.states + activations.peak(), flat.held() + activations.unit);
-}
-
-std::string memory_shortage(int64_t per_rank, const MemoryQuestion& question,
-                            const Available& available) {
-  const auto needed = static_cast<double>(per_rank);
-  const char* const remedy =
-      "a smaller per_device_train_batch_size, gradient_checkpointing: true, a higher ZeRO stage "
-      "over more ranks";
-  if (question.cuda) {
-    if (available.gpu == 0 || needed <= static_cast<double>(available.gpu)) return {};
-    return fmt::format("a rank needs about {}, and the GPU has {}: {}",
-                       shown_bytes(static_cast<uint64_t>(needed)), shown_bytes(available.gpu),
-                       remedy);
-  }
-  const double all = needed * static_cast<double>(question.local_ranks);
-  if (all <= static_cast<double>(available.host)) return {};
-  return fmt::format("this machine's ranks together need about {}, and it has {}: {}",
-                     shown_bytes(static_cast<uint64_t>(all)), shown_bytes(available.host), remedy);
 }
 
 }  // namespace skein::plan

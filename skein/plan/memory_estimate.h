@@ -21,7 +21,6 @@ namespace skein::plan {
 struct MemoryQuestion {
   int stage = 0;  // of sharding
   int64_t ranks = 1;
-  int64_t local_ranks = 1;          // of them, on this machine
   int64_t weight_bytes = 4;         // per element: 2, 4 or 8
   int64_t gradient_bytes = 4;       // per element
   int64_t state_bytes = 8;          // per element on the device: optim::state_bytes()
@@ -64,14 +63,6 @@ Activations activation_bytes(const Shapes& shapes, const Dimensions& dimensions,
 // backward lets activations go, unless earlier micro-batches have left them.
 int64_t step_peak(const FlatBytes& flat, const Activations& activations,
                   const MemoryQuestion& question);
-
-// Why it will not fit, or nothing; `gpu` 0: unknown.
-struct Available {
-  uint64_t host = 0;
-  uint64_t gpu = 0;  // of the smallest
-};
-std::string memory_shortage(int64_t per_rank, const MemoryQuestion& question,
-                            const Available& available);
 
 // Of the head's chunks of logits, as in ops/linear_cross_entropy.h, which a test holds it to.
 constexpr int64_t kLogitsBytes = int64_t{64} << 20;

@@ -9,7 +9,6 @@
 #include "skein/config/output_folder.h"
 #include "skein/config/syntax/values.h"
 #include "skein/core/file.h"
-#include "skein/optim/states.h"
 #include "skein/plan/continuation.h"
 #include "skein/plan/disk_space.h"
 #include "skein/plan/finetune.h"
@@ -68,35 +67,22 @@ int64_t tokens_of_row(const config::RunConfig& config, const DataOutlook& data) 
 
 ModelOutlook measure_model(const config::RunConfig& config, const Machine& machine,
                            Outlook& outlook) {
-  const auto architecture = read_run_model(config);
-  const auto gradients =
-      gradient_dtype(outlook.dtype, has_wide_gradients(config.optimizer, outlook.batches));
-  ModelOutlook model{.shapes = tuned_model(config, architecture).shapes};
-  const auto weight_bytes = static_cast<int64_t>(dtype_bytes(outlook.dtype));
-  const auto adapters = outlook.dtype == DType::kF64 ? DType::kF64 : DType::kF32;
-  const auto state_bytes = [&](DType weights) {
-    return optim::state_bytes(config.optimizer, weights).device;
-  };
-  MemoryQuestion question{.ranks = outlook.batches.ranks,
-                          .local_ranks = machine.local_ranks,
-                          .weight_bytes = weight_bytes,
-                          .gradient_bytes = static_cast<int64_t>(dtype_bytes(gradients)),
-                          .state_bytes = state_bytes(outlook.dtype),
-                          .adapter_state_bytes = state_bytes(adapters),
-                          .micro_batches = outlook.batches.accumulation,
-                          .rows = outlook.batches.per_device,
-                          .tokens = tokens_of_row(config, outlook.data),
-                          .recompute = config.model.gradient_checkpointing,
-                          .adapter_dropout = config.finetune.lora_dropout > 0,
-                          .cuda = machine.place.on_gpus()};
-  model.activations = activation_bytes(model.shapes, architecture.dimensions(), question);
-  for (question.stage = 0; question.stage <= 3; ++question.stage) {
-    model.flat.push_back(flat_bytes(model.shapes, question));
-    model.peaks.push_back(step_peak(model.flat.back(), model.activations, question));
+  const RunMemory memory(config, read_run_model(config), machine,
+                         tokens_of_row(config, outlook.data));
+  ModelOutlook model{.shapes = memory.shapes(),
+                     .dimensions = memory.dimensions(),
+                     .choice = asked_choice(config, outlook.batches),
+                     .tokens = tokens_of_row(config, outlook.data)};
+  for (auto choice = model.choice; int stage : {0, 1, 2, 3}) {
+    choice.stage = stage;
+    model.stages.push_back(memory.needs(choice));
   }
-  const auto shortage =
-      memory_shortage(model.peaks[static_cast<size_t>(outlook.stage)], question, machine.memory);
-  if (!shortage.empty()) outlook.warnings.push_back(shortage);
+  const auto& needed = model.stages[static_cast<size_t>(outlook.stage)];
+  model.fits = memory.fits(needed);
+  if (!model.fits) {
+    outlook.warnings.push_back(
+        fmt::format("{}: {}", memory.comparison(needed), smallest_change(memory, model.choice)));
+  }
   return model;
 }
 
@@ -140,13 +126,16 @@ std::optional<Continuation> find_continuation(const config::RunConfig& config,
 
 }  // namespace
 
-Outlook look_ahead(const config::Resolved& resolved, const Machine& machine) {
+Outlook look_ahead(const config::Resolved& given, const Machine& machine) {
+  const auto checkpoint = check_run(given, machine.ranks, machine.place);
+  check_folders(given.config);
+  auto resolved = given;
+  auto reasons = settle_autos(resolved, machine);
   const auto& config = resolved.config;
-  const auto checkpoint = check_run(resolved, machine.ranks, machine.place);
-  check_folders(config);
   Outlook outlook{.batches = config::plan_batches(resolved, machine.ranks),
                   .stage = zero_stage(config.parallel.distributed_strategy),
                   .dtype = working_dtype(config.model.dtype, machine.place),
+                  .reasons = std::move(reasons),
                   .warnings = run_warnings(resolved, machine.place)};
   resolve_autos(config, machine.place, outlook);
   outlook.peak_learning_rate = peak_learning_rate(config, outlook.batches);

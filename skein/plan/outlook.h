@@ -15,7 +15,7 @@
 #include "skein/core/file.h"
 #include "skein/plan/data_outlook.h"
 #include "skein/plan/families/architecture.h"
-#include "skein/plan/memory_estimate.h"
+#include "skein/plan/fit.h"
 #include "skein/plan/rules.h"
 #include "skein/plan/run_plan.h"
 
@@ -38,9 +38,11 @@ struct Continuation {
 
 struct ModelOutlook {
   Shapes shapes;
-  std::vector<FlatBytes> flat;  // by stage
-  std::vector<int64_t> peaks;   // of a step, by stage
-  Activations activations;
+  Dimensions dimensions;
+  Choice choice;                  // what the run will do
+  int64_t tokens = 0;             // of the longest row
+  std::vector<RankBytes> stages;  // what a rank needs, by stage
+  bool fits = true;
 };
 
 struct Outlook {
@@ -48,6 +50,7 @@ struct Outlook {
   int stage = 0;                                              // ZeRO's
   DType dtype = DType::kF32;                                  // of the weights in forward
   std::vector<std::pair<std::string, std::string>> resolved;  // what `auto` and the like become
+  std::vector<std::string> reasons;                           // why, a line each
   double peak_learning_rate = 0;
   DataOutlook data;
   std::optional<Continuation> continues;  // absent: starts from the beginning
@@ -58,14 +61,7 @@ struct Outlook {
   std::vector<std::string> warnings;
 };
 
-struct Machine {
-  int ranks = 1;
-  int local_ranks = 1;  // of them, here
-  Place place;
-  Available memory;
-};
-
 // Throws UserError for what `skein train` refuses (refusals.h), in the same words.
-Outlook look_ahead(const config::Resolved& resolved, const Machine& machine);
+Outlook look_ahead(const config::Resolved& given, const Machine& machine);
 
 }  // namespace skein::plan

@@ -243,5 +243,104 @@ class Plan(unittest.TestCase):
             self.assertEqual((hardware["gpus"], hardware["gpus_have_bfloat16"]), (2, False))
 
 
+def large_llama(layers):
+    """252M parameters a layer: 5 are 1.3B."""
+    return harness.llama(hidden_size=4096, intermediate_size=15104, num_attention_heads=32, num_key_value_heads=32,
+                         num_hidden_layers=layers, max_position_embeddings=4096)
+
+
+class PlanOfGpusThatAreNotThere(unittest.TestCase):
+    """`--gpu` plans for any world on any machine."""
+
+    def plan(self, work, *words):
+        ended = run_skein(["plan", "c.yaml", *words, "--json"], work.folder)
+        return json.loads(ended.stdout), ended.stderr
+
+    def test_bytes_by_component_follow_the_world(self):
+        with Workspace(large_llama(5), device="auto", block_size=1024) as work:
+            plan, warnings = self.plan(work, "--gpu", "H100", "--nnodes", "2", "--nproc-per-node", "4")
+            self.assertEqual(warnings, "")
+            self.assertEqual((plan["launch"]["ranks"], plan["launch"]["device"]), (8, "cuda"))
+            self.assertEqual(plan["resolved"]["distributed_strategy"], "zero2")
+            self.assertIn("parameters train (1B to 7B: zero2)", plan["reasons"][0])
+            parameters = plan["model"]["parameters"]
+            ddp, zero1, zero2, zero3 = plan["model"]["memory_per_rank"]
+            self.assertAlmostEqual(ddp["weights"] / parameters, 2, delta=0.01)
+            self.assertAlmostEqual(ddp["states"] / parameters, 12, delta=0.01)
+            self.assertAlmostEqual(zero1["states"] / parameters, 12 / 8, delta=0.01)
+            self.assertAlmostEqual(zero2["gradients"] / parameters, 2 / 8, delta=0.01)
+            self.assertAlmostEqual(zero3["weights"] / parameters, 2 / 8, delta=0.01)
+            for row in (ddp, zero1, zero2, zero3):
+                self.assertGreater(min(row["activations_kept"], row["head"], row["margin"]), 0)
+                self.assertEqual(row["needed"], row["peak_estimate"] + row["margin"])
+            text = run_skein(["plan", "c.yaml", "--gpu", "h100", "--nproc-per-node", "4"], work.folder).stdout
+            self.assertIn("as if: 4 x H100", text)
+            self.assertIn("4 x 4 at 10 Gbit/s", text)
+
+    def test_gpus_without_bfloat16_compute_in_float32(self):
+        with Workspace(device="auto") as work:
+            plan, _ = self.plan(work, "--gpu", "T4", "--nproc-per-node", "2")
+            self.assertEqual(plan["resolved"]["dtype"], "float32")
+
+    def test_faster_links_are_worth_it(self):
+        with Workspace(large_llama(5), device="auto", block_size=1024) as work:
+            step = lambda gbit: self.plan(work, "--gpu", "A100", "--nnodes", "2", "--nproc-per-node", "4",
+                                          "--link-gbit", gbit, "per_device_train_batch_size=1")[0]["prediction"]["step"]
+            slow, fast = step("10"), step("400")
+            self.assertEqual(slow["compute_seconds"], fast["compute_seconds"])
+            self.assertLess(slow["efficiency"], fast["efficiency"])
+            self.assertAlmostEqual(slow["step_seconds"], slow["compute_seconds"] + slow["exposed_seconds"])
+
+    def test_a_measured_step_predicts_ranks_on_cpus(self):
+        with Workspace() as work:
+            plan, _ = self.plan(work, "--compute-ms", "20", "--nproc-per-node", "2")
+            self.assertAlmostEqual(plan["prediction"]["step"]["compute_seconds"], 0.02)
+            self.assertEqual(len(plan["prediction"]["scaling"]), 7)
+            self.assertIsNone(self.plan(work, "--nproc-per-node", "2")[0]["prediction"])
+
+    def test_the_change_that_is_told_makes_the_run_fit(self):
+        cases = {"micro-batch": (3, "A100-40", ["distributed_strategy=zero1", "per_device_train_batch_size=64"]),
+                 "checkpointing": (3, "A100-40", ["distributed_strategy=zero1", "per_device_train_batch_size=1",
+                                                  "block_size=131072"]),
+                 "stage": (6, "L4", ["distributed_strategy=ddp", "per_device_train_batch_size=1",
+                                     "gradient_checkpointing=true"]),
+                 "together": (6, "L4", ["distributed_strategy=ddp", "per_device_train_batch_size=64"])}
+        for name, (layers, gpu, words) in cases.items():
+            with self.subTest(name), Workspace(large_llama(layers), device="auto", block_size=4096) as work:
+                words = ["--gpu", gpu, "--nproc-per-node", "8", *words]
+                plan, warnings = self.plan(work, *words)
+                self.assertFalse(plan["model"]["fits"])
+                change = re.search(r"and the GPU has [\d.]+ GiB: (.*) makes? it fit$", warnings, re.MULTILINE)
+                self.assertIsNotNone(change, warnings)
+                keys = {"micro-batch": "per_device_train_batch_size", "checkpointing": "gradient_checkpointing",
+                        "stage": "distributed_strategy", "together": "per_device_train_batch_size"}
+                self.assertTrue(change[1].startswith(keys[name]), change[1])
+                given = [word for word in words if "=" not in word or word.split("=")[0] not in change[1]]
+                changed, warnings = self.plan(work, *given, *change[1].split())
+                self.assertTrue(changed["model"]["fits"], warnings)
+                self.assertEqual(changed["batch"]["global"]["value"], plan["batch"]["global"]["value"])
+
+    def test_what_cannot_be_planned_is_refused(self):
+        cases = {"--gpu MI300 is not in the table: one of GB200, B200": ["--gpu", "MI300"],
+                 "--gpu plans for GPUs, but device is cpu": ["--gpu", "T4", "device=cpu"],
+                 "--mfu must be above 0 and at most 1, not 2": ["--gpu", "T4", "--mfu", "2"],
+                 "--link-gbit must be above 0": ["--gpu", "T4", "--link-gbit", "0"]}
+        with Workspace(device="auto") as work:
+            for message, words in cases.items():
+                self.assertIn(message, run_skein(["plan", "c.yaml", *words], work.folder, 2).stderr)
+
+
+class Autos(unittest.TestCase):
+    def test_plan_and_train_decide_alike(self):
+        with Workspace(output_dir="out", max_steps=1) as work:
+            plan = json.loads(run_skein(["plan", *work.command(ranks=2)[1:], "--json"], work.folder).stdout)
+            self.assertEqual(plan["resolved"]["distributed_strategy"], "ddp")
+            self.assertEqual(len(plan["reasons"]), 1)
+            self.assertIn(plan["reasons"][0], work.run(ranks=2).stderr)
+            self.assertRegex((work / "out/config.yaml").read_text(), r"(?m)^distributed_strategy: ddp$")
+            # The same words go on with what they began.
+            self.assertIn("nothing left to do", work.run(ranks=2).stderr)
+
+
 if __name__ == "__main__":
     unittest.main()

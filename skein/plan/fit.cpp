@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/plan/fit.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <limits>
+
+#include "skein/config/syntax/values.h"
+#include "skein/core/amounts.h"
+#include "skein/optim/states.h"
+#include "skein/plan/finetune.h"
+#include "skein/plan/run_model.h"
+
+namespace skein::plan {
+namespace {
+
+// A CUDA context, the workspaces of cuBLAS and NCCL; and a thirty-second of the tensors, that the
+// allocator cannot use. On CPUs a rank's program and its libraries.
+constexpr int64_t kGpuOverhead = int64_t{1} << 30, kCpuOverhead = int64_t{256} << 20;
+constexpr int64_t kHoles = 32;
+
+// By the number of parameters that train, as guides for DeepSpeed choose.
+constexpr int64_t kFewParameters = 1'000'000'000, kManyParameters = 7'000'000'000;
+
+constexpr int64_t kLargestMicroBatch = 65536;
+
+std::string shown(int64_t bytes) { return shown_bytes(static_cast<uint64_t>(bytes)); }
+
+const char* strategy_word(int stage) {
+  constexpr const char* kWords[] = {"ddp", "zero1", "zero2", "zero3"};
+  return kWords[stage];
+}
+
+Choice with_micro_batch(Choice choice, int64_t per_device) {
+  const int64_t rows = choice.per_device * choice.accumulation;
+  choice.per_device = per_device;
+  choice.accumulation = rows / per_device;
+  return choice;
+}
+
+// Those that divide the rows of a rank and update, the largest first.
+std::vector<int64_t> micro_batches(const Choice& choice, int64_t largest) {
+  const int64_t rows = choice.per_device * choice.accumulation;
+  std::vector<int64_t> sizes;
+  for (int64_t size = std::min({largest, rows, kLargestMicroBatch}); size >= 1; --size) {
+    if (rows % size == 0) sizes.push_back(size);
+  }
+  return sizes;
+}
+
+// The keys in which `to` differs, as they are typed.
+std::string typed_keys(const Choice& from, const Choice& to) {
+  std::string keys;
+  const auto add = [&](const std::string& word) { keys += (keys.empty() ? "" : " ") + word; };
+  if (to.per_device != from.per_device) {
+    add(fmt::format("per_device_train_batch_size={} gradient_accumulation_steps={}", to.per_device,
+                    to.accumulation));
+  }
+  if (to.recompute != from.recompute) add("gradient_checkpointing=true");
+  if (to.stage != from.stage) add(fmt::format("distributed_strategy={}", strategy_word(to.stage)));
+  return keys;
+}
+
+// Others than `stage`: those that divide more first. They need not need less: gathered units lie
+// beside the shards, and without accumulation gradients only come when activations go.
+std::vector<int> other_stages(int stage) {
+  std::vector<int> others;
+  for (int above = stage + 1; above <= 3; ++above) others.push_back(above);
+  for (int below = stage - 1; below >= 0; --below) others.push_back(below);
+  return others;
+}
+
+// In the order in which they are tried.
+std::vector<Choice> single_changes(const Choice& asked, int64_t ranks) {
+  std::vector<Choice> changes;
+  for (const auto size : micro_batches(asked, asked.per_device - 1)) {
+    changes.push_back(with_micro_batch(asked, size));
+  }
+  if (!asked.recompute) {
+    changes.push_back(asked);
+    changes.back().recompute = true;
+  }
+  for (const int stage : ranks > 1 ? other_stages(asked.stage) : std::vector<int>()) {
+    changes.push_back(asked);
+    changes.back().stage = stage;
+  }
+  return changes;
+}
+
+}  // namespace
+
+RunMemory::RunMemory(const config::RunConfig& config, const HfConfig& model, const Machine& machine,
+                     int64_t tokens)
+    : optimizer_(config.optimizer),
+      shapes_(tuned_model(config, model).shapes),
+      dimensions_(model.dimensions()),
+      machine_(machine),
+      dtype_(working_dtype(config.model.dtype, machine.place)) {
+  const auto adapters = dtype_ == DType::kF64 ? DType::kF64 : DType::kF32;
+  question_ = {.ranks = machine.ranks,
+               .weight_bytes = static_cast<int64_t>(dtype_bytes(dtype_)),
+               .state_bytes = optim::state_bytes(optimizer_, dtype_).device,
+               .adapter_state_bytes = optim::state_bytes(optimizer_, adapters).device,
+               .tokens = tokens,
+               .adapter_dropout = config.finetune.lora_dropout > 0,
+               .cuda = machine.place.on_gpus()};
+}
+
+RankBytes RunMemory::needs(const Choice& choice) const {
+  auto question = question_;
+  const bool wide = has_wide_gradients(optimizer_, {.accumulation = choice.accumulation});
+  question.gradient_bytes = static_cast<int64_t>(dtype_bytes(gradient_dtype(dtype_, wide)));
+  question.stage = choice.stage;
+  question.micro_batches = choice.accumulation;
+  question.rows = choice.per_device;
+  question.recompute = choice.recompute;
+  RankBytes bytes{.flat = flat_bytes(shapes_, question),
+                  .activations = activation_bytes(shapes_, dimensions_, question)};
+  bytes.peak = step_peak(bytes.flat, bytes.activations, question);
+  bytes.margin = question.cuda ? kGpuOverhead + bytes.peak / kHoles : kCpuOverhead;
+  return bytes;
+}
+
+bool RunMemory::fits(const RankBytes& bytes) const {
+  const auto needed = static_cast<uint64_t>(bytes.needed());
+  if (machine_.place.on_gpus()) return machine_.memory.gpu == 0 || needed <= machine_.memory.gpu;
+  return needed * static_cast<uint64_t>(machine_.local_ranks) <= machine_.memory.host;
+}
+
+std::string RunMemory::comparison(const RankBytes& bytes) const {
+  if (machine_.place.on_gpus()) {
+    const auto has = machine_.memory.gpu == 0
+                         ? std::string("it is not known what the GPU has")
+                         : fmt::format("the GPU has {}", shown_bytes(machine_.memory.gpu));
+    return fmt::format("a rank needs about {}, and {}", shown(bytes.needed()), has);
+  }
+  return fmt::format("this machine's ranks together need about {}, and it has {}",
+                     shown(bytes.needed() * machine_.local_ranks),
+                     shown_bytes(machine_.memory.host));
+}
+
+Choice asked_choice(const config::RunConfig& config, const config::BatchPlan& batches) {
+  return {.stage = zero_stage(config.parallel.distributed_strategy),
+          .per_device = batches.per_device,
+          .accumulation = batches.accumulation,
+          .recompute = config.model.gradient_checkpointing};
+}
+
+std::string smallest_change(const RunMemory& memory, const Choice& asked) {
+  for (const auto& change : single_changes(asked, memory.ranks())) {
+    if (memory.fits(change)) return fmt::format("{} makes it fit", typed_keys(asked, change));
+  }
+  auto all = with_micro_batch(asked, 1);
+  all.recompute = true;
+  if (memory.fits(all)) return fmt::format("{} make it fit", typed_keys(asked, all));
+  for (const auto& change : single_changes(all, memory.ranks())) {
+    if (memory.fits(change)) return fmt::format("{} make it fit", typed_keys(asked, change));
+  }
+  const bool full = memory.shapes().trainable_numel() == memory.shapes().numel();
+  return fmt::format(
+      "no smaller micro-batch, gradient_checkpointing or stage makes it fit: {}shorter rows "
+      "(block_size), more ranks with distributed_strategy=zero3, or more memory",
+      full ? "finetuning_type=lora, which trains adapters alone, " : "");
+}
+
+namespace {
+
+// Strategies to try, in order. One rank has nothing to divide, and nodes with folders of their own
+// must each hold everything. (Offload would follow zero3.)
+std::vector<int> stages_to_try(const config::RunConfig& config, const RunMemory& memory) {
+  const auto asked = config.parallel.distributed_strategy;
+  if (asked != config::Strategy::kAuto) return {zero_stage(asked)};
+  if (memory.ranks() == 1 || config.checkpoint.save_on_each_node) return {0};
+  const int64_t trainable = memory.shapes().trainable_numel();
+  const int preferred = trainable < kFewParameters ? 0 : trainable <= kManyParameters ? 2 : 3;
+  auto stages = other_stages(preferred);
+  stages.insert(stages.begin(), preferred);
+  return stages;
+}
+
+struct Decision {
+  Choice choice;
+  bool fits = false;
+};
+
+// The first strategy that fits; where none does, what needs least.
+Decision decide(const RunMemory& memory, const Choice& asked, const std::vector<int>& stages) {
+  Decision least;
+  int64_t least_bytes = std::numeric_limits<int64_t>::max();
+  for (const int stage : stages) {
+    auto choice = asked;
+    choice.stage = stage;
+    const auto bytes = memory.needs(choice);
+    if (memory.fits(bytes)) return {choice, true};
+    if (bytes.needed() < least_bytes) least.choice = choice;
+    least_bytes = std::min(least_bytes, bytes.needed());
+  }
+  return least;
+}
+
+std::string why_strategy(const RunMemory& memory, const config::RunConfig& config,
+                         const Decision& decision, const std::vector<int>& tried) {
+  const auto& choice = decision.choice;
+  const auto said = fmt::format("distributed_strategy: auto is {}", strategy_word(choice.stage));
+  if (memory.ranks() == 1) return said + ": one rank has nothing to divide";
+  if (config.checkpoint.save_on_each_node) {
+    return said + ": save_on_each_node needs all state on every node";
+  }
+  const auto count = shown_count(memory.shapes().trainable_numel());
+  const auto bytes = memory.comparison(memory.needs(choice));
+  if (!decision.fits) return fmt::format("{}, which needs least; yet {}", said, bytes);
+  if (choice.stage == tried[0]) {
+    constexpr const char* kRanges[] = {"below 1B: ddp", "", "1B to 7B: zero2", "above 7B: zero3"};
+    return fmt::format("{}: {} parameters train ({}), {}", said, count, kRanges[choice.stage],
+                       bytes);
+  }
+  auto before = choice;
+  before.stage = *std::ranges::prev(std::ranges::find(tried, choice.stage));
+  return fmt::format("{}: {}; {} would need {}", said, bytes, strategy_word(before.stage),
+                     shown(memory.needs(before).needed()));
+}
+
+}  // namespace
+
+std::vector<std::string> settle_autos(config::Resolved& resolved, const Machine& machine) {
+  auto& config = resolved.config;
+  if (config.parallel.distributed_strategy != config::Strategy::kAuto) return {};
+  if (config.model.model_name_or_path.empty()) return {};
+  const RunMemory memory(config, read_run_model(config), machine, config.data.block_size);
+  const auto asked = asked_choice(config, config::plan_batches(resolved, machine.ranks));
+  const auto stages = stages_to_try(config, memory);
+  const auto decision = decide(memory, asked, stages);
+  config.parallel.distributed_strategy = strategy_of(decision.choice.stage);
+  return {why_strategy(memory, config, decision, stages)};
+}
+
+}  // namespace skein::plan

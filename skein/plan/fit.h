@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#pragma once
+
+// With which choices does a run fit into memory? What `auto` becomes, and what to type where a run
+// does not fit, follow from the same bytes that `skein plan` shows.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "skein/config/batch_plan.h"
+#include "skein/config/load.h"
+#include "skein/plan/families/architecture.h"
+#include "skein/plan/hf_config.h"
+#include "skein/plan/memory_estimate.h"
+#include "skein/plan/rules.h"
+
+namespace skein::plan {
+
+// What the memory of ranks is.
+struct Available {
+  uint64_t host = 0;
+  uint64_t gpu = 0;  // of the smallest; 0: unknown
+};
+
+struct Machine {
+  int ranks = 1;
+  int local_ranks = 1;  // of them, here
+  Place place;
+  Available memory;
+};
+
+// What may change without changing what is learned: the global batch stays.
+struct Choice {
+  int stage = 0;  // of sharding
+  int64_t per_device = 1;
+  int64_t accumulation = 1;
+  bool recompute = false;  // gradient_checkpointing
+
+  bool operator==(const Choice&) const = default;
+};
+
+// Of one rank.
+struct RankBytes {
+  FlatBytes flat;
+  Activations activations;
+  int64_t peak = 0;    // of a step
+  int64_t margin = 0;  // beside it: libraries and their workspaces, holes between tensors
+
+  int64_t needed() const { return peak + margin; }
+};
+
+// The memory of a run on a machine, asked for one choice after the other.
+class RunMemory {
+ public:
+  // `tokens`: of the longest row.
+  RunMemory(const config::RunConfig& config, const HfConfig& model, const Machine& machine,
+            int64_t tokens);
+
+  const Shapes& shapes() const { return shapes_; }
+  const Dimensions& dimensions() const { return dimensions_; }
+  RankBytes needs(const Choice& choice) const;
+  // Unknown memory fits everything.
+  bool fits(const RankBytes& bytes) const;
+  bool fits(const Choice& choice) const { return fits(needs(choice)); }
+  // "a rank needs about 21.3 GiB, and the GPU has 15.0 GiB".
+  std::string comparison(const RankBytes& bytes) const;
+  int64_t ranks() const { return machine_.ranks; }
+
+ private:
+  config::OptimizerConfig optimizer_;
+  Shapes shapes_;
+  Dimensions dimensions_;
+  Machine machine_;
+  MemoryQuestion question_;  // without the choice
+  DType dtype_;
+};
+
+Choice asked_choice(const config::RunConfig& config, const config::BatchPlan& batches);
+
+// What to type where `asked` does not fit: the first of a smaller micro-batch with the same global
+// batch, gradient_checkpointing, and another stage that does, each alone; else all together. Where
+// nothing of it helps, what else would.
+std::string smallest_change(const RunMemory& memory, const Choice& asked);
+
+// distributed_strategy: auto, decided. Of the strategies that fit, by the number of parameters that
+// train: ddp below 1B, zero2 to 7B, zero3 above; where that does not fit, the next one that does.
+// Rows count as long as block_size allows. Changes `resolved`; returns why, a line for each key
+// that was open. Throws UserError where the model cannot be read.
+std::vector<std::string> settle_autos(config::Resolved& resolved, const Machine& machine);
+
+}  // namespace skein::plan

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/plan/fit.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "skein/core/testing.h"
+#include "skein/plan/run_model.h"
+
+namespace skein::plan {
+namespace {
+
+constexpr uint64_t kGiB = uint64_t{1} << 30;
+
+// A Llama of about `layers` x 63M parameters: 14 are 0.9B, 20 are 1.3B, 160 are 10B.
+class FitTest : public TemporaryFolder {
+ protected:
+  FitTest() {
+    config().data.block_size = 1024;
+    config().batch.per_device_train_batch_size = 8;
+    set_layers(14);
+  }
+
+  void set_layers(int layers) {
+    write("model/config.json",
+          fmt::format(R"({{"model_type": "llama", "vocab_size": 256, "hidden_size": 2048,
+                           "num_hidden_layers": {}, "num_attention_heads": 16,
+                           "intermediate_size": 7552, "max_position_embeddings": 1024}})",
+                      layers));
+    config().model.model_name_or_path = (folder_ / "model").string();
+  }
+
+  config::RunConfig& config() { return resolved_.config; }
+
+  static Machine gpus(int ranks, uint64_t gib) {
+    return {.ranks = ranks,
+            .local_ranks = ranks,
+            .place = {config::Device::kCuda, true},
+            .memory = {.host = 1, .gpu = gib * kGiB}};
+  }
+  static Machine cpus(int ranks, uint64_t gib) {
+    return {.ranks = ranks, .local_ranks = ranks, .memory = {.host = gib * kGiB}};
+  }
+
+  RunMemory memory(const Machine& machine) {
+    return {config(), read_run_model(config()), machine, config().data.block_size};
+  }
+  Choice asked(const Machine& machine) {
+    return asked_choice(config(), config::plan_batches(resolved_, machine.ranks));
+  }
+
+  // What auto becomes, and why.
+  std::vector<std::string> settle(const Machine& machine) {
+    settled_ = resolved_;
+    return settle_autos(settled_, machine);
+  }
+  config::Strategy strategy(const Machine& machine) {
+    settle(machine);
+    return settled_.config.parallel.distributed_strategy;
+  }
+  std::string advice(const Machine& machine) {
+    return smallest_change(memory(machine), asked(machine));
+  }
+
+  config::Resolved resolved_, settled_;
+};
+
+TEST_F(FitTest, ComponentsAddUpToWhatIsCompared) {
+  const auto machine = gpus(4, 40);
+  auto choice = asked(machine);
+  const auto bytes = memory(machine).needs(choice);
+  const auto numel = memory(machine).shapes().numel();
+  EXPECT_NEAR(static_cast<double>(bytes.flat.weights), 2.0 * static_cast<double>(numel), 1e5);
+  EXPECT_NEAR(static_cast<double>(bytes.flat.states), 12.0 * static_cast<double>(numel), 1e6);
+  EXPECT_GT(bytes.activations.kept, 0);
+  EXPECT_GT(bytes.margin, int64_t{1} << 30);
+  EXPECT_EQ(bytes.needed(), bytes.peak + bytes.margin);
+  choice.stage = 3;
+  EXPECT_LT(memory(machine).needs(choice).needed(), bytes.needed());
+}
+
+TEST_F(FitTest, ARankIsComparedWithItsGpuAndRanksOnCpusWithTheMachine) {
+  const auto needed = memory(gpus(2, 1)).needs(asked(gpus(2, 1))).needed();
+  const auto gib = static_cast<uint64_t>(needed) / kGiB;
+  EXPECT_FALSE(memory(gpus(2, gib)).fits(asked(gpus(2, gib))));
+  EXPECT_TRUE(memory(gpus(2, gib + 1)).fits(asked(gpus(2, 1))));
+  EXPECT_TRUE(memory(gpus(2, 0)).fits(asked(gpus(2, 1))));  // nobody knows
+  const auto on_cpu = static_cast<uint64_t>(memory(cpus(2, 1)).needs(asked(cpus(2, 1))).needed());
+  EXPECT_FALSE(memory(cpus(2, 2 * on_cpu / kGiB)).fits(asked(cpus(2, 1))));
+  EXPECT_TRUE(memory(cpus(2, 2 * on_cpu / kGiB + 1)).fits(asked(cpus(2, 1))));
+}
+
+TEST_F(FitTest, WhereAllFitTheNumberOfParametersChooses) {
+  const auto machine = gpus(8, 1000);
+  EXPECT_EQ(strategy(machine), config::Strategy::kDdp);
+  set_layers(20);
+  EXPECT_EQ(strategy(machine), config::Strategy::kZero2);
+  set_layers(160);
+  EXPECT_EQ(strategy(machine), config::Strategy::kZero3);
+  EXPECT_EQ(strategy(gpus(1, 1000)), config::Strategy::kDdp);
+  config().finetune.finetuning_type = config::FinetuningType::kLora;  // few train
+  EXPECT_EQ(strategy(machine), config::Strategy::kDdp);
+}
+
+TEST_F(FitTest, TheFirstThatFitsIsTakenOtherwise) {
+  // Without accumulation zero2 saves nothing: gradients come into being as activations go.
+  config().batch.gradient_accumulation_steps = 2;
+  const auto needed = [&](int stage) {
+    auto choice = asked(gpus(8, 1));
+    choice.stage = stage;
+    return static_cast<uint64_t>(memory(gpus(8, 1)).needs(choice).needed()) / kGiB;
+  };
+  for (const int stage : {1, 2, 3}) ASSERT_LT(needed(stage), needed(stage - 1)) << stage;
+  EXPECT_EQ(strategy(gpus(8, needed(0) + 1)), config::Strategy::kDdp);
+  EXPECT_EQ(strategy(gpus(8, needed(1) + 1)), config::Strategy::kZero1);
+  EXPECT_EQ(strategy(gpus(8, needed(2) + 1)), config::Strategy::kZero2);
+  EXPECT_EQ(strategy(gpus(8, needed(3) + 1)), config::Strategy::kZero3);
+  EXPECT_EQ(strategy(gpus(8, 1)), config::Strategy::kZero3);  // least, though too much
+}
+
+// Without accumulation stage 1 has gradients only while activations go.
+TEST_F(FitTest, AHigherStageNeedNotNeedLess) {
+  set_layers(20);
+  const auto needed = [&](int ranks, int stage) {
+    auto choice = asked(gpus(ranks, 1));
+    choice.stage = stage;
+    return static_cast<uint64_t>(memory(gpus(ranks, 1)).needs(choice).needed());
+  };
+  ASSERT_LT(needed(2, 1), needed(2, 2));
+  ASSERT_LT(needed(2, 1), needed(2, 3));
+  auto machine = gpus(2, 1);
+  machine.memory.gpu = needed(2, 1);
+  EXPECT_EQ(strategy(machine), config::Strategy::kZero1);
+  const auto reason = settle(gpus(2, 1)).at(0);
+  EXPECT_PRED2(contains, reason, "is zero1, which needs least; yet a rank needs");
+}
+
+TEST_F(FitTest, RanksOnCpusAreDecidedByTheHostsMemory) {
+  EXPECT_EQ(strategy(cpus(4, 1000)), config::Strategy::kDdp);
+  auto choice = asked(cpus(4, 1));
+  const auto needed = [&] { return memory(cpus(4, 1)).needs(choice).needed() * 4; };
+  choice.stage = 1;
+  const auto gib = static_cast<uint64_t>(needed()) / kGiB + 1;
+  choice.stage = 0;
+  ASSERT_GT(static_cast<uint64_t>(needed()), gib * kGiB);
+  EXPECT_EQ(strategy(cpus(4, gib)), config::Strategy::kZero1);
+}
+
+TEST_F(FitTest, SaysWhy) {
+  EXPECT_PRED2(contains, settle(gpus(8, 80)).at(0), "distributed_strategy: auto is ddp: 885,");
+  EXPECT_PRED2(contains, settle(gpus(8, 80)).at(0), "parameters train (below 1B: ddp), a rank");
+  EXPECT_PRED2(contains, settle(gpus(1, 80)).at(0), "is ddp: one rank has nothing to divide");
+  EXPECT_PRED2(contains, settle(gpus(8, 2)).at(0), "is zero3, which needs least; yet a rank needs");
+  config().checkpoint.save_on_each_node = true;
+  EXPECT_PRED2(contains, settle(gpus(8, 2)).at(0), "is ddp: save_on_each_node needs all state");
+}
+
+TEST_F(FitTest, WhatIsGivenStays) {
+  config().parallel.distributed_strategy = config::Strategy::kZero1;
+  EXPECT_TRUE(settle(gpus(8, 1)).empty());
+  EXPECT_EQ(settled_.config, config());
+}
+
+TEST_F(FitTest, OneChangeAtATimeMakesARunFit) {
+  config().parallel.distributed_strategy = config::Strategy::kDdp;
+  const auto machine = gpus(8, 1);
+  config().data.block_size = 8192;
+  const auto gib_of = [&](const Choice& choice) {
+    return static_cast<uint64_t>(memory(machine).needs(choice).needed()) / kGiB + 1;
+  };
+  auto choice = asked(machine);
+  choice.per_device = 4;
+  choice.accumulation = 2;
+  // Gradients of several micro-batches are fp32 and stay: here the smaller micro-batch still pays.
+  ASSERT_LT(gib_of(choice), gib_of(asked(machine)));
+  EXPECT_EQ(advice(gpus(8, gib_of(choice))),
+            "per_device_train_batch_size=4 gradient_accumulation_steps=2 makes it fit");
+  config().batch.per_device_train_batch_size = 1;  // nothing smaller
+  choice = asked(machine);
+  choice.recompute = true;
+  config().data.block_size = 32768;
+  EXPECT_EQ(advice(gpus(8, gib_of(choice))), "gradient_checkpointing=true makes it fit");
+  config().model.gradient_checkpointing = true;
+  choice.stage = 1;
+  EXPECT_EQ(advice(gpus(8, gib_of(choice))), "distributed_strategy=zero1 makes it fit");
+}
+
+TEST_F(FitTest, ChangesTogetherAndWhatElseWouldHelp) {
+  config().parallel.distributed_strategy = config::Strategy::kDdp;
+  config().data.block_size = 8192;
+  const auto machine = gpus(8, 1);
+  const Choice choice{.stage = 1, .per_device = 1, .accumulation = 8, .recompute = true};
+  const auto gib = static_cast<uint64_t>(memory(machine).needs(choice).needed()) / kGiB + 1;
+  EXPECT_EQ(advice(gpus(8, gib)),
+            "per_device_train_batch_size=1 gradient_accumulation_steps=8 "
+            "gradient_checkpointing=true distributed_strategy=zero1 make it fit");
+  EXPECT_PRED2(contains, advice(machine), "makes it fit: finetuning_type=lora, which trains");
+  config().finetune.finetuning_type = config::FinetuningType::kLora;
+  EXPECT_FALSE(contains(advice(machine), "lora"));
+}
+
+}  // namespace
+}  // namespace skein::plan
