@@ -8,6 +8,8 @@
   benchmarks/cpu.py start        exec to first step of a 2-rank run, beside torchrun and transformers
   benchmarks/cpu.py checkpoint   the stall of a save beside the step time
   benchmarks/cpu.py adamw        bytes per second of the update beside a triad and torch's fused AdamW (2 GB of memory)
+  benchmarks/cpu.py prediction   efficiency of 2 machines of one rank over links of several rates, beside what `skein plan`
+                                 predicts; needs root (network namespaces)
 
 Run them on a quiet machine. `start` needs the environment of `make parity`.
 """
@@ -138,8 +140,74 @@ def adamw(_):
     return {"case": "adamw", "rows": [row(dtype) for dtype in ("float32", "bfloat16", "float16")]}
 
 
+class Machines:
+    """Two network namespaces, joined by a link that sends `mbit` million bits a second each way."""
+
+    def __init__(self, mbit):
+        self.names = [f"skein-{os.getpid()}-{i}" for i in (0, 1)]
+        for name in self.names:
+            self.ip("netns", "add", name)
+        self.ip("link", "add", "skein0", "netns", self.names[0], "type", "veth", "peer", "name", "skein0",
+                "netns", self.names[1])
+        for i, name in enumerate(self.names):
+            self.ip("-n", name, "link", "set", "lo", "up")
+            self.ip("-n", name, "address", "add", f"10.83.7.{i + 1}/24", "dev", "skein0")
+            self.ip("-n", name, "link", "set", "skein0", "up")
+            subprocess.run(["tc", "-n", name, "qdisc", "add", "dev", "skein0", "root", "tbf", "rate", f"{mbit}mbit",
+                            "burst", "128kb", "latency", "200ms"], check=True)
+
+    @staticmethod
+    def ip(*words):
+        subprocess.run(["ip", *words], check=True)
+
+    def train(self, settings, output):
+        words = [f"{k}={v}" for k, v in settings.items()] + [f"output_dir={output}"]
+        nodes = [subprocess.Popen(["ip", "netns", "exec", name, SKEIN, "train", *words, "--nnodes", "2", "--node-rank",
+                                   str(i), "--master-addr", "10.83.7.1", "--nproc-per-node", "1"],
+                                  stderr=subprocess.DEVNULL, env={**os.environ, "OMP_NUM_THREADS": "1"})
+                 for i, name in enumerate(self.names)]
+        if any([node.wait() for node in nodes]):
+            sys.exit("cpu.py: a run on two machines failed")
+        return [json.loads(line) for line in (output / "trainer_log.jsonl").read_text().splitlines()]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for name in self.names:
+            self.ip("netns", "delete", name)
+
+
+def prediction(work):
+    """Compute is measured on two runs side by side, which share the machine as the two ranks do; the plan is given it."""
+    model(work / "model", hidden=256, layers=8)
+    batch = {"block_size": 128, "per_device_train_batch_size": 4, "max_steps": 8, "logging_steps": 1}
+    settings = {"model_name_or_path": work / "model", "train_from_scratch": "true", "train_file": work / "text.txt",
+                "report_to": "none", "data_cache_dir": work / "cache", "save_strategy": "no", "device": "cpu",
+                "learning_rate": 1e-3, **batch}
+    with ThreadPoolExecutor(2) as pool:
+        runs = pool.map(lambda side: train(work, side, 1, **batch, device="cpu")[0], ("left", "right"))
+    compute = batch["block_size"] * batch["per_device_train_batch_size"] / statistics.mean(rate(run) for run in runs)
+    rows = []
+    for mbit in (200, 1000):
+        for strategy in ("ddp", "zero1", "zero2", "zero3"):
+            keys = {**settings, "distributed_strategy": strategy}
+            with Machines(mbit) as machines:
+                records = machines.train(keys, work / f"{mbit}-{strategy}")
+            step = 2 * batch["block_size"] * batch["per_device_train_batch_size"] / rate(records)
+            plan = json.loads(subprocess.run(
+                [SKEIN, "plan", *(f"{k}={v}" for k, v in keys.items()), "--nnodes", "2", "--node-rank", "0", "--master-addr",
+                 "127.0.0.1", "--nproc-per-node", "1", "--compute-ms", str(1e3 * compute), "--link-gbit", str(mbit / 1e3),
+                 "--json"], check=True, capture_output=True, text=True).stdout)["prediction"]["step"]
+            rows.append({"mbit": mbit, "strategy": strategy, "step_seconds": step, "predicted_seconds": plan["step_seconds"],
+                         "efficiency": compute / step, "predicted": plan["efficiency"],
+                         "points_off": 100 * (plan["efficiency"] - compute / step)})
+    return {"case": "prediction", "compute_seconds": compute, "worst_points": max(abs(r["points_off"]) for r in rows),
+            "rows": rows}
+
+
 def main():
-    cases = {"scaling": scaling, "start": start, "checkpoint": checkpoint, "adamw": adamw}
+    cases = {"scaling": scaling, "start": start, "checkpoint": checkpoint, "adamw": adamw, "prediction": prediction}
     for name in sys.argv[1:] or cases:
         with tempfile.TemporaryDirectory() as folder:
             work = Path(folder)
