@@ -6,8 +6,8 @@
 
 #include "skein/model/tiny_models.h"
 #include "skein/ops/linear_cross_entropy.h"
+#include "skein/plan/cost/memory_estimate.h"
 #include "skein/plan/families/families.h"
-#include "skein/plan/memory_estimate.h"
 #include "skein/tensor/shard_layout.h"
 #include "skein/tensor/test_allocations.h"
 

@@ -12,9 +12,9 @@
 
 #include "skein/config/batch_plan.h"
 #include "skein/config/load.h"
+#include "skein/plan/cost/memory_estimate.h"
 #include "skein/plan/families/architecture.h"
 #include "skein/plan/hf_config.h"
-#include "skein/plan/memory_estimate.h"
 #include "skein/plan/rules.h"
 
 namespace skein::plan {

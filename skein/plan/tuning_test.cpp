@@ -9,10 +9,10 @@
 
 #include "skein/core/error.h"
 #include "skein/core/testing.h"
-#include "skein/plan/flops.h"
+#include "skein/plan/cost/flops.h"
+#include "skein/plan/cost/memory_estimate.h"
+#include "skein/plan/cost/reach.h"
 #include "skein/plan/hf_config.h"
-#include "skein/plan/memory_estimate.h"
-#include "skein/plan/reach.h"
 
 namespace skein::plan {
 namespace {

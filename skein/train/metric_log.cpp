@@ -12,7 +12,7 @@
 
 #include "skein/comm/group.h"
 #include "skein/core/log.h"
-#include "skein/plan/flops.h"
+#include "skein/plan/cost/flops.h"
 
 namespace skein::train {
 namespace {

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "skein/core/error.h"
-#include "skein/plan/flops.h"
+#include "skein/plan/cost/flops.h"
 
 namespace skein::plan {
 namespace {

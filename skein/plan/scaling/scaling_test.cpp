@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "skein/plan/flops.h"
+#include "skein/plan/cost/flops.h"
 #include "skein/plan/hf_config.h"
 
 namespace skein::plan {

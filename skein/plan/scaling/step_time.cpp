@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "skein/plan/reach.h"
+#include "skein/plan/cost/reach.h"
 
 namespace skein::plan {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
-#include "skein/plan/reach.h"
+#include "skein/plan/cost/reach.h"
 
 namespace skein::plan {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
-#include "skein/plan/flops.h"
+#include "skein/plan/cost/flops.h"
 
 #include <gtest/gtest.h>
 

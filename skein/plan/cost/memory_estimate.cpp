@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
-#include "skein/plan/memory_estimate.h"
+#include "skein/plan/cost/memory_estimate.h"
 
 #include <fmt/format.h>
 
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "skein/adapter/tensor_names.h"
-#include "skein/plan/reach.h"
+#include "skein/plan/cost/reach.h"
 
 namespace skein::plan {
 namespace {

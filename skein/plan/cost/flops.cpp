@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
-#include "skein/plan/flops.h"
+#include "skein/plan/cost/flops.h"
 
 #include <algorithm>
 
-#include "skein/plan/reach.h"
+#include "skein/plan/cost/reach.h"
 
 namespace skein::plan {
 namespace {
