@@ -214,25 +214,41 @@ class FrozenDisk(unittest.TestCase):
         subprocess.run(["mount", "-o", "loop", image, self.disk], check=True)
         self.addCleanup(subprocess.run, ["umount", "--lazy", self.disk], check=True)
 
-    def test_a_launcher_ends(self):
-        """A node 0 that waits for others, when it has tried to touch its lease."""
+    def start_head(self):
         head = self.work.start("--nnodes=2", "--node-rank=0", "--master-addr=127.0.0.1",
                                f"--master-port={free_port()}", ranks=1)
         self.addCleanup(head.kill)
-        while line := head.stderr.readline():
-            if "waiting for node 1 of 2 nodes" in line:
-                break
+        return head
+
+    def stop_when_hung(self, head):
+        """Returns what it says to the end."""
         subprocess.run(["fsfreeze", "--freeze", self.disk], check=True)
         try:
-            while not hung_in_kernel(head.pid):  # with the next beat
+            while not hung_in_kernel(head.pid):
                 self.assertIsNone(head.poll())
                 time.sleep(0.1)
             head.send_signal(signal.SIGTERM)
             head.wait(TIMEOUT)
         finally:
             subprocess.run(["fsfreeze", "--unfreeze", self.disk], check=True)
-        self.assertIn("the lease of disk/out stays: its disk has not answered", finish(head, 75).stderr)
+        return finish(head, 75).stderr
+
+    def test_a_launcher_that_waits_for_others_ends(self):
+        """Hung with the next beat of its lease."""
+        head = self.start_head()
+        while line := head.stderr.readline():
+            if "waiting for node 1 of 2 nodes" in line:
+                break
+        self.assertIn("the lease of disk/out stays: its disk has not answered", self.stop_when_hung(head))
         self.work.run("max_steps=1", ranks=1)
+
+    def test_a_launcher_that_begins_ends(self):
+        """Hung as soon as it tries the folder, or with the next beat."""
+        head = self.start_head()
+        while not (self.disk / "out/.skein-node-token").exists():
+            self.assertIsNone(head.poll())
+            time.sleep(0.001)
+        self.assertIn("stopped before", self.stop_when_hung(head))
 
 
 class LimitOnFileSizes(unittest.TestCase):

@@ -108,7 +108,8 @@ NodeIdentity identify(const LaunchPlan& plan, const LaunchOptions& options, cons
 // How a launcher hears of signals: until its loop listens, `early_stop` ends it.
 struct Ears {
   const SignalInbox& inbox;
-  std::optional<EarlyStop> early_stop;
+  std::function<void()> put_away;  // for an early stop
+  std::optional<EarlyStop> early_stop = {};
 };
 
 // `claim` takes an output folder that is the node's own, once it has joined, and returns the
@@ -129,6 +130,8 @@ int run_node(const RankSetup& setup, const LaunchOptions& options, Ears& ears, C
   ears.early_stop.reset();
   if (plan.nodes == 1) return loop.run({});
   return loop.run([&](const std::string& token) {
+    const EarlyStop early_stop(
+        ears.put_away);  // the loop does not listen while the folder is tried
     auto identity = identify(plan, options, data, token);
     if (!identity.sees_token && identity.output_problem.empty()) identity.output_problem = claim();
     return identity;
@@ -277,8 +280,8 @@ int launch(const LaunchPlan& plan, const std::vector<std::string>& arguments,
            const LaunchOptions& options) {
   const SignalInbox inbox(/*with_pauses=*/true);  // before any thread: they inherit the mask
   Belongings belongings(plan, options);
-  Ears ears{inbox, {}};
-  ears.early_stop.emplace([&] { belongings.put_away(); });
+  Ears ears{.inbox = inbox, .put_away = [&] { belongings.put_away(); }};
+  ears.early_stop.emplace(ears.put_away);
   write_over_live_line();
   const auto interface = choose_interface(plan);
   RankSetup setup{.plan = plan,

@@ -15,6 +15,7 @@
 #include "skein/core/error.h"
 #include "skein/core/hash.h"
 #include "skein/core/json.h"
+#include "skein/launch/process/slow_disk.h"
 
 namespace skein::launch {
 namespace {
@@ -190,12 +191,15 @@ std::string write_token(const fs::path& output, const std::string& token) {
 
 std::string try_to_write(const fs::path& output) {
   const auto path = temporary_beside(output / kToken);
-  auto problem = problem_of([&] {
-    make_directories(output);
-    File::create(path).write_at(0, std::as_bytes(std::span("x", 1)));
+  std::string problem;
+  run_apart([&] {
+    problem = problem_of([&] {
+      make_directories(output);
+      File::create(path).write_at(0, std::as_bytes(std::span("x", 1)));
+    });
+    std::error_code ignored;
+    fs::remove(path, ignored);
   });
-  std::error_code ignored;
-  fs::remove(path, ignored);
   return problem;
 }
 
