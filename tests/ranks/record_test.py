@@ -5,6 +5,7 @@ import json
 import shutil
 import signal
 import subprocess
+import time
 import unittest
 
 from harness import Workspace, children, finish, kill, run_skein
