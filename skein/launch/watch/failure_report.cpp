@@ -179,7 +179,7 @@ std::optional<int64_t> oom_kills(const fs::path& membership, const fs::path& mou
 
 std::string shorter_path(const fs::path& path) {
   std::error_code error;
-  const auto whole = path.lexically_normal().string();
+  auto whole = path.lexically_normal().string();
   const auto here = fs::current_path(error);  // proximate() asks for it too, and throws
   if (error) return whole;
   const auto near = fs::proximate(path, here, error).string();
