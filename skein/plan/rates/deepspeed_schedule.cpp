@@ -83,9 +83,8 @@ double one_cycle(const config::DeepSpeedScheduleConfig& keys, double peak, int64
 
 double range_test(const config::DeepSpeedScheduleConfig& keys, double first, int64_t step) {
   const int64_t size = keys.lr_range_test_step_size;
-  const double intervals =
-      keys.lr_range_test_staircase ? static_cast<double>(step / size) : share(step, size);
-  return first * (1 + keys.lr_range_test_step_rate * intervals);
+  const int64_t reached = keys.lr_range_test_staircase ? step - step % size : step;
+  return first * (1 + keys.lr_range_test_step_rate * share(reached, size));
 }
 
 }  // namespace
