@@ -72,6 +72,19 @@ def byte_letters():
     return letters
 
 
+def end_of_terminal(pid, terminal):
+    """The exit code of the process that a pseudo-terminal was made for, and what is said there until the last one ends."""
+    said = b""
+    try:
+        while True:
+            said += os.read(terminal, 65536)
+    except OSError:
+        pass  # nobody has it open any more
+    _, status = os.waitpid(pid, 0)
+    os.close(terminal)
+    return os.waitstatus_to_exitcode(status), said
+
+
 class Workspace:
     """A temporary folder with a model folder, a text file and a recipe c.yaml that names both."""
 

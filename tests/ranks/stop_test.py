@@ -11,7 +11,8 @@ import time
 import unittest
 from pathlib import Path
 
-from harness import CACHE, ENVIRONMENT, SKEIN, Workspace, children, finish, free_port, run_skein, wait_until_gone
+from harness import (CACHE, ENVIRONMENT, SKEIN, Workspace, children, end_of_terminal, finish, free_port, run_skein,
+                     wait_until_gone)
 from stop_scene import STEPS, Stops, takes_stops, wait_for_main
 
 
@@ -336,14 +337,9 @@ class Paused(unittest.TestCase):
                 os.write(terminal, b"fg\n")
                 said += self.read_until(terminal, b"goes on after")
                 time.sleep(0.1)
-            try:
-                while True:
-                    said += os.read(terminal, 65536)
-            except OSError:
-                pass  # the terminal's last process has ended
-            _, status = os.waitpid(pid, 0)
-            os.close(terminal)
-            self.assertEqual(os.waitstatus_to_exitcode(status), 0, said.decode(errors="replace"))
+            code, rest = end_of_terminal(pid, terminal)
+            said += rest
+            self.assertEqual(code, 0, said.decode(errors="replace"))
             self.assertNotIn(b"warning", said)
             self.assertEqual((work / "out/model.safetensors").read_bytes(), (work / "whole/model.safetensors").read_bytes())
 

@@ -8,7 +8,7 @@ import subprocess
 import termios
 import unittest
 
-from harness import ENVIRONMENT, SKEIN, Workspace, finish
+from harness import ENVIRONMENT, SKEIN, Workspace, end_of_terminal, finish
 
 STEPS = 800  # lines of 90 bytes: more than a pipe holds
 
@@ -90,15 +90,8 @@ class BackgroundStops(unittest.TestCase):
                 termios.tcsetattr(0, termios.TCSANOW, attributes)
                 os.chdir(work.folder)
                 os.execve(SKEIN, [str(SKEIN), *work.command("output_dir=out", ranks=2)], ENVIRONMENT)
-            said = b""
-            try:
-                while True:
-                    said += os.read(terminal, 65536)
-            except OSError:
-                pass  # the terminal's last process has ended
-            _, status = os.waitpid(pid, 0)
-            os.close(terminal)
-            self.assertEqual(os.waitstatus_to_exitcode(status), 0, said.decode(errors="replace"))
+            code, said = end_of_terminal(pid, terminal)
+            self.assertEqual(code, 0, said.decode(errors="replace"))
             self.assertIn(b"step 3/3", said)
 
 
