@@ -45,6 +45,18 @@ class Positions {
   MinHeap stragglers_;
 };
 
+template <size_t kLanes>
+int32_t lowest_of(const int32_t* keys, size_t count) {
+  int32_t lowest[kLanes];
+  std::copy(keys, keys + kLanes, lowest);
+  for (size_t i = kLanes; i < count; i += kLanes) {
+    for (size_t lane = 0; lane < kLanes; ++lane) {
+      lowest[lane] = std::min(lowest[lane], keys[i + lane]);
+    }
+  }
+  return *std::min_element(lowest, lowest + kLanes);
+}
+
 }  // namespace
 
 inline size_t MergeTable::place_of(uint64_t pair) const {
@@ -59,7 +71,8 @@ inline size_t MergeTable::place_of(uint64_t pair) const {
 
 MergeTable::MergeTable(const std::vector<Merge>& merges)
     : entries_(std::bit_ceil(std::max<size_t>(16, merges.size() * 2))),
-      shift_(64 - std::countr_zero(entries_.size())) {
+      shift_(64 - std::countr_zero(entries_.size())),
+      has_many_(merges.size() >= size_t{1} << 25) {
   for (size_t rank = 0; rank < merges.size(); ++rank) {
     const uint64_t pair = pair_of(merges[rank].left, merges[rank].right);
     entries_[place_of(pair)] = {pair, static_cast<uint32_t>(rank), merges[rank].result};
@@ -72,46 +85,58 @@ inline const MergeTable::Entry& MergeTable::find(uint32_t left, uint32_t right) 
 
 size_t MergeTable::merge(std::span<uint32_t> tokens, uint32_t* lengths) const {
   if (tokens.size() < 2) return tokens.size();
-  return tokens.size() <= kScanLimit ? merge_by_scan(tokens, lengths)
-                                     : merge_by_queue(tokens, lengths);
+  return tokens.size() <= kScanLimit && !has_many_ ? merge_by_scan(tokens, lengths)
+                                                   : merge_by_queue(tokens, lengths);
 }
 
+// The tokens stay at their places, linked. Each place has a key, the rank of the merge of its token
+// with the next one above its own number, so that the lowest key is the merge that comes first; no
+// branch depends on it.
 size_t MergeTable::merge_by_scan(std::span<uint32_t> tokens, uint32_t* lengths) const {
-  // A token, and the merge of it and the next one: the rank and, in the lower half, the result.
-  struct Item {
-    uint64_t merge;
-    uint32_t token, length;
-  };
-  Item items[kScanLimit];
-  size_t count = tokens.size();
+  constexpr size_t kLanes = 8;
+  constexpr int32_t kNoMerge = INT32_MAX;
+  static_assert(kScanLimit % kLanes == 0 && kScanLimit <= 64);
+  const size_t count = tokens.size();
   SKEIN_CHECK(count <= kScanLimit, "the scan is for words");
-  constexpr uint64_t kNoMerge = uint64_t{kNoRank} << 32;
+  if (count == 0) return 0;
+  int32_t keys[kScanLimit];
+  uint32_t results[kScanLimit];
+  uint8_t before[kScanLimit + 1], after[kScanLimit];
+  const size_t padded = (count + kLanes - 1) / kLanes * kLanes;
+  std::fill(keys, keys + padded, kNoMerge);
   const auto look = [&](size_t i) {
-    const auto& entry = find(items[i].token, items[i + 1].token);
-    items[i].merge = uint64_t{entry.rank} << 32 | entry.result;
+    const auto& entry = find(tokens[i], tokens[after[i]]);
+    results[i] = entry.result;
+    keys[i] = entry.rank == kNoRank ? kNoMerge : static_cast<int32_t>(entry.rank << 6 | i);
   };
   for (size_t i = 0; i < count; ++i) {
-    items[i] = {kNoMerge, tokens[i], lengths == nullptr ? 0 : lengths[i]};
+    before[i + 1] = static_cast<uint8_t>(i);
+    after[i] = static_cast<uint8_t>(i + 1);
   }
   for (size_t i = 0; i + 1 < count; ++i) look(i);
-  while (count > 1) {
-    size_t best = 0;
-    for (size_t i = 1; i + 1 < count; ++i) {
-      if (items[i].merge < items[best].merge) best = i;
+  while (true) {
+    const int32_t lowest = lowest_of<kLanes>(keys, padded);
+    if (lowest == kNoMerge) break;
+    const size_t first = static_cast<size_t>(lowest) & 63, second = after[first];
+    tokens[first] = results[first];
+    if (lengths != nullptr) lengths[first] += lengths[second];
+    keys[second] = kNoMerge;
+    after[first] = after[second];
+    before[after[first]] = static_cast<uint8_t>(first);
+    if (first > 0) look(before[first]);
+    if (after[first] < count) {
+      look(first);
+    } else {
+      keys[first] = kNoMerge;
     }
-    if (items[best].merge >= kNoMerge) break;
-    items[best].token = static_cast<uint32_t>(items[best].merge);
-    items[best].length += items[best + 1].length;
-    std::copy(items + best + 2, items + count, items + best + 1);
-    --count;
-    if (best > 0) look(best - 1);
-    if (best + 1 < count) look(best);
   }
-  for (size_t i = 0; i < count; ++i) {
-    tokens[i] = items[i].token;
-    if (lengths != nullptr) lengths[i] = items[i].length;
+  size_t left = 0;
+  for (size_t i = 0; i < count; i = after[i]) {
+    tokens[left] = tokens[i];
+    if (lengths != nullptr) lengths[left] = lengths[i];
+    ++left;
   }
-  return count;
+  return left;
 }
 
 std::optional<uint32_t> MergeTable::highest_rank(std::span<uint32_t> tokens) const {

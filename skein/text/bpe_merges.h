@@ -57,6 +57,7 @@ class MergeTable {
 
   std::vector<Entry> entries_;  // open addressing, a power of two
   int shift_;                   // of a hash, to a place
+  bool has_many_;               // more than the scan can number
 };
 
 }  // namespace skein::text

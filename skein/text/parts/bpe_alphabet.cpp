@@ -54,6 +54,20 @@ std::string spell_bytes(std::string_view bytes) {
   return spelling;
 }
 
+char* spell_bytes_to(std::string_view bytes, char* to) {
+  const auto& characters = byte_characters();
+  for (const char byte : bytes) {
+    const char16_t code = characters[static_cast<uint8_t>(byte)];
+    if (code < 0x80) {
+      *to++ = static_cast<char>(code);
+    } else {
+      *to++ = static_cast<char>(0xC0 | code >> 6);
+      *to++ = static_cast<char>(0x80 | (code & 0x3F));
+    }
+  }
+  return to;
+}
+
 std::optional<std::string> unspell_bytes(std::string_view spelling) {
   static const auto byte_of = make_bytes();
   std::string bytes;

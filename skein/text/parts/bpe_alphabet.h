@@ -20,6 +20,8 @@ const std::array<char16_t, 256>& byte_characters();
 
 std::string_view byte_spelling(uint8_t byte);
 std::string spell_bytes(std::string_view bytes);
+// Writes at most two bytes for each; returns the end of what it has written.
+char* spell_bytes_to(std::string_view bytes, char* to);
 // The bytes that `spelling` (valid UTF-8) stands for; none when one of its characters stands for no
 // byte, as in many special tokens.
 std::optional<std::string> unspell_bytes(std::string_view spelling);

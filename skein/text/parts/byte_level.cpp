@@ -2,6 +2,8 @@
 // Copyright the skein authors.
 #include "skein/text/parts/byte_level.h"
 
+#include <span>
+
 #include "skein/text/parts/bpe_alphabet.h"
 #include "skein/text/parts/unicode.h"
 
@@ -14,6 +16,25 @@ Piece spelled(const Piece& piece, Workspace& workspace) {
     rewriter.put(byte_spelling(static_cast<uint8_t>(piece.text[i])), i);
   }
   return rewriter.finish();
+}
+
+// All into one text: one of its own for each word takes longer than to spell it.
+void spell(std::span<Piece> pieces, Workspace& workspace) {
+  if (workspace.tracks()) {
+    for (auto& piece : pieces) piece = spelled(piece, workspace);
+    return;
+  }
+  size_t bytes = 0;
+  for (const auto& piece : pieces) bytes += piece.text.size();
+  auto& text = workspace.new_text();
+  text.resize(2 * bytes);
+  char* end = text.data();
+  for (auto& piece : pieces) {
+    char* begin = end;
+    end = spell_bytes_to(piece.text, begin);
+    piece.text = {begin, end};
+  }
+  workspace.take(static_cast<size_t>(end - text.data()));
 }
 
 class ByteLevelNormalizer final : public Normalizer {
@@ -58,7 +79,7 @@ void ByteLevelPreTokenizer::split(const Piece& piece, Pieces& pieces, Workspace&
     pieces.push_back(whole);
   }
   if (!spells_) return;
-  for (size_t i = before; i < pieces.size(); ++i) pieces[i] = spelled(pieces[i], workspace);
+  spell(std::span(pieces).subspan(before), workspace);
 }
 
 std::unique_ptr<PreTokenizer> read_byte_level_pre_tokenizer(const PartReader& reader,

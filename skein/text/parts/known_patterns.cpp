@@ -205,56 +205,78 @@ size_t match_deepseek_ideographs(std::string_view text, size_t at) {
   return end > at ? end : kNone;
 }
 
-template <size_t kMost>
-size_t match_numbers(std::string_view text, size_t at) {
-  const size_t end = Reader(text).end_of(kNumber, at, kMost);
-  return end > at ? end : kNone;
-}
-
-size_t match_three_digits(std::string_view text, size_t at) {
-  for (size_t i = 0; i < 3; ++i) {
-    if (at + i >= text.size() || text[at + i] < '0' || text[at + i] > '9') return kNone;
+// Tries one place behind the other.
+template <size_t (*kMatch)(std::string_view text, size_t at)>
+bool find_first(std::string_view text, size_t from, TokenSpan& found) {
+  for (size_t at = from; at < text.size(); at += first_character(text.substr(at)).size) {
+    const size_t end = kMatch(text, at);
+    if (end == kNone) continue;
+    found = {at, end};
+    return true;
   }
-  return at + 3;
+  return false;
 }
 
-size_t match_punctuation(std::string_view text, size_t at) {
-  const auto first = Reader(text).at(at);
-  const bool is_ascii_symbol = first.is(kSymbol) && first.code < 0x80;
-  return first.is(kPunctuation) || is_ascii_symbol ? first.end : kNone;
+// Characters of one kind, at most so many in a row.
+template <bool (*kIsOne)(const Reader::Seen&), size_t kMost>
+bool find_run(std::string_view text, size_t from, TokenSpan& found) {
+  const Reader reader(text);
+  auto seen = reader.at(from);
+  for (; seen.end != kNone && !kIsOne(seen); seen = reader.at(from)) from = seen.end;
+  if (seen.end == kNone) return false;
+  found = {from, from};
+  for (size_t count = 0; kIsOne(seen) && count < kMost; ++count) {
+    found.end = seen.end;
+    seen = reader.at(found.end);
+  }
+  return true;
 }
 
-size_t match_space(std::string_view text, size_t at) {
-  const auto first = Reader(text).at(at);
-  return first.is(kSpace) ? first.end : kNone;
+bool is_number(const Reader::Seen& seen) { return seen.is(kNumber); }
+bool is_space(const Reader::Seen& seen) { return seen.is(kSpace); }
+bool is_punctuation(const Reader::Seen& seen) {
+  return seen.is(kPunctuation) || (seen.is(kSymbol) && seen.code < 0x80);
+}
+
+// Byte by byte: no part of another character is a digit.
+bool find_three_digits(std::string_view text, size_t from, TokenSpan& found) {
+  size_t digits = 0;
+  for (size_t at = from; at < text.size(); ++at) {
+    digits = text[at] >= '0' && text[at] <= '9' ? digits + 1 : 0;
+    if (digits < 3) continue;
+    found = {at - 2, at + 1};
+    return true;
+  }
+  return false;
 }
 
 constexpr KnownPattern kKnown[] = {
-    {R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)", match_gpt2},
+    {R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)",
+     find_first<match_gpt2>},
     {R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
-     match_llama3<3>},
+     find_first<match_llama3<3>>},
     {R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
-     match_llama3<1>},
+     find_first<match_llama3<1>>},
     {R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
-     match_o200k},
+     find_first<match_o200k>},
     {R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
-     match_deepseek},
-    {"[一-龥\u3040-ゟ゠-ヿ]+", match_deepseek_ideographs},
-    {R"(\p{N}{1,3})", match_numbers<3>},
-    {R"(\p{N})", match_numbers<1>},
-    {R"(\p{N}+)", match_numbers<kNone>},
-    {"[0-9][0-9][0-9]", match_three_digits},
-    {"[\\p{P}$+<=>^`|~]", match_punctuation},
-    {R"(\s)", match_space},
+     find_first<match_deepseek>},
+    {"[一-龥\u3040-ゟ゠-ヿ]+", find_first<match_deepseek_ideographs>},
+    {R"(\p{N}{1,3})", find_run<is_number, 3>},
+    {R"(\p{N})", find_run<is_number, 1>},
+    {R"(\p{N}+)", find_run<is_number, kNone>},
+    {"[0-9][0-9][0-9]", find_three_digits},
+    {"[\\p{P}$+<=>^`|~]", find_run<is_punctuation, 1>},
+    {R"(\s)", find_run<is_space, 1>},
 };
 
 }  // namespace
 
 std::span<const KnownPattern> known_patterns() { return kKnown; }
 
-Matcher known_matcher(std::string_view expression) {
+Finder known_finder(std::string_view expression) {
   for (const auto& known : kKnown) {
-    if (known.expression == expression) return known.match;
+    if (known.expression == expression) return known.find;
   }
   return nullptr;
 }

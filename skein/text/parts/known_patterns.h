@@ -9,19 +9,21 @@
 #include <span>
 #include <string_view>
 
+#include "skein/text/parts/piece.h"
+
 namespace skein::text {
 
-// Where the match that begins at byte `at` of `text` (valid UTF-8, at < text.size()) ends; npos:
-// none begins there. No match is empty.
-using Matcher = size_t (*)(std::string_view text, size_t at);
+// The first match in `text` (valid UTF-8) that begins at byte `from` or behind it; false: there is
+// none. No match is empty.
+using Finder = bool (*)(std::string_view text, size_t from, TokenSpan& found);
 
 struct KnownPattern {
   std::string_view expression;
-  Matcher match;
+  Finder find;
 };
 
 std::span<const KnownPattern> known_patterns();
 // By the exact text; null: unknown.
-Matcher known_matcher(std::string_view expression);
+Finder known_finder(std::string_view expression);
 
 }  // namespace skein::text

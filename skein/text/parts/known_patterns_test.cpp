@@ -143,8 +143,8 @@ TEST_P(KnownPatterns, MatchEveryCharacterWherePcre2Does) {
 INSTANTIATE_TEST_SUITE_P(All, KnownPatterns, testing::ValuesIn(known_patterns()));
 
 TEST(KnownPatternsByName, AreFoundByTheirExactText) {
-  EXPECT_NE(known_matcher(R"(\p{N}+)"), nullptr);
-  EXPECT_EQ(known_matcher(R"(\p{N}++)"), nullptr);
+  EXPECT_NE(known_finder(R"(\p{N}+)"), nullptr);
+  EXPECT_EQ(known_finder(R"(\p{N}++)"), nullptr);
 }
 
 }  // namespace

@@ -103,8 +103,8 @@ struct Pattern::Code {
 Pattern::Pattern() = default;
 Pattern::Pattern(std::string_view expression, Engine engine)
     : expression_(expression),
-      matcher_(engine == Engine::kBest ? known_matcher(expression) : nullptr) {
-  if (matcher_ == nullptr) code_ = std::make_unique<Code>(expression);
+      finder_(engine == Engine::kBest ? known_finder(expression) : nullptr) {
+  if (finder_ == nullptr) code_ = std::make_unique<Code>(expression);
 }
 Pattern::Pattern(Pattern&&) noexcept = default;
 Pattern& Pattern::operator=(Pattern&&) noexcept = default;
@@ -133,18 +133,8 @@ std::optional<TokenSpan> Pattern::Search::next() {
   return std::nullopt;
 }
 
-bool Pattern::Search::find_by_hand(TokenSpan& found) const {
-  for (size_t at = from_; at < text_.size(); at += first_character(text_.substr(at)).size) {
-    const size_t end = pattern_.matcher_(text_, at);
-    if (end == std::string_view::npos) continue;
-    found = {at, end};
-    return true;
-  }
-  return false;
-}
-
 bool Pattern::Search::find(TokenSpan& found) {
-  if (pattern_.matcher_ != nullptr) return find_by_hand(found);
+  if (pattern_.finder_ != nullptr) return pattern_.finder_(text_, from_, found);
   if (pattern_.is_literal()) {
     found.begin = text_.find(pattern_.expression_, from_);
     found.end = found.begin + pattern_.expression_.size();

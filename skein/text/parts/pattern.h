@@ -32,7 +32,7 @@ class Pattern {
 
   // As given; of a literal the text itself.
   const std::string& expression() const { return expression_; }
-  bool is_literal() const { return code_ == nullptr && matcher_ == nullptr; }
+  bool is_literal() const { return code_ == nullptr && finder_ == nullptr; }
 
   // The matches in one text (valid UTF-8), from left to right. A match may be empty, but not at the
   // end of the one before it. Both must outlive the search.
@@ -46,7 +46,6 @@ class Pattern {
 
    private:
     bool find(TokenSpan& found);
-    bool find_by_hand(TokenSpan& found) const;
     [[noreturn]] void give_up(std::string_view reason) const;
     bool is_late();
 
@@ -63,7 +62,7 @@ class Pattern {
   Pattern();
 
   std::string expression_;
-  Matcher matcher_ = nullptr;   // of a known pattern
+  Finder finder_ = nullptr;     // of a known pattern
   std::unique_ptr<Code> code_;  // of any other one
 };
 
