@@ -16,6 +16,7 @@
 #include "skein/core/clock.h"
 #include "skein/core/error.h"
 #include "skein/core/log.h"
+#include "skein/trace/trace.h"
 
 namespace skein::checkpoint {
 namespace {
@@ -140,6 +141,7 @@ void CheckpointStore::begin(const Contents& contents, Staging::Wish wish, int64_
   auto& exchange = *writing_->exchanges.emplace_back(make_exchange(step));
   const auto task = std::make_shared<std::packaged_task<std::string()>>(
       [writing = writing_, exchange = &exchange, write = std::move(write)] {
+        const trace::Scope scope("save", "write files");
         auto failure = write(writing->job, *exchange);
         writing->staging.close();
         if (failure.empty() && !exchange->is_given_up()) writing->forget_older_keys();

@@ -26,8 +26,8 @@ namespace {
 
 constexpr const char* kUsage =
     "skein bench train MODEL [--batch 8] [--tokens 1024] [--steps 20] [--warmup 5] [--zero 0]\n"
-    "                        [--dtype float32|bfloat16|float64] [--device auto|cpu|cuda|cuda:N] "
-    "[--recompute]\n"
+    "                        [--dtype float32|bfloat16|float16|float64] [--recompute]\n"
+    "                        [--device auto|cpu|cuda|cuda:N]\n"
     "                        [--lora RANK] [--lora-target q_proj,k_proj,v_proj,o_proj]\n"
     "                        [--packed] [--masked SHARE] [--trace FILE]\n"
     "\n"

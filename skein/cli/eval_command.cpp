@@ -18,8 +18,8 @@ namespace {
 constexpr const char* kUsage =
     "skein eval MODEL --dataset F [--stage pt|sft] [--block-size N] [--batch-size 8]\n"
     "                 [--max-samples N] [--tokenizer FOLDER|bytes] [--bad-lines stop|skip]\n"
-    "                 [--data-cache-dir DIR]\n"
-    "                 [--dtype auto|float32|bfloat16|float64] [--device auto|cpu|cuda] [--json]\n"
+    "                 [--data-cache-dir DIR] [--dtype auto|float32|bfloat16|float16|float64]\n"
+    "                 [--device auto|cpu|cuda] [--json]\n"
     "                 [--template NAME | --chat-template F] [--cutoff-len N] [--train-on-prompt]\n"
     "                 [--mask-history] [--adapter DIR | --base DIR] [launch flags]\n"
     "\n"

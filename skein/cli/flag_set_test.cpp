@@ -79,7 +79,8 @@ TEST(FlagSet, RefusalsNameTheFlag) {
   EXPECT_EQ(refusal({"--top-p", "0,5"}), "--top-p is '0,5', expected a number");
   EXPECT_EQ(
       refusal({"--dtype", "int8"}),
-      "--dtype is 'int8', expected one of auto, float32, bfloat16, float64, fp32, bf16, fp64");
+      "--dtype is 'int8', expected one of auto, float32, bfloat16, float16, float64, fp32, bf16, "
+      "fp16, half, fp64");
   EXPECT_EQ(refusal({"--prompt"}), "--prompt needs a value");
   EXPECT_EQ(refusal({"--json=yes"}), "--json takes no value");
 }

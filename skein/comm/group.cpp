@@ -18,6 +18,7 @@
 #include "skein/board/board.h"
 #include "skein/comm/backend.h"
 #include "skein/core/error.h"
+#include "skein/trace/trace.h"
 
 namespace skein::comm {
 namespace {
@@ -98,6 +99,20 @@ uint64_t begin_call(const char* group, std::string_view operation, const Element
   return board::begin_call(group, operation, name_of(elements.type),
                            static_cast<uint64_t>(elements.count),
                            {text.data(), std::min(end.size, text.size())});
+}
+
+// Shows a collective in a trace, from `since` to the end of its wait.
+void follow(std::function<void()>& wait, const trace::Point& since, const char* operation,
+            const at::Tensor& whole) {
+  if (!since) return;
+  auto end = [since, name = fmt::format("{} {} B", operation, whole.nbytes())] {
+    trace::add("collective", name, since, trace::Shape::kFloating);
+  };
+  if (!wait) return end();
+  wait = [wait = std::move(wait), end = std::move(end)] {
+    wait();
+    end();
+  };
 }
 
 class StagingBackend final : public Backend {
@@ -198,8 +213,11 @@ std::shared_ptr<Backend> stage_cuda(std::shared_ptr<Backend> inner) {
 }
 
 void Work::wait() {
+  const auto wait = std::exchange(wait_, nullptr);
+  if (!wait) return;
   const BlockedTimer timer;
-  if (auto wait = std::exchange(wait_, nullptr)) wait();
+  const trace::Scope scope("wait", "wait");
+  wait();
 }
 
 double Group::seconds_blocked() { return static_cast<double>(blocked_nanoseconds) * 1e-9; }
@@ -215,8 +233,10 @@ Work Group::all_gather(const at::Tensor& whole, const at::Tensor& shard, Site si
   if (whole.numel() == 0) return {};
   backend_->count_sent(static_cast<int64_t>(shard.nbytes()) * (size() - 1));
   const uint64_t call = begin_call(name(), "all_gather", elements_of(whole), site);
+  const auto since = trace::now();
   auto work = backend_->all_gather(alias_of(whole), alias_of(shard), call);
   work.device_ = whole.device();
+  follow(work.wait_, since, "all_gather", whole);
   return work;
 }
 
@@ -225,8 +245,10 @@ Work Group::reduce_scatter(const at::Tensor& shard, const at::Tensor& whole, Sit
   if (whole.numel() == 0) return {};
   backend_->count_sent(static_cast<int64_t>(shard.nbytes()) * (size() - 1));
   const uint64_t call = begin_call(name(), "reduce_scatter", elements_of(whole), site);
+  const auto since = trace::now();
   auto work = backend_->reduce_scatter(alias_of(shard), alias_of(whole), call);
   work.device_ = whole.device();
+  follow(work.wait_, since, "reduce_scatter", whole);
   return work;
 }
 
@@ -237,8 +259,10 @@ Work Group::all_reduce(const at::Tensor& whole, Site site) {
   if (whole.numel() == 0) return {};
   backend_->count_sent(2 * (static_cast<int64_t>(whole.nbytes()) / size()) * (size() - 1));
   const uint64_t call = begin_call(name(), "all_reduce", elements_of(whole), site);
+  const auto since = trace::now();
   auto work = backend_->all_reduce(alias_of(whole), call);
   work.device_ = whole.device();
+  follow(work.wait_, since, "all_reduce", whole);
   return work;
 }
 
@@ -248,8 +272,10 @@ Work Group::broadcast(const at::Tensor& tensor, int root, Site site) {
   if (rank() == root) backend_->count_sent(static_cast<int64_t>(tensor.nbytes()) * (size() - 1));
   const uint64_t call =
       begin_call(name(), fmt::format("broadcast from rank {}", root), elements_of(tensor), site);
+  const auto since = trace::now();
   auto work = backend_->broadcast(alias_of(tensor), root, call);
   work.device_ = tensor.device();
+  follow(work.wait_, since, "broadcast", tensor);
   return work;
 }
 

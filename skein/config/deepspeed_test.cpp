@@ -68,7 +68,7 @@ TEST_F(DeepSpeedTest, EveryKeyIsReported) {
            "zero_optimization.overlap_comm = true: emulated (",
            "zero_optimization.reduce_bucket_size = auto: auto (",
            "zero_optimization.allgather_bucket_size = 2e8: no effect (",
-           "steps_per_print = 10: no effect (use logging_steps in the YAML)",
+           "steps_per_print = 10: honoured (logging_steps: 10)",
            "optimizer.type = AdamW: honoured (",
        }) {
     EXPECT_PRED2(contains, notes, line);
@@ -90,6 +90,7 @@ TEST_F(DeepSpeedTest, AutoTakesTheYamlOrTheDefault) {
       "lr: 2e-4\n");
   auto expected = RunConfig();
   expected.optimizer.learning_rate = 2e-4;
+  expected.loss_scale.loss_scaler = LossScaleRule::kDeepSpeed;  // if it becomes float16
   EXPECT_EQ(resolved.config, expected);
 }
 
@@ -99,17 +100,39 @@ TEST_F(DeepSpeedTest, RefusesWithThePlace) {
     const char* message;
   };
   const Case cases[] = {
-      {R"({"fp16": {"enabled": true}})",
-       "ds.json:1:11: DeepSpeed key 'fp16.enabled' is known, but"},
-      {R"({"zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"}}})",
-       "offload_param.device' is known"},
-      {R"({"zero_optimization": {"cpu_offload": true}})", "is known"},
+      {R"({"fp16": {"enabled": true}, "bf16": {"enabled": true}})",
+       "ds.json:1:22: 'fp16.enabled' and 'bf16.enabled' (ds.json:1:38) are both true: keep one"},
+      {R"({"fp16": {"enabled": true, "hysteresis": 0}})", "'hysteresis' must be at least 1"},
+      {R"({"zero_optimization": {"stage": 2, "offload_param": {"device": "cpu"}}})",
+       "'zero_optimization.offload_param.device: cpu' is for stage 3, but "
+       "'zero_optimization.stage' is 2: remove it, or set the stage to 3"},
+      {R"({"zero_optimization": {"cpu_offload": true}})",
+       "'zero_optimization.cpu_offload: true' is for stages from 1, but"},
+      {R"({"zero_optimization": {"stage": 1, "stage3_max_live_parameters": 1e9}})",
+       "'zero_optimization.stage3_max_live_parameters: 1e9' is for stage 3"},
+      {R"({"zero_optimization": {"stage": 3, "offload_optimizer": {"ratio": 1.5}}})",
+       "must be from 0 to 1, not '1.5'"},
+      {R"({"zero_optimization": {"stage": 2, "offload_optimizer": {"ratio": 0.5}}})",
+       "'zero_optimization.offload_optimizer.ratio: 0.5' is for stage 3"},
       {R"({"zero_optimization": {"stage": 4}})", "must be 0, 1, 2 or 3, not '4'"},
-      {R"({"scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 5}}})",
-       "ds.json:1:16: DeepSpeed key 'scheduler.type' is known, but this version does not support "
-       "it"},
+      {R"({"scheduler": {"type": "WarmupRL"}})",
+       "ds.json:1:24: 'scheduler.type' must be one of WarmupLR, WarmupDecayLR, WarmupCosineLR, "
+       "OneCycle, LRRangeTest, not 'WarmupRL'; did you mean 'WarmupLR'?"},
+      {R"({"scheduler": {"params": {"warmup_num_steps": 5}}})", "the 'scheduler' has no 'type'"},
+      {R"({"scheduler": {"type": "WarmupLR", "params": {"total_num_steps": 5}}})",
+       "'scheduler.params.total_num_steps' is not a parameter of WarmupLR, which has "
+       "warmup_min_lr,"},
+      {R"({"scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 0.5}}})",
+       "'scheduler.params.warmup_num_steps' must be a whole number, not '0.5'"},
+      {R"({"scheduler": {"type": "WarmupLR", "params": {"warmup_type": "cosine"}}})",
+       "'warmup_type' of warmuplr must be linear or log, not 'cosine'"},
+      {R"({"scheduler": {"type": "OneCycle", "params": {"cycle_max_lr": 1}}})",
+       "OneCycle needs 'cycle_min_lr'"},
+      {R"({"scheduler": {"type": "OneCycle", "params": {"cycle_min_lr": 0, "cycle_max_lr": 1}}})",
+       "add \"cycle_momentum\": false"},
       {R"({"optimizer": {"type": "Lamb"}})", "DeepSpeed optimizer 'Lamb' is known"},
-      {R"({"optimizer": {"params": {"adam_w_mode": false}}})", "is known"},
+      {R"({"optimizer": {"type": "Adam", "params": {"adam_w_mode": false, "weight_decay": 0.1}}})",
+       "ds.json:1:58: 'optimizer.params.adam_w_mode: false' with type Adam adds weight_decay"},
       {R"({"optimizer": {"params": {"betas": [0.9]}}})", "must be a list of two numbers"},
       {R"({"optimizer": {"params": {"lr": "fast"}}})",
        "'learning_rate' must be a number, not 'fast'"},
@@ -131,6 +154,126 @@ TEST_F(DeepSpeedTest, FeaturesThatAreOffAreAccepted) {
              "offload_optimizer": {"device": "none", "pin_memory": true},
              "gather_16bit_weights_on_model_save": true, "zero_quantized_weights": false}})");
   EXPECT_EQ(resolved.config.parallel.distributed_strategy, Strategy::kDdp);
+}
+
+// DeepSpeed takes adam_w_mode of type Adam alone, and decay of 0 is the same either way.
+TEST_F(DeepSpeedTest, AdamIsDecoupledWhereDeepSpeedsIs) {
+  for (
+      const auto* json : {
+          R"({"optimizer": {"type": "Adam", "params": {"weight_decay": 0.1}}})",
+          R"({"optimizer": {"type": "AdamW", "params": {"adam_w_mode": false, "weight_decay": 1}}})",
+          R"({"optimizer": {"type": "Adam", "params": {"adam_w_mode": false}}})",
+          R"({"optimizer": {"type": "Adam", "params": {"adam_w_mode": false, "weight_decay": 0}}})",
+      }) {
+    EXPECT_EQ(error_with_json(json), "") << json;
+  }
+}
+
+TEST_F(DeepSpeedTest, SchedulersSetTheScheduleAndItsRate) {
+  const auto warmup = with_json(
+      R"({"optimizer": {"type": "AdamW", "params": {"lr": 3e-5}},
+          "scheduler": {"type": "WarmupLR", "params":
+              {"warmup_min_lr": 1e-6, "warmup_max_lr": 2e-5, "warmup_num_steps": 500}}})");
+  EXPECT_EQ(warmup.config.schedule.lr_scheduler_type, Schedule::kWarmupLr);
+  EXPECT_EQ(warmup.config.schedule.warmup_steps, 500);
+  EXPECT_EQ(warmup.config.schedule.deepspeed.warmup_min_lr, 1e-6);
+  EXPECT_EQ(warmup.config.optimizer.learning_rate, 2e-5);
+  EXPECT_PRED2(contains, notes_of(warmup),
+               "optimizer.params.lr = 3e-5: no effect (the scheduler's warmup_max_lr counts)");
+
+  const auto cycle = with_json(
+      R"({"scheduler": {"type": "OneCycle", "params": {"cycle_min_lr": 1e-5, "cycle_max_lr": 1e-3,
+              "cycle_first_step_size": 7, "cycle_momentum": false, "cycle_min_mom": 0.8}}})");
+  EXPECT_EQ(cycle.config.optimizer.learning_rate, 1e-3);
+  EXPECT_EQ(cycle.config.schedule.deepspeed.cycle_first_step_size, 7);
+
+  const auto range = with_json(R"({"scheduler": {"type": "LRRangeTest", "params": {}}})");
+  EXPECT_EQ(range.config.optimizer.learning_rate, 1e-3);
+}
+
+TEST_F(DeepSpeedTest, AbsentParametersAreThoseOfTheProfile) {
+  const auto* json = R"({"optimizer": {"type": "AdamW", "params": {"lr": 3e-5}},
+                         "scheduler": {"type": "WarmupLR", "params": {}}})";
+  const auto newer = with_json(json).config;
+  EXPECT_EQ(newer.optimizer.learning_rate, 3e-5);
+  EXPECT_EQ(newer.schedule.warmup_steps, 1000);
+  EXPECT_EQ(newer.optimizer.max_grad_norm, 1);
+  const auto older = with_json(json, "ds_compat: 0.16\n").config;
+  EXPECT_EQ(older.optimizer.learning_rate, 1e-3);
+  EXPECT_EQ(older.optimizer.max_grad_norm, 0);
+  EXPECT_PRED2(contains, notes_of(with_json(json, "ds_compat: 0.16\n")),
+               "DeepSpeed gradient_clipping is absent: max_grad_norm: 0 is its default");
+  EXPECT_EQ(with_json(R"({"optimizer": {"type": "AdamW"}})").config.optimizer.learning_rate, 1e-3);
+  EXPECT_PRED2(contains, error_with_json(json, "ds_compat: 0.15\n"),
+               "'ds_compat' must be one of 0.16, 0.19, not '0.15'");
+}
+
+TEST_F(DeepSpeedTest, WarmupRatioOfTheYamlReplacesTheFilesSteps) {
+  const auto resolved =
+      with_json(R"({"scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 500}}})",
+                "warmup_ratio: 0.1\nlearning_rate: 3e-5\n");
+  EXPECT_EQ(resolved.config.schedule.warmup_steps, 0);
+  EXPECT_EQ(resolved.config.schedule.warmup_ratio, 0.1);
+  EXPECT_EQ(resolved.config.optimizer.learning_rate, 3e-5);
+}
+
+TEST_F(DeepSpeedTest, Fp16BringsDeepSpeedsScaler) {
+  const auto resolved = with_json(
+      R"({"fp16": {"enabled": true, "loss_scale": 0, "loss_scale_window": 500,
+                   "initial_scale_power": 12, "hysteresis": 3, "min_loss_scale": 2},
+          "bf16": {"enabled": false}})");
+  EXPECT_EQ(resolved.config.model.dtype, DType::kF16);
+  const LossScaleConfig expected{.loss_scaler = LossScaleRule::kDeepSpeed,
+                                 .initial_scale_power = 12,
+                                 .loss_scale_window = 500,
+                                 .hysteresis = 3,
+                                 .min_loss_scale = 2};
+  EXPECT_EQ(resolved.config.loss_scale, expected);
+}
+
+TEST_F(DeepSpeedTest, LoggingAndRecomputeAreHonoured) {
+  const auto config = with_json(
+                          R"({"steps_per_print": 7, "wandb": {"enabled": true, "project": "p"},
+          "tensorboard": {"enabled": true, "output_path": "runs"},
+          "activation_checkpointing": {"partition_activations": true, "cpu_checkpointing": true,
+                                       "profile": false}})")
+                          .config;
+  EXPECT_EQ(config.log.logging_steps, 7);
+  EXPECT_EQ(config.log.report_to, (std::vector<std::string>{"tensorboard", "wandb"}));
+  EXPECT_TRUE(config.model.gradient_checkpointing);
+  const auto off = with_json(
+      R"({"steps_per_print": null, "wandb": {"enabled": false},
+          "activation_checkpointing": {"partition_activations": false, "number_checkpoints": null}})");
+  EXPECT_EQ(off.config, RunConfig());
+}
+
+TEST_F(DeepSpeedTest, ProfilersAskForATable) {
+  const auto steps = [&](const char* json, const std::string& yaml = "") {
+    return with_json(json, yaml).config.log.profile_steps;
+  };
+  constexpr const char* kProfiler =
+      R"({"flops_profiler": {"enabled": true, "profile_step": 7, "module_depth": -1},
+          "wall_clock_breakdown": true})";
+  EXPECT_EQ(steps(kProfiler), "7");
+  EXPECT_EQ(steps(kProfiler, "profile_steps: 3-4\n"), "3-4");
+  EXPECT_EQ(steps(R"({"flops_profiler": {"enabled": true}})"), "1");
+  EXPECT_EQ(steps(R"({"wall_clock_breakdown": true})"), "2");
+  EXPECT_EQ(steps(R"({"flops_profiler": {"enabled": false, "profile_step": 7},
+                      "wall_clock_breakdown": false})"),
+            "");
+  EXPECT_PRED2(contains,
+               error_with_json(R"({"flops_profiler": {"enabled": true, "profile_step": 0}})"),
+               "'flops_profiler.profile_step' must be an update, counted from 1, not '0'");
+}
+
+TEST_F(DeepSpeedTest, OffloadIsAKey) {
+  const auto config =
+      with_json(
+          R"({"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu", "ratio": 0.3},
+                                "offload_param": {"device": "cpu", "pin_memory": true}}})")
+          .config;
+  EXPECT_EQ(config.offload.offload_optimizer, Offload::kCpu);
+  EXPECT_EQ(config.offload.offload_param, Offload::kCpu);
 }
 
 TEST_F(DeepSpeedTest, ExplicitKeysOverrideAndBothOriginsAreShown) {

@@ -21,11 +21,19 @@ void fields(ModelConfig& config, auto&& field) {
   field("train_from_scratch", config.train_from_scratch,
         About{.help = "initialise from seed instead of loading weights"});
   field("dtype", config.dtype,
-        About{.help = "working weights: auto (bfloat16 where native, else float32), float32, "
-                      "bfloat16, float64",
+        About{.help = "working weights: auto (on GPUs bfloat16, float16 where it is not native; "
+                      "else float32), float32, bfloat16, float16, float64",
               .aliases = {"torch_dtype"}});
   field("gradient_checkpointing", config.gradient_checkpointing,
         About{.help = "recompute each block in backward: less memory, a third more compute"});
+  field("offload_activations", config.offload_activations,
+        About{.help =
+                  "not yet: what gradient_checkpointing keeps of each block lies in host memory"});
+  field("quantization_bit", config.quantization_bit,
+        About{.help =
+                  "frozen linear weights in so many bits: none (all of dtype); not yet: 4 (NF4)"});
+  field("double_quantization", config.double_quantization,
+        About{.help = "not yet: the scales of 4-bit weights are quantised too"});
   field("tokenizer_name_or_path", config.tokenizer_name_or_path,
         About{.help = "folder or tokenizer.json, or bytes; empty: the model folder's, else bytes",
               .aliases = {"tokenizer_name", "tokenizer_path", "tokenizer_config"},
@@ -203,7 +211,7 @@ void fields(EvalConfig& config, auto&& field) {
 
 void fields(BatchConfig& config, auto&& field) {
   field("per_device_train_batch_size", config.per_device_train_batch_size,
-        About{.help = "blocks per rank and micro-batch; 8 when nothing says otherwise",
+        About{.help = "blocks per rank and micro-batch; 8 when nothing says otherwise; auto",
               .aliases = {"micro_batch_size", "micro_batch_size_per_gpu",
                           "train_micro_batch_size_per_gpu", "dataloader.batch_size"},
               .min = 1});
@@ -220,9 +228,17 @@ void fields(BatchConfig& config, auto&& field) {
               .saved = false});
   field("batch_conflict", config.batch_conflict,
         About{.help = "when the three do not multiply: error, keep_micro, keep_global"});
+  field("auto_find_batch_size", config.auto_find_batch_size,
+        About{.help = "the largest micro-batch that fits by the plan, with the same global batch; "
+                      "also per_device_train_batch_size: auto"});
 }
 
 void fields(OptimizerConfig& config, auto&& field) {
+  field("optim", config.optim,
+        About{.help = "adamw_torch; not yet: adamw_8bit, moments in 8 bits",
+              .aliases = {"optimizer"}});
+  field("pure_bf16", config.pure_bf16,
+        About{.help = "not yet: weights, gradients and moments in bfloat16, no fp32 master"});
   field("learning_rate", config.learning_rate,
         About{.help = "peak learning rate", .aliases = {"lr"}, .min = 0});
   field("weight_decay", config.weight_decay,
@@ -239,6 +255,27 @@ void fields(OptimizerConfig& config, auto&& field) {
         About{.help = "keep gradients in float32; always so with accumulation"});
   field("nan_policy", config.nan_policy,
         About{.help = "when loss or gradient is not finite: stop, skip, rollback"});
+}
+
+void fields(LossScaleConfig& config, auto&& field) {
+  field("loss_scaler", config.loss_scaler,
+        About{.help = "float16: whose rule moves the loss scale: pytorch, deepspeed"});
+  field("loss_scale", config.loss_scale,
+        About{.help = "float16: a fixed scale; 0: it moves", .min = 0});
+  field("initial_scale_power", config.initial_scale_power,
+        About{.help = "float16: the first scale is 2 to this power", .min = 0, .max = 127});
+  field("loss_scale_window", config.loss_scale_window,
+        About{.help = "float16: updates without overflow before the scale doubles; 0: the rule's "
+                      "own, pytorch 2000, deepspeed 1000",
+              .min = 0});
+  field("hysteresis", config.hysteresis,
+        About{.help = "deepspeed's rule: overflows that it takes to halve the scale", .min = 1});
+  field("consecutive_hysteresis", config.consecutive_hysteresis,
+        About{.help = "deepspeed's rule: every update without overflow begins to count again"});
+  field("min_loss_scale", config.min_loss_scale,
+        About{.help = "deepspeed's rule: an overflow at this scale ends the run",
+              .min = 0,
+              .min_is_allowed = false});
 }
 
 void cosine_fields(ScheduleConfig& config, auto&& field) {
@@ -362,6 +399,25 @@ void fields(ScheduleConfig& config, auto&& field) {
   fields(config.deepspeed, field);
 }
 
+void fields(OffloadConfig& config, auto&& field) {
+  field("offload_optimizer", config.offload_optimizer,
+        About{.help = "where optimizer states lie: none (with the weights), on CPU ranks cpu; not "
+                      "yet: nvme, GPUs"});
+  field("offload_param", config.offload_param,
+        About{.help = "where the shards of zero3 lie between uses: none (with the ranks), on CPU "
+                      "ranks cpu; not yet: nvme, GPUs"});
+  field("offload_ratio", config.offload_ratio,
+        About{.help = "not yet: share of the optimizer states that leaves the GPU, by whole blocks",
+              .aliases = {"ratio"},
+              .min = 0,
+              .max = 1});
+  field("offload_pin_memory", config.pin_memory,
+        About{.help = "not yet: offloaded memory is locked, so that GPUs copy at full speed"});
+  field("nvme_path", config.nvme_path,
+        About{.help = "not yet: folder on a local disk for what is offloaded to nvme",
+              .is_path = true});
+}
+
 void fields(ParallelConfig& config, auto&& field) {
   field("distributed_strategy", config.distributed_strategy,
         About{.help = "auto (what fits), ddp, zero1, zero2, zero3; deepspeed: as the JSON says"});
@@ -439,6 +495,9 @@ void fields(LogConfig& config, auto&& field) {
   field("loss_spike_zscore", config.loss_spike_zscore,
         About{.help = "warn when a loss lies this many deviations above the mean; 0: never",
               .min = 0});
+  field("profile_steps", config.profile_steps,
+        About{.help = "updates of which a trace for chrome://tracing and a table of time and FLOPs "
+                      "are written, as 10-12"});
 }
 
 void fields(RunConfig& config, auto&& field) {
@@ -454,8 +513,10 @@ void fields(RunConfig& config, auto&& field) {
   fields(config.eval, field);
   fields(config.batch, field);
   fields(config.optimizer, field);
+  fields(config.loss_scale, field);
   fields(config.schedule, field);
   fields(config.parallel, field);
+  fields(config.offload, field);
   fields(config.checkpoint, field);
   fields(config.log, field);
 }

@@ -82,6 +82,21 @@ void add_row_keys(std::map<std::string, std::string>& idle) {
       "stage is pt, which has no rows; validation_split_percentage holds out a share";
 }
 
+void add_loss_scale_keys(const RunConfig& config, std::map<std::string, std::string>& idle) {
+  const auto& keys = config.loss_scale;
+  const auto dtype = config.model.dtype;
+  if (keys.loss_scaler == LossScaleRule::kPyTorch) {
+    for (const auto* key : {"hysteresis", "consecutive_hysteresis", "min_loss_scale"}) {
+      idle[key] = "loss_scaler is pytorch";
+    }
+  }
+  if (!dtype || dtype == DType::kF16) return;  // auto may become float16
+  for (const auto* key : {"loss_scaler", "loss_scale", "initial_scale_power", "loss_scale_window",
+                          "hysteresis", "consecutive_hysteresis", "min_loss_scale"}) {
+    idle[key] = fmt::format("dtype is {}", to_text(dtype));
+  }
+}
+
 std::map<std::string, std::string> texts_of(RunConfig config) {
   std::map<std::string, std::string> texts;
   fields(config, [&](const std::string& name, auto& member, const About&) {
@@ -116,6 +131,21 @@ void read_bare_batch_size(Layer& layer, std::vector<std::string>& notes) {
   setting.origin.spelling =
       fmt::format("batch_size, read as {}", per_device ? "per device" : "global");
   layer.insert_or_assign(key, std::move(setting));
+}
+
+void read_auto_batch_size(Layer& layer) {
+  const auto found = layer.find("per_device_train_batch_size");
+  if (found == layer.end() || lower(found->second.value.text) != "auto") return;
+  auto setting = layer.extract(found).mapped();
+  const auto twin = layer.find("auto_find_batch_size");
+  if (twin != layer.end() && parse_bool(twin->second.value.text) == false) {
+    refuse(setting.origin,
+           fmt::format("'{}: auto' contradicts 'auto_find_batch_size: false' ({}); keep one",
+                       setting.key, twin->second.origin.place()));
+  }
+  setting.value.text = "true";
+  setting.origin.spelling = setting.key + ": auto";
+  layer.insert_or_assign("auto_find_batch_size", std::move(setting));
 }
 
 void read_do_eval(Layer& layer, std::vector<std::string>& notes) {
@@ -181,6 +211,7 @@ std::map<std::string, std::string> idle_keys(const RunConfig& config) {
   if (config.checkpoint.save_strategy == SaveStrategy::kNo) {
     idle["save_total_limit"] = "save_strategy is no";
   }
+  add_loss_scale_keys(config, idle);
   if (config.schedule.lr_scaling == LrScaling::kNone) {
     idle["lr_scaling_base_batch"] = "lr_scaling is none";
   }

@@ -20,6 +20,10 @@ using Layer = std::map<std::string, Setting>;
 // accumulation is given beside it: in the same place or in one that it overrides.
 void read_bare_batch_size(Layer& layer, std::vector<std::string>& notes);
 
+// `per_device_train_batch_size: auto` is auto_find_batch_size. After the DeepSpeed file, whose
+// number an explicit `auto` leaves in place.
+void read_auto_batch_size(Layer& layer);
+
 // `do_eval: true` alone asks for an evaluation after every epoch; false switches evaluation off.
 void read_do_eval(Layer& layer, std::vector<std::string>& notes);
 

@@ -48,6 +48,24 @@ TEST_F(ImpliedSettingsTest, ReportersAreAWordAListOrFlags) {
             std::vector<std::string>());
 }
 
+TEST_F(ImpliedSettingsTest, AnAutomaticMicroBatchIsAKeyOfItsOwn) {
+  for (const char* yaml : {"per_device_train_batch_size: auto", "micro_batch_size: Auto",
+                           "auto_find_batch_size: true"}) {
+    const auto batch = load_yaml(yaml).config.batch;
+    EXPECT_TRUE(batch.auto_find_batch_size) << yaml;
+    EXPECT_FALSE(batch.per_device_train_batch_size) << yaml;
+  }
+  const auto both = load_yaml("auto_find_batch_size: true\nper_device_train_batch_size: 16");
+  EXPECT_EQ(both.config.batch.per_device_train_batch_size, 16);
+  EXPECT_EQ(load_yaml("micro_batch_size: auto").origin_of("auto_find_batch_size").spelling,
+            "micro_batch_size: auto");
+  EXPECT_FALSE(load_yaml("per_device_train_batch_size: auto", {"--per_device_train_batch_size=4"})
+                   .config.batch.auto_find_batch_size);
+  EXPECT_EQ(error_of("auto_find_batch_size: false\nper_device_train_batch_size: auto"),
+            "run.yaml:2:1: 'per_device_train_batch_size: auto' contradicts "
+            "'auto_find_batch_size: false' (run.yaml:1:1); keep one");
+}
+
 TEST_F(ImpliedSettingsTest, ScheduleObjectsAreNestedKeys) {
   const auto schedule = load_yaml(
                             "lr_scheduler_type: warmup_stable_decay\n"

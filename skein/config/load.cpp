@@ -18,6 +18,7 @@
 #include "skein/config/field_index.h"
 #include "skein/config/fields.h"
 #include "skein/config/implied_settings.h"
+#include "skein/config/step_range.h"
 #include "skein/config/syntax/suggest.h"
 #include "skein/config/syntax/values.h"
 #include "skein/config/syntax/yaml_reader.h"
@@ -159,6 +160,13 @@ bool says_deepspeed(const std::string& key, const Setting& setting) {
   return key == "distributed_strategy" && lower(setting.value.text) == "deepspeed";
 }
 
+// Words that are no value of their field, but have rules of their own (read_auto_batch_size()).
+bool is_read_later(const std::string& key, const Setting& setting) {
+  const bool finds_batch =
+      key == "per_device_train_batch_size" && lower(setting.value.text) == "auto";
+  return finds_batch || says_deepspeed(key, setting);
+}
+
 void put_over(Layer& below, Layer above, int layer = 0) {
   for (auto& [key, setting] : above) {
     setting.layer = layer;
@@ -171,15 +179,8 @@ void check_values(const Layer& layer, Mistakes& mistakes) {
   RunConfig defaults;
   fields(defaults, [&](const std::string& name, auto& member, const About& about) {
     const auto found = layer.find(name);
-    if (found == layer.end() || says_deepspeed(name, found->second)) return;
-    mistakes.collect([&] {
-      if (found->second.key == "fp16" && found->second.value.text == "fp16") {
-        refuse(found->second.origin,
-               "'fp16: true' is known, but this version does not support it; use bf16: true or "
-               "dtype: float32");
-      }
-      assign(found->second, about, member);
-    });
+    if (found == layer.end() || is_read_later(name, found->second)) return;
+    mistakes.collect([&] { assign(found->second, about, member); });
   });
 }
 
@@ -254,8 +255,8 @@ void derive_batch(const Layer& explicit_layer, Layer& deepspeed, Notes& notes) {
   }
 }
 
-Layer deepspeed_layer(const Setting& named, Notes& notes) {
-  auto read = read_deepspeed(named);
+Layer deepspeed_layer(const Setting& named, DsCompat compat, Notes& notes) {
+  auto read = read_deepspeed(named, compat);
   for (auto& note : read.notes) notes.push_back(std::move(note));
   Layer layer;
   for (const auto& setting : read.settings) {
@@ -263,6 +264,13 @@ Layer deepspeed_layer(const Setting& named, Notes& notes) {
     if (!is_new) refuse_second(setting.key, place->second, setting);
   }
   return layer;
+}
+
+DsCompat compat_of(const Layer& explicit_layer) {
+  auto compat = DeepSpeedScheduleConfig().ds_compat;
+  const auto given = explicit_layer.find("ds_compat");
+  if (given != explicit_layer.end()) assign(given->second, {}, compat);
+  return compat;
 }
 
 // Puts the DeepSpeed file's settings, if one is named, under the explicit ones. An explicit `auto`
@@ -281,7 +289,7 @@ Layer add_deepspeed(Layer explicit_layer, Notes& notes) {
   }
   if (by_file) explicit_layer.erase(strategy);
   if (named.empty()) return explicit_layer;
-  auto layer = deepspeed_layer(named.mapped(), notes);
+  auto layer = deepspeed_layer(named.mapped(), compat_of(explicit_layer), notes);
   std::erase_if(explicit_layer, [&](const auto& entry) {
     return layer.contains(entry.first) && lower(entry.second.value.text) == "auto";
   });
@@ -293,6 +301,9 @@ Layer add_deepspeed(Layer explicit_layer, Notes& notes) {
   }
   notes.insert(notes.end(), conflicts.begin(), conflicts.end());
   derive_batch(explicit_layer, layer, notes);
+  if (explicit_layer.contains("warmup_ratio")) {
+    drop(layer, "warmup_steps", "warmup_ratio is given", notes);
+  }
   put_over(layer, std::move(explicit_layer));
   return layer;
 }
@@ -367,7 +378,16 @@ void check_best_model(const Resolved& resolved) {
                      save, config.eval.eval_steps > 0 ? "eval_steps" : "logging_steps", eval));
 }
 
+void check_profile_steps(const Resolved& resolved) {
+  const auto& steps = resolved.config.log.profile_steps;
+  if (steps.empty() || parse_step_range(steps)) return;
+  refuse(resolved.origin_of("profile_steps"),
+         fmt::format("'profile_steps' must be an update or a range of them, as 10-12, not '{}'",
+                     steps));
+}
+
 void check_combinations(const Resolved& resolved) {
+  check_profile_steps(resolved);
   const auto& eval = resolved.config.eval;
   const bool evaluates = eval.eval_strategy != EvalStrategy::kNo;
   const bool saves = resolved.config.checkpoint.save_strategy != SaveStrategy::kNo;
@@ -413,6 +433,7 @@ Resolved resolve(const Sources& sources) {
   read_bare_batch_size(explicit_layer, resolved.notes);
   read_do_eval(explicit_layer, resolved.notes);
   auto layer = add_deepspeed(std::move(explicit_layer), resolved.notes);
+  read_auto_batch_size(layer);
   add_environment_timeout(layer);
   fields(resolved.config, [&](const std::string& name, auto& member, const About& about) {
     const auto found = layer.find(name);

@@ -40,11 +40,11 @@ TEST_F(LoadTest, ListsOfFilesAndOtherGuidesSamples) {
 }
 
 TEST_F(LoadTest, AllThatIsWrongIsToldAtOnce) {
-  EXPECT_EQ(error_of("colour: red\nmax_stpes: 3\nseed: 1\nquantization_bit: 4\n", {"shape=round"}),
+  EXPECT_EQ(error_of("colour: red\nmax_stpes: 3\nseed: 1\nload_in_8bit: true\n", {"shape=round"}),
             "run.yaml:1:1: unknown key 'colour'\n"
             "  run.yaml:2:1: unknown key 'max_stpes'; did you mean 'max_steps'?\n"
-            "  run.yaml:4:1: 'quantization_bit' is a known key, but this version does not support "
-            "it; remove it or set it to 'none'\n"
+            "  run.yaml:4:1: 'load_in_8bit' is a known key, but this version does not support "
+            "it; remove it or set it to 'false'\n"
             "  command line: unknown key 'shape'");
   EXPECT_EQ(error_of("seed: one\nmax_steps: two\n"),
             "run.yaml:1:7: 'seed' must be a whole number, not 'one'\n"
@@ -94,14 +94,14 @@ TEST_F(LoadTest, RefusalsSayWhereAndWhy) {
       {"algorithm: reward_model\n", "is known, but this version"},
       {"warmup_steps: 10\nwarmup_ratio: 0.1\n",
        "run.yaml:2:1: 'warmup_ratio' and 'warmup_steps' (run.yaml:1:1)"},
-      {"mixed_precision: fp16\n",
-       "'mixed_precision: fp16' is known, but this version does not support it"},
-      {"fp16: true\n", "run.yaml:1:1: 'fp16: true' is known, but this version does not support"},
       {"fp16: true\nbf16: true\n", "run.yaml:2:1: 'bf16' contradicts 'fp16' (run.yaml:1:1)"},
       {"mixed_precision: fp16\nbf16: true\n", "'bf16' contradicts 'mixed_precision'"},
       {"fp16: true\ndtype: bfloat16\n", "'dtype' contradicts 'fp16'"},
-      {"dtype: float16\n", "'dtype: float16' is known, but this version does not support it"},
-      {"optim: adafactor\n", "is not supported by this version: it has adamw_torch"},
+      {"optim: adafactor\n", "'optim: adafactor' is known, but this version does not support it"},
+      {"profile_steps: 12-10\n",
+       "'profile_steps' must be an update or a range of them, as 10-12, not '12-10'"},
+      {"profile_steps: 0\n", "as 10-12, not '0'"},
+      {"profile_steps: 3-\n", "as 10-12, not '3-'"},
       {"grad_accum_dtype: bf16\n", "'grad_accum_dtype' must be fp32 or auto, not 'bf16'"},
       {"distributed_strategy: deepspeed\n", "add deepspeed: FILE.json"},
       {"report_to: tensorbord\n", "not 'tensorbord'; did you mean 'tensorboard'?"},
@@ -142,7 +142,7 @@ TEST_F(LoadTest, RefusalsSayWhereAndWhy) {
 
 TEST_F(LoadTest, KeysOfMissingFeaturesAreKnownAndAcceptedWhenOff) {
   const char* refused[] = {"loraplus_lr_embedding: 1",
-                           "quantization_bit: 4",
+                           "load_in_8bit: true",
                            "dataset: alpaca",
                            "lora_bias: all",
                            "dpo_loss_type: ipo",
@@ -275,6 +275,10 @@ TEST_F(LoadTest, PrecisionKeysStandForDtype) {
       {"fp16: false\nbf16: true", DType::kBF16},
       {"fp16_opt_level: O0", DType::kF32},
       {"fp16_opt_level: O1", std::nullopt},
+      {"fp16: true\nfp16_opt_level: O2", DType::kF16},
+      {"fp16: true", DType::kF16},
+      {"mixed_precision: fp16", DType::kF16},
+      {"dtype: half", DType::kF16},
       {"dtype: fp64", DType::kF64},
   };
   for (const auto& c : cases) EXPECT_EQ(load_yaml(c.yaml).config.model.dtype, c.expected) << c.yaml;
@@ -369,6 +373,7 @@ TEST_F(LoadTest, EveryFieldChangedReloadsToTheSameRun) {
   });
   changed.config.schedule.warmup_ratio = 0;
   changed.config.schedule.min_lr = 0;
+  changed.config.log.profile_steps = "3-7";
   changed.config.eval.metric_for_best_model = "loss";
   EXPECT_EQ(load_yaml(to_yaml(changed)).config, changed.config) << to_yaml(changed);
 }

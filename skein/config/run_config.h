@@ -24,6 +24,9 @@ struct ModelConfig {
   bool train_from_scratch = false;
   std::optional<DType> dtype;
   bool gradient_checkpointing = false;
+  bool offload_activations = false;
+  QuantizationBit quantization_bit = QuantizationBit::kNone;
+  bool double_quantization = true;
   std::string tokenizer_name_or_path;
   std::string rope_scaling;
   double rope_scaling_factor = 0;
@@ -109,11 +112,15 @@ struct BatchConfig {
   // The bare spelling. load() reads it as one of the above and leaves it absent.
   std::optional<int64_t> batch_size;
   BatchConflict batch_conflict = BatchConflict::kError;
+  // per_device_train_batch_size: auto. The launcher finds it (plan/fit.h), and ranks have numbers.
+  bool auto_find_batch_size = false;
 
   bool operator==(const BatchConfig&) const = default;
 };
 
 struct OptimizerConfig {
+  OptimizerKind optim = OptimizerKind::kAdamW;
+  bool pure_bf16 = false;
   double learning_rate = 5e-5;
   double weight_decay = 0.0;
   double adam_beta1 = 0.9;
@@ -124,6 +131,19 @@ struct OptimizerConfig {
   NanPolicy nan_policy = NanPolicy::kStop;
 
   bool operator==(const OptimizerConfig&) const = default;
+};
+
+// Of training in float16.
+struct LossScaleConfig {
+  LossScaleRule loss_scaler = LossScaleRule::kPyTorch;
+  double loss_scale = 0;
+  int64_t initial_scale_power = 16;
+  int64_t loss_scale_window = 0;
+  int64_t hysteresis = 2;
+  bool consecutive_hysteresis = false;
+  double min_loss_scale = 1;
+
+  bool operator==(const LossScaleConfig&) const = default;
 };
 
 // What DeepSpeed's schedules take besides learning_rate, warmup_steps and warmup_type.
@@ -171,6 +191,17 @@ struct ScheduleConfig {
   bool operator==(const ScheduleConfig&) const = default;
 };
 
+// What lies in host memory or on a disk between its uses.
+struct OffloadConfig {
+  Offload offload_optimizer = Offload::kNone;
+  Offload offload_param = Offload::kNone;
+  double offload_ratio = 1;
+  bool pin_memory = true;
+  std::string nvme_path;
+
+  bool operator==(const OffloadConfig&) const = default;
+};
+
 struct ParallelConfig {
   Strategy distributed_strategy = Strategy::kAuto;
   Device device = Device::kAuto;
@@ -207,6 +238,7 @@ struct LogConfig {
   std::string run_name;
   bool disable_tqdm = false;
   double loss_spike_zscore = 6;
+  std::string profile_steps;
 
   bool operator==(const LogConfig&) const = default;
 };
@@ -224,8 +256,10 @@ struct RunConfig {
   EvalConfig eval;
   BatchConfig batch;
   OptimizerConfig optimizer;
+  LossScaleConfig loss_scale;
   ScheduleConfig schedule;
   ParallelConfig parallel;
+  OffloadConfig offload;
   CheckpointConfig checkpoint;
   LogConfig log;
 

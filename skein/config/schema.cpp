@@ -118,6 +118,7 @@ void add_fields(Json& properties) {
   fields(defaults, [&](const std::string& name, auto& member, const About& about) {
     Json schema = {{"description", about.help}};
     schema.update(value_schema(member, about));
+    if (name == "per_device_train_batch_size") schema["anyOf"].push_back({{"const", "auto"}});
     auto canonical = schema;
     canonical["default"] = default_value(member);
     put(properties, name, std::move(canonical));

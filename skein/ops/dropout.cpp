@@ -23,9 +23,10 @@ using torch::autograd::variable_list;
 constexpr uint64_t kStreamTag = 0x64726F706F7574;
 
 DType dropout_type(at::ScalarType dtype) {
-  const bool known = dtype == at::kFloat || dtype == at::kDouble || dtype == at::kBFloat16;
+  const bool known =
+      dtype == at::kFloat || dtype == at::kDouble || dtype == at::kBFloat16 || dtype == at::kHalf;
   if (known) return tensor::dtype_of(dtype);
-  throw UserError(std::string("dropout supports float32, float64 and bfloat16, not ") +
+  throw UserError(std::string("dropout supports float32, float64, bfloat16 and float16, not ") +
                   c10::toString(dtype) + ": set dtype to one of these");
 }
 

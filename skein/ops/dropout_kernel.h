@@ -22,7 +22,7 @@ struct DropoutCall {
   uint64_t stream = 0;
   uint32_t threshold = 0;    // words below it drop: probability · 2³²
   double scale = 1;          // of what is kept
-  DType type = DType::kF32;  // or kF64, kBF16
+  DType type = DType::kF32;  // or kF64, kBF16, kF16
 };
 
 constexpr int kDropoutHeadShift = 20;  // channel = head · 2²⁰ + column

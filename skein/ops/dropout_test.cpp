@@ -84,7 +84,7 @@ TEST(Dropout, BackwardUsesTheSameMask) {
 TEST(Dropout, EveryDtypeDrawsTheSameMask) {
   const auto options = make_dropout(0.5, {3});
   const auto mask = dropout(at::ones({1, 8, 33}), options).ne(0);
-  for (const auto dtype : {at::kDouble, at::kBFloat16}) {
+  for (const auto dtype : {at::kDouble, at::kBFloat16, at::kHalf}) {
     EXPECT_TRUE(at::equal(dropout(at::ones({1, 8, 33}, dtype), options).ne(0), mask));
   }
 }

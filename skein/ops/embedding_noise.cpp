@@ -20,10 +20,12 @@ using torch::autograd::Function;
 using torch::autograd::variable_list;
 
 DType noise_type(at::ScalarType dtype) {
-  const bool known = dtype == at::kFloat || dtype == at::kDouble || dtype == at::kBFloat16;
+  const bool known =
+      dtype == at::kFloat || dtype == at::kDouble || dtype == at::kBFloat16 || dtype == at::kHalf;
   if (known) return tensor::dtype_of(dtype);
-  throw UserError(std::string("neftune_noise_alpha supports float32, float64 and bfloat16, not ") +
-                  c10::toString(dtype) + ": set dtype to one of these");
+  throw UserError(
+      std::string("neftune_noise_alpha supports float32, float64, bfloat16 and float16, not ") +
+      c10::toString(dtype) + ": set dtype to one of these");
 }
 
 const int64_t* pointer(const at::Tensor& keys) {

@@ -23,7 +23,7 @@ struct EmbeddingNoise {
   at::Tensor positions{};  // (T) int64 of a run of documents
 };
 
-// x (B, T, C), float32, float64 or bfloat16; rounded once. Its gradient passes as it is.
+// x (B, T, C), float32, float64, bfloat16 or float16; rounded once. Its gradient passes as it is.
 at::Tensor embedding_noise(const at::Tensor& x, const EmbeddingNoise& noise);
 
 }  // namespace skein::ops

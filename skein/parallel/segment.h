@@ -3,9 +3,6 @@
 #pragma once
 
 // The memory of one segment under a stage.
-//
-// A stage says which of parameters, gradients and optimizer states are whole on every rank and
-// which are this rank's shard: 0 (DDP) none sharded, 1 states, 2 states and gradients, 3 all.
 
 #include <ATen/core/Tensor.h>
 
@@ -14,18 +11,12 @@
 
 #include "skein/comm/group.h"
 #include "skein/optim/optimizer.h"
+#include "skein/parallel/stage.h"
 #include "skein/tensor/flat_memory.h"
 #include "skein/tensor/shard_layout.h"
 #include "skein/tensor/tensor_slice.h"
 
 namespace skein::parallel {
-
-struct Stage {
-  int number = 0;
-  bool shards_states() const { return number >= 1; }
-  bool shards_gradients() const { return number >= 2; }
-  bool shards_parameters() const { return number >= 3; }
-};
 
 struct SegmentOptions {
   Stage stage;
@@ -43,10 +34,11 @@ class Segment {
   // Aliases of the parameter memory with version counters of their own, one per placement.
   const std::vector<at::Tensor>& leaves() const { return leaves_; }
 
-  // Stage 3: makes the parameters whole, and lets them go again.
+  // Sharded parameters: makes them whole, and lets them go again.
   void start_gather(comm::Group& group);
   void drop_gathered();
-  // Stages 1 and 2: the optimizer has updated this rank's shard; the others' follow.
+  // Whole parameters, sharded states: the optimizer has updated this rank's shard; the others'
+  // follow.
   void start_publish(comm::Group& group);
   // Waits for either of the two.
   void wait_parameters() { parameters_work_.wait(); }
@@ -63,7 +55,7 @@ class Segment {
 
   // What norms are computed over: this rank's shard, at every stage.
   at::Tensor shard_gradient() const;
-  // What the optimizer works on: the whole at stage 0, this rank's shard otherwise.
+  // What the optimizer works on: this rank's shard where states are sharded, else the whole.
   optim::OwnedRange owned() const;
   tensor::Range owned_range() const;
   tensor::Range own_shard() const { return layout_.shard(options_.rank); }
@@ -83,13 +75,13 @@ class Segment {
   SegmentOptions options_;
   std::shared_ptr<tensor::FlatMemory> memory_;
 
-  tensor::FlatBuffer parameters_;  // whole, or (stage 3) this rank's shard
-  tensor::FlatBuffer gathered_;    // stage 3: whole, while in use
-  // Whole; from first use to begin_accumulation(), at stages 2 and 3 to the end of the reduction.
+  tensor::FlatBuffer parameters_;  // whole, or this rank's shard
+  tensor::FlatBuffer gathered_;    // of sharded parameters: whole, while in use
+  // Whole; from first use to begin_accumulation(), where sharded to the end of the reduction.
   tensor::FlatBuffer gradient_;
-  tensor::FlatBuffer gradient_shard_;  // stages 2 and 3
+  tensor::FlatBuffer gradient_shard_;  // of sharded gradients
   at::Tensor window_;                  // the whole segment as the leaves see it
-  at::Tensor gradient_window_;         // stages 0 and 1: gradient_ as the optimizer sees it
+  at::Tensor gradient_window_;         // of whole gradients: gradient_ as the optimizer sees it
   std::vector<at::Tensor> leaves_;
   std::vector<bool> touched_;
   bool add_to_shard_ = false;

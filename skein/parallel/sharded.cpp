@@ -35,6 +35,7 @@ Sharded::Sharded(const tensor::ParameterTable& table, const ShardOptions& option
       memory_(tensor::FlatMemory::create(options.device)),
       unit_leaves_(table.units.size()),
       schedule_(scheduled_units(), table_.turns(), schedule_actions()) {
+  check(options_.stage);
   for (auto& layout : tensor::lay_out(table_, group_.size())) {
     const int unit = layout.unit;
     const bool trainable = layout.trainable;
@@ -99,15 +100,17 @@ ScheduleActions Sharded::schedule_actions() {
               }};
 }
 
-// Sharded gradients of blocks cannot wait for the last micro-batch: that is what stage 2 saves.
+bool Sharded::reduces_every_micro_batch(int unit) const {
+  return options_.stage.reduces_every_micro_batch && !table_.units[unit].root;
+}
+
 bool Sharded::reduces_now(int unit) const {
-  const bool every_micro_batch = options_.stage.shards_gradients() && !table_.units[unit].root;
-  return every_micro_batch || micro_batch_ + 1 == num_micro_batches_;
+  return reduces_every_micro_batch(unit) || micro_batch_ + 1 == num_micro_batches_;
 }
 
 void Sharded::start_reduce(int unit) {
   if (!reduces_now(unit)) return;
-  const bool add = !table_.units[unit].root && micro_batch_ > 0;
+  const bool add = reduces_every_micro_batch(unit) && micro_batch_ > 0;
   for_segments(unit, [&](Segment& segment) {
     if (segment.layout().trainable) segment.start_reduce(group_, add);
   });
@@ -123,7 +126,7 @@ void Sharded::begin_micro_batch(int64_t index, int64_t count) {
     whole_before_step_ = whole_;
   }
   schedule_.begin_micro_batch();
-  gather(std::max(whole_, Whole::kRoots));
+  gather(std::max(whole_, options_.stage.gathers_once_a_step ? Whole::kAll : Whole::kRoots));
 }
 
 void Sharded::end_micro_batch() {
@@ -191,6 +194,17 @@ void Sharded::acquire(int unit, Pass pass) {
   SKEIN_CHECK(!early, fmt::format("unit '{}' is used outside of micro-batches: hold_roots() first",
                                   table_.units[unit].name));
   schedule_.acquire(unit, pass);
+  use_began_ = trace::now();
+}
+
+void Sharded::release(int unit, Pass pass) {
+  if (const auto began = std::exchange(use_began_, {})) {
+    trace::add("unit",
+               fmt::format("{} {}", table_.units[unit].name,
+                           pass == Pass::kForward ? "forward" : "backward"),
+               began);
+  }
+  schedule_.release(unit, pass);
 }
 
 void Sharded::add_gradients(int unit, tensor::Tensors gradients) {

@@ -2,7 +2,7 @@
 // Copyright the skein authors.
 #pragma once
 
-// DDP and ZeRO 1-3: one mechanism.
+// DDP, ZeRO 1-3 and whatever else a stage (stage.h) says: one mechanism.
 //
 // Owns the flat memory of a parameter table, puts leaves into the model's slots, and sits behind
 // the unit boundary: it knows when a unit's parameters must be whole and when its gradient is
@@ -30,6 +30,7 @@
 #include "skein/parallel/segment.h"
 #include "skein/tensor/parameter_table.h"
 #include "skein/tensor/units.h"
+#include "skein/trace/trace.h"
 
 namespace skein::parallel {
 
@@ -110,7 +111,7 @@ class Sharded final : public tensor::Units {
   void end_forward() override { schedule_.end_forward(); }
   void expect_backward(int unit) override { schedule_.expect_backward(unit); }
   void acquire(int unit, Pass pass) override;
-  void release(int unit, Pass pass) override { schedule_.release(unit, pass); }
+  void release(int unit, Pass pass) override;
   std::span<const at::Tensor> leaves(int unit) override { return unit_leaves_[unit]; }
   void add_gradients(int unit, tensor::Tensors gradients) override;
   bool recompute(int unit) const override;
@@ -128,9 +129,10 @@ class Sharded final : public tensor::Units {
   ScheduleActions schedule_actions();
   // Does this unit's gradient travel in this micro-batch?
   bool reduces_now(int unit) const;
+  bool reduces_every_micro_batch(int unit) const;
   void start_reduce(int unit);
 
-  // What stays whole between passes, at stage 3.
+  // Of sharded parameters: what stays whole between passes.
   enum class Whole { kNothing, kRoots, kAll };
   bool is_held(int unit, Whole whole) const;
   void gather(Whole whole);
@@ -147,6 +149,7 @@ class Sharded final : public tensor::Units {
   int64_t num_micro_batches_ = 1;
   Whole whole_ = Whole::kNothing;
   Whole whole_before_step_ = Whole::kNothing;
+  trace::Point use_began_;  // of the unit that is in use
 };
 
 class [[nodiscard]] Sharded::Hold {

@@ -143,10 +143,11 @@ Outcome train(const Case& c) {
   std::mutex mutex;
   comm::run_ranks(c.ranks, [&](comm::Group& world) {
     Net net(c.width, c.dtype, c.rows);
-    Sharded sharded(
-        net.table,
-        {.stage = {c.stage}, .recompute = c.recompute, .fp32_gradients = c.micro_batches > 1},
-        world);
+    Sharded sharded(net.table,
+                    {.stage = kStages[c.stage],
+                     .recompute = c.recompute,
+                     .fp32_gradients = c.micro_batches > 1},
+                    world);
     sharded.initialise(7);
     optim::AdamW optimizer(sharded.owned_ranges(), {.learning_rate = 1e-2, .weight_decay = 0.1},
                            sharded.memory());
@@ -245,7 +246,7 @@ TEST(Sharded, MoreRanksGiveTheSameTraining) {
     std::vector<double> found;
     comm::run_ranks(ranks, [&](comm::Group& world) {
       Net net(16, at::kDouble);
-      Sharded sharded(net.table, {.stage = {3}}, world);
+      Sharded sharded(net.table, {.stage = kZero3}, world);
       sharded.initialise(7);
       optim::AdamW optimizer(sharded.owned_ranges(), {}, sharded.memory());
       for (int step = 0; step < 3; ++step) {
@@ -404,7 +405,7 @@ struct Untied {
 TEST(Sharded, NoGatherIsWaitedForBeforeItsUse) {
   const auto backend = std::make_shared<RecordingBackend>();
   Untied net;
-  Sharded sharded(net.table, {.stage = {3}}, comm::Group(backend));
+  Sharded sharded(net.table, {.stage = kZero3}, comm::Group(backend));
   sharded.initialise(1);
   std::vector<std::string> before;
   sharded.begin_micro_batch(0, 1);
@@ -441,7 +442,7 @@ TEST(Sharded, GradientsDoNotRunThroughAFrozenBodyToAFrozenEmbedding) {
                  .slot = &weights[i]});
     }
     auto backend = std::make_shared<RecordingBackend>();
-    Sharded sharded(table, {.stage = {3}}, comm::Group(backend));
+    Sharded sharded(table, {.stage = kZero3}, comm::Group(backend));
     sharded.initialise(3);
     backend->take();
     sharded.begin_micro_batch(0, 1);
@@ -471,7 +472,7 @@ TEST(Sharded, MisuseNamesTheUnit) {
   for (const int stage : {0, 1, 2, 3}) {
     const auto message = [&](const std::function<void(Sharded&, const Untied&)>& body) {
       Untied net;
-      Sharded sharded(net.table, {.stage = {stage}}, comm::Group());
+      Sharded sharded(net.table, {.stage = kStages[stage]}, comm::Group());
       sharded.initialise(1);
       return refusal<InternalError>([&] { body(sharded, net); });
     };
@@ -516,8 +517,8 @@ TEST(Sharded, MisuseNamesTheUnit) {
 TEST(Sharded, MadeForInferenceHoldsParametersAlone) {
   for (const int stage : {0, 1, 2, 3}) {
     Net net(24, at::kFloat), trained(24, at::kFloat);
-    Sharded sharded(net.table, {.stage = {stage}, .inference = true}, comm::Group());
-    Sharded trainable(trained.table, {.stage = {stage}}, comm::Group());
+    Sharded sharded(net.table, {.stage = kStages[stage], .inference = true}, comm::Group());
+    Sharded trainable(trained.table, {.stage = kStages[stage]}, comm::Group());
     sharded.initialise(7);
     trainable.initialise(7);
     EXPECT_TRUE(sharded.owned_ranges().empty());
@@ -541,7 +542,7 @@ TEST(Sharded, WholeUnitsNeedNoCollectives) {
   comm::run_ranks(2, [&](comm::Group& world) {
     const at::NoGradGuard no_grad;
     Net net(24, at::kFloat);
-    Sharded sharded(net.table, {.stage = {3}}, world);
+    Sharded sharded(net.table, {.stage = kZero3}, world);
     sharded.initialise(7);
     const auto kept = sharded.memory().bytes();
     const auto loss_of = [&](int64_t first) {

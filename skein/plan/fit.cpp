@@ -186,17 +186,20 @@ struct Decision {
   bool fits = false;
 };
 
-// The first strategy that fits; where none does, what needs least.
-Decision decide(const RunMemory& memory, const Choice& asked, const std::vector<int>& stages) {
+// The first strategy with the largest micro-batch that fits; where none does, what needs least.
+Decision decide(const RunMemory& memory, const Choice& asked, const std::vector<int>& stages,
+                const std::vector<int64_t>& sizes) {
   Decision least;
   int64_t least_bytes = std::numeric_limits<int64_t>::max();
   for (const int stage : stages) {
-    auto choice = asked;
-    choice.stage = stage;
-    const auto bytes = memory.needs(choice);
-    if (memory.fits(bytes)) return {choice, true};
-    if (bytes.needed() < least_bytes) least.choice = choice;
-    least_bytes = std::min(least_bytes, bytes.needed());
+    for (const auto size : sizes) {
+      auto choice = with_micro_batch(asked, size);
+      choice.stage = stage;
+      const auto bytes = memory.needs(choice);
+      if (memory.fits(bytes)) return {choice, true};
+      if (bytes.needed() < least_bytes) least.choice = choice;
+      least_bytes = std::min(least_bytes, bytes.needed());
+    }
   }
   return least;
 }
@@ -223,18 +226,59 @@ std::string why_strategy(const RunMemory& memory, const config::RunConfig& confi
                      shown(memory.needs(before).needed()));
 }
 
+std::string why_batch(const RunMemory& memory, const Decision& decision,
+                      const std::vector<int64_t>& sizes) {
+  const auto& choice = decision.choice;
+  auto said = fmt::format(
+      "per_device_train_batch_size: auto is {} x {} accumulation, the same {} rows of a rank",
+      choice.per_device, choice.accumulation, choice.per_device * choice.accumulation);
+  if (!decision.fits) return said + "; nothing larger fits, nor does this";
+  const auto place = std::ranges::find(sizes, choice.per_device);
+  if (place == sizes.begin()) return said + ": all at once fits";
+  const auto larger = with_micro_batch(choice, *std::ranges::prev(place));
+  return fmt::format("{}: {} would need {}", said, larger.per_device,
+                     shown(memory.needs(larger).needed()));
+}
+
+void put(config::Resolved& resolved, const char* key, std::optional<int64_t>& member,
+         int64_t value) {
+  member = value;
+  auto origin = resolved.origin_of("auto_find_batch_size");
+  origin.spelling = "auto_find_batch_size";
+  resolved.origins[key] = origin;
+}
+
 }  // namespace
 
 std::vector<std::string> settle_autos(config::Resolved& resolved, const Machine& machine) {
   auto& config = resolved.config;
-  if (config.parallel.distributed_strategy != config::Strategy::kAuto) return {};
+  auto& batch = config.batch;
+  const bool open_strategy = config.parallel.distributed_strategy == config::Strategy::kAuto;
+  if (!open_strategy && !batch.auto_find_batch_size) return {};
   if (config.model.model_name_or_path.empty()) return {};
   const RunMemory memory(config, read_run_model(config), machine, config.data.block_size);
   const auto asked = asked_choice(config, config::plan_batches(resolved, machine.ranks));
   const auto stages = stages_to_try(config, memory);
-  const auto decision = decide(memory, asked, stages);
-  config.parallel.distributed_strategy = strategy_of(decision.choice.stage);
-  return {why_strategy(memory, config, decision, stages)};
+  std::vector<int64_t> sizes = {asked.per_device};
+  if (batch.auto_find_batch_size) {
+    const bool given = batch.per_device_train_batch_size.has_value();
+    sizes = micro_batches(asked, given ? asked.per_device : kLargestMicroBatch);
+  }
+  const auto decision = decide(memory, asked, stages, sizes);
+  std::vector<std::string> reasons;
+  if (open_strategy) {
+    config.parallel.distributed_strategy = strategy_of(decision.choice.stage);
+    reasons.push_back(why_strategy(memory, config, decision, stages));
+  }
+  if (batch.auto_find_batch_size) {
+    batch.auto_find_batch_size = false;
+    put(resolved, "per_device_train_batch_size", batch.per_device_train_batch_size,
+        decision.choice.per_device);
+    put(resolved, "gradient_accumulation_steps", batch.gradient_accumulation_steps,
+        decision.choice.accumulation);
+    reasons.push_back(why_batch(memory, decision, sizes));
+  }
+  return reasons;
 }
 
 }  // namespace skein::plan

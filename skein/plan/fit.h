@@ -85,10 +85,12 @@ Choice asked_choice(const config::RunConfig& config, const config::BatchPlan& ba
 // nothing of it helps, what else would.
 std::string smallest_change(const RunMemory& memory, const Choice& asked);
 
-// distributed_strategy: auto, decided. Of the strategies that fit, by the number of parameters that
-// train: ddp below 1B, zero2 to 7B, zero3 above; where that does not fit, the next one that does.
-// Rows count as long as block_size allows. Changes `resolved`; returns why, a line for each key
-// that was open. Throws UserError where the model cannot be read.
+// distributed_strategy: auto and auto_find_batch_size, decided. Of the strategies that fit, by the
+// number of parameters that train: ddp below 1B, zero2 to 7B, zero3 above; where that does not fit,
+// the next one that does. The micro-batch is the largest divisor of a rank's rows that fits, no
+// larger than a given per_device_train_batch_size. Rows count as long as block_size allows.
+// Changes `resolved`; returns why, a line for each key that was open. Throws UserError where the
+// model cannot be read.
 std::vector<std::string> settle_autos(config::Resolved& resolved, const Machine& machine);
 
 }  // namespace skein::plan

@@ -162,6 +162,43 @@ TEST_F(FitTest, WhatIsGivenStays) {
   EXPECT_EQ(settled_.config, config());
 }
 
+TEST_F(FitTest, TheLargestMicroBatchThatFitsKeepsTheGlobalBatch) {
+  config().batch = {.gradient_accumulation_steps = 3, .global_batch_size = 8 * 24};
+  config().batch.auto_find_batch_size = true;
+  config().parallel.distributed_strategy = config::Strategy::kDdp;
+  int64_t before = 0;
+  for (const uint64_t gib : {1, 10, 11, 12, 13, 14, 16, 24, 40, 80, 1000}) {
+    const auto machine = gpus(8, gib);
+    const auto reasons = settle(machine);
+    ASSERT_EQ(reasons.size(), 1U);
+    const auto plan = config::plan_batches(settled_, 8);
+    EXPECT_EQ(plan.global, 8 * 24) << gib;
+    EXPECT_GE(plan.per_device, before);
+    before = plan.per_device;
+    EXPECT_FALSE(settled_.config.batch.auto_find_batch_size);
+    auto choice = asked_choice(settled_.config, plan);
+    EXPECT_TRUE(plan.per_device == 1 || memory(machine).fits(choice)) << gib;
+    for (int64_t larger = plan.per_device + 1; larger <= 24; ++larger) {
+      if (24 % larger != 0) continue;
+      choice.per_device = larger;
+      choice.accumulation = 24 / larger;
+      EXPECT_FALSE(memory(machine).fits(choice)) << gib << " " << larger;
+    }
+  }
+  EXPECT_EQ(before, 24);
+}
+
+TEST_F(FitTest, AGivenMicroBatchIsTheLargestToTry) {
+  config().batch = {.per_device_train_batch_size = 4, .gradient_accumulation_steps = 6};
+  config().batch.auto_find_batch_size = true;
+  settle(gpus(8, 1000));
+  EXPECT_EQ(settled_.config.batch.per_device_train_batch_size, 4);
+  EXPECT_EQ(settled_.config.batch.gradient_accumulation_steps, 6);
+  settle(gpus(8, 1));
+  EXPECT_EQ(settled_.config.batch.per_device_train_batch_size, 1);
+  EXPECT_EQ(settled_.config.batch.gradient_accumulation_steps, 24);
+}
+
 TEST_F(FitTest, OneChangeAtATimeMakesARunFit) {
   config().parallel.distributed_strategy = config::Strategy::kDdp;
   const auto machine = gpus(8, 1);

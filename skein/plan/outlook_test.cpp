@@ -40,8 +40,8 @@ class OutlookTest : public TemporaryFolder {
     return look_ahead(resolved_, machine);
   }
 
-  std::string why_refused() {
-    return refusal<UserError>([&] { look(); });
+  std::string why_refused(const Machine& machine = {.memory = {.host = uint64_t{1} << 40}}) {
+    return refusal<UserError>([&] { look(machine); });
   }
 
   // As a run of two ranks leaves it, with a global batch of 8 rows.
@@ -99,13 +99,21 @@ TEST_F(OutlookTest, AllOfTheStepsCanBeWarmUp) {
 
 TEST_F(OutlookTest, AutoIsBfloat16OnlyWhereGpusHaveIt) {
   EXPECT_EQ(look(kNewGpus).dtype, DType::kBF16);
-  EXPECT_EQ(look(kOldGpus).dtype, DType::kF32);
+  EXPECT_EQ(look(kOldGpus).dtype, DType::kF16);
+  ASSERT_EQ(look(kOldGpus).warnings.size(), 1U);
+  EXPECT_TRUE(contains(look(kOldGpus).warnings[0], "has no bfloat16 arithmetic"));
   EXPECT_EQ(look().dtype, DType::kF32);
   config().model.dtype = DType::kBF16;
   EXPECT_EQ(look(kOldGpus).dtype, DType::kBF16);
   EXPECT_TRUE(look(kNewGpus).warnings.empty());
   ASSERT_EQ(look(kOldGpus).warnings.size(), 1U);
   EXPECT_TRUE(contains(look(kOldGpus).warnings[0], "emulate"));
+}
+
+TEST_F(OutlookTest, OffloadNeedsNothingOnCpus) {
+  config().offload.offload_optimizer = config::Offload::kCpu;
+  EXPECT_EQ(why_refused(), "");
+  EXPECT_TRUE(contains(why_refused(kNewGpus), "does not support it on GPUs"));
 }
 
 TEST_F(OutlookTest, RefusesWhatTrainRefuses) {

@@ -7,10 +7,12 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <utility>
 
 #include "skein/checkpoint/files/tensor_match.h"
 #include "skein/config/batch_plan.h"
 #include "skein/config/output_folder.h"
+#include "skein/config/syntax/node.h"
 #include "skein/core/error.h"
 #include "skein/core/file.h"
 #include "skein/data/prepare.h"
@@ -36,6 +38,39 @@ void check_block_size(const Dimensions& model, int64_t block_size) {
   throw UserError(
       fmt::format("block_size is {}, but the model knows {} positions: lower block_size",
                   block_size, model.positions));
+}
+
+// On CPU ranks host memory is where everything lies.
+void check_offload(const config::Resolved& resolved, const Place& place) {
+  const auto& keys = resolved.config.offload;
+  if (!place.on_gpus()) return;
+  for (const auto& [key, value] : {std::pair{"offload_optimizer", keys.offload_optimizer},
+                                   std::pair{"offload_param", keys.offload_param}}) {
+    if (value == config::Offload::kNone) continue;
+    config::refuse(resolved.origin_of(key),
+                   fmt::format("'{}: cpu' is known, but this version does not support it on GPUs: "
+                               "give {}=none, or device=cpu",
+                               key, key));
+  }
+}
+
+void check_not_yet(const config::Resolved& resolved) {
+  const auto& config = resolved.config;
+  const std::pair<const char*, bool> asked[] = {
+      {"offload_activations", config.model.offload_activations},
+      {"quantization_bit", config.model.quantization_bit != config::QuantizationBit::kNone},
+      {"optim", config.optimizer.optim != config::OptimizerKind::kAdamW},
+      {"pure_bf16", config.optimizer.pure_bf16},
+      {"offload_ratio", config.offload.offload_ratio != 1},
+      {"offload_optimizer", config.offload.offload_optimizer == config::Offload::kNvme},
+      {"offload_param", config.offload.offload_param == config::Offload::kNvme},
+  };
+  for (const auto& [key, is_set] : asked) {
+    if (!is_set) continue;
+    config::refuse(
+        resolved.origin_of(key),
+        fmt::format("'{}' is known, but this version does not support it; leave it out", key));
+  }
 }
 
 void check_backend(const config::ParallelConfig& parallel, const Place& place) {
@@ -156,6 +191,8 @@ std::optional<fs::path> check_run(const config::Resolved& resolved, int ranks, c
   const auto& config = resolved.config;
   const auto batches = config::plan_batches(resolved, ranks);
   check_backend(config.parallel, place);
+  check_not_yet(resolved);
+  check_offload(resolved, place);
   std::error_code ignored;
   const auto output = config::output_folder(config.checkpoint);
   if (fs::is_directory(output, ignored)) check_foreign_files(output);
@@ -209,7 +246,12 @@ std::vector<std::string> run_warnings(const config::Resolved& resolved, const Pl
   if (place.on_gpus() && !place.has_bfloat16 && config.model.dtype == DType::kBF16) {
     warnings.emplace_back(
         "dtype=bfloat16: a GPU of this run has no bfloat16 arithmetic and will emulate it; "
-        "dtype=float32 is faster there");
+        "dtype=float16 is faster there");
+  }
+  if (place.on_gpus() && !place.has_bfloat16 && !config.model.dtype) {
+    warnings.emplace_back(
+        "dtype: auto is float16, with a loss scale that moves: a GPU of this run has no bfloat16 "
+        "arithmetic; dtype=float32 is slower and needs none");
   }
   if (!config.model.model_name_or_path.empty()) {
     const auto model = read_run_model(config);

@@ -9,12 +9,15 @@ namespace skein::plan {
 
 DType working_dtype(std::optional<DType> asked, const Place& place) {
   if (asked) return *asked;
-  return place.on_gpus() && place.has_bfloat16 ? DType::kBF16 : DType::kF32;
+  if (!place.on_gpus()) return DType::kF32;
+  return place.has_bfloat16 ? DType::kBF16 : DType::kF16;
 }
 
 DType inference_dtype(std::optional<DType> asked, std::string_view stored, const Place& place) {
   const bool is_narrow = stored == "bfloat16" || stored == "float16";
-  return is_narrow ? working_dtype(asked, place) : asked.value_or(DType::kF32);
+  // Never float16 unasked: values of a bfloat16 file may not fit into it.
+  const bool in_bfloat16 = is_narrow && place.on_gpus() && place.has_bfloat16;
+  return asked.value_or(in_bfloat16 ? DType::kBF16 : DType::kF32);
 }
 
 bool has_wide_gradients(const config::OptimizerConfig& optimizer,

@@ -24,7 +24,8 @@ struct Place {
   bool on_gpus() const { return device == config::Device::kCuda; }
 };
 
-// Of the weights in forward. auto: bfloat16 on GPUs that have it, float32 elsewhere.
+// Of the weights in forward. auto: bfloat16 on GPUs that have it, float16 on others, float32 on
+// CPUs.
 DType working_dtype(std::optional<DType> asked, const Place& place);
 // The same where nothing trains. auto follows the files, of which `stored` is config.json's word:
 // bfloat16 for 16 bits on GPUs that have it, float32 elsewhere.

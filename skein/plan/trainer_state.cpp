@@ -75,6 +75,13 @@ std::string trainer_state_text(const TrainerState& state) {
     ours["base_model"] = tuning.base;
     ours["base_digest"] = tuning.base_digest;
   }
+  if (state.loss_scale) {
+    const auto& [scale, clean_steps, hysteresis_left, num_skipped] = *state.loss_scale;
+    ours["loss_scale"] = {{"scale", scale},
+                          {"clean_steps", clean_steps},
+                          {"hysteresis_left", hysteresis_left},
+                          {"num_skipped", num_skipped}};
+  }
   return json.dump(2) + "\n";
 }
 
@@ -100,6 +107,12 @@ TrainerState read_trainer_state(const fs::path& folder) {
     if (json.contains("best_metric") && json.at("best_metric").is_number()) {
       state.best = {.loss = json.at("best_metric").get<double>(),
                     .step = count_in(json, "best_global_step")};
+    }
+    if (const auto found = ours.find("loss_scale"); found != ours.end()) {
+      state.loss_scale = {.scale = found->at("scale").get<double>(),
+                          .clean_steps = found->at("clean_steps").get<int64_t>(),
+                          .hysteresis_left = found->at("hysteresis_left").get<int64_t>(),
+                          .num_skipped = found->at("num_skipped").get<int64_t>()};
     }
     check_state(state);
     return state;

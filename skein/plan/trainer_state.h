@@ -14,6 +14,7 @@
 
 #include "skein/config/run_config.h"
 #include "skein/core/file.h"
+#include "skein/plan/rates/loss_scaler.h"
 
 namespace skein::plan {
 
@@ -51,6 +52,7 @@ struct TrainerState {
     int64_t step = 0;
   };
   std::optional<Best> best;
+  std::optional<LossScaleState> loss_scale;                          // of a run in float16
   nlohmann::ordered_json history = nlohmann::ordered_json::array();  // of the log
 };
 

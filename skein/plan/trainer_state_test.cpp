@@ -74,6 +74,14 @@ TEST_F(TrainerStateTest, CountsThatNoRunWritesAreRefused) {
   EXPECT_NE(said_of("/log_history/0", "text"), "");
 }
 
+TEST_F(TrainerStateTest, KeepsTheLossScaleOfFloat16) {
+  TrainerState state{.step = 7, .num_updates = 5};
+  EXPECT_EQ(trainer_state_text(state).find("loss_scale"), std::string::npos);
+  state.loss_scale = {.scale = 0.25, .clean_steps = 3, .hysteresis_left = 2, .num_skipped = 2};
+  write_file_atomically(folder_ / kStateFile, trainer_state_text(state));
+  EXPECT_EQ(read_trainer_state(folder_).loss_scale, state.loss_scale);
+}
+
 TEST(EarlyStoppingTest, NeverWithoutPatience) { EXPECT_FALSE(ends({1, 2, 3, 4}, std::nullopt)); }
 
 TEST(EarlyStoppingTest, SoManyInARow) {

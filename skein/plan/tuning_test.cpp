@@ -262,5 +262,36 @@ TEST(Tuning, FrozenWeightsCostTwoThirdsOfTheProducts) {
   EXPECT_NEAR(2 * lengths.of_document(16) - 4 * lengths.of_document(8), 16 * attention, 1e-6);
 }
 
+TEST(Tuning, FlopsAddUpByComponent) {
+  const auto dimensions = llama().dimensions();
+  const std::vector<int64_t> lengths = {16, 5, 11};
+  const auto part_of = [&](const std::vector<FlopsPart>& parts, std::string_view component) {
+    for (const auto& part : parts) {
+      if (part.component == component) return part.flops;
+    }
+    return 0.0;
+  };
+  for (const auto& tuning :
+       {Tuning{}, lora(R"("r": 2, "target_modules": ["q_proj"])"),
+        Tuning{.freeze = FreezeOptions{.trainable_layers = 1, .trainable_modules = {"mlp"}}}}) {
+    const TrainingFlops flops(dimensions, tune(llama().architecture, tuning).shapes);
+    double expected = 0, found = 0;
+    for (const auto length : lengths) expected += flops.of_document(length);
+    const auto parts = flops.parts(lengths);
+    for (const auto& part : parts) {
+      EXPECT_GT(part.flops, 0) << part.component;
+      found += part.flops;
+    }
+    EXPECT_NEAR(found / expected, 1, 1e-12);
+    EXPECT_EQ(part_of(parts, "adapters") > 0, tuning.lora.has_value());
+  }
+  // A head of 19 rows and 8 channels; 32 tokens.
+  const auto parts = TrainingFlops(dimensions, llama().shapes()).parts(lengths);
+  EXPECT_EQ(part_of(parts, "head"), 6.0 * 19 * 8 * 32);
+  const auto frozen = tune(llama().architecture, lora(R"("r": 2, "target_modules": ["q_proj"])"));
+  EXPECT_EQ(part_of(TrainingFlops(dimensions, frozen.shapes).parts(lengths), "head"),
+            4.0 * 19 * 8 * 32);
+}
+
 }  // namespace
 }  // namespace skein::plan

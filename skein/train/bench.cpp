@@ -95,10 +95,11 @@ BenchResult bench_training(const BenchOptions& options) {
   const auto build = build_options(options);
   const auto model = model::build(config, build);
   const algorithms::Pretrain algorithm(*model);
-  parallel::Sharded sharded(
-      model->table(),
-      {.stage = {options.stage}, .recompute = options.recompute, .device = options.device},
-      comm::Group());
+  parallel::Sharded sharded(model->table(),
+                            {.stage = parallel::kStages[options.stage],
+                             .recompute = options.recompute,
+                             .device = options.device},
+                            comm::Group());
   const auto shapes = plan::tune(config.architecture, build.tuning).shapes;
   BenchResult result{.num_parameters = shapes.numel(), .num_trainable = shapes.trainable_numel()};
   const auto begin = std::chrono::steady_clock::now();

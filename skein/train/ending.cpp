@@ -8,6 +8,19 @@
 
 namespace skein::train {
 
+namespace {
+
+// Their names are the model's own, and so in no list of what runs write.
+void record_named_templates(const fs::path& output, const checkpoint::Contents& contents) {
+  std::vector<fs::path> paths;
+  for (const auto& [name, text] : contents.texts) {
+    if (name.find('/') != std::string::npos) paths.push_back(output / name);
+  }
+  if (!paths.empty()) record_files(output, paths);
+}
+
+}  // namespace
+
 bool has_ended(Session& run) {
   if (run.beginning.checkpoint) return false;
   const bool ended = plan::is_finished(run.config, run.architecture, run.identity);
@@ -46,7 +59,9 @@ void finish(Session& run, int64_t step) {
         "final model is the last one; a smaller save_steps keeps the best",
         run.config.checkpoint.save_steps);
   }
-  run.store.save_model(run.state.contents(step, /*with_optimizer=*/false));
+  const auto contents = run.state.contents(step, /*with_optimizer=*/false);
+  if (run.world.leads_output()) record_named_templates(run.output, contents);
+  run.store.save_model(contents);
   run.metrics.finish();
 }
 

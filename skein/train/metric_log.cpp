@@ -59,6 +59,7 @@ void MetricLog::write(const StepNumbers& numbers) {
                          {"grad_norm", numbers.grad_norm},
                          {"learning_rate", numbers.learning_rate},
                          {"tokens_per_second", tokens_per_second}};
+  if (numbers.loss_scale > 0) record["loss_scale"] = numbers.loss_scale;
   if (options_.peak_flops > 0) {
     record["mfu"] = plan::model_flops_utilisation(std::exchange(flops_, 0) / seconds,
                                                   options_.peak_flops, /*num_devices=*/1);

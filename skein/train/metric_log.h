@@ -49,6 +49,7 @@ struct StepNumbers {
   double loss = 0;
   double grad_norm = 0;
   double learning_rate = 0;
+  double loss_scale = 0;          // 0: none
   int64_t peak_memory_bytes = 0;  // flat buffers
   ops::DeviceMemory device_memory;
 };

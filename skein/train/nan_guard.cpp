@@ -41,11 +41,26 @@ void NanGuard::watch(int64_t step, parallel::Sharded::GradientNorm norm,
   watched_ = Watched{step, std::move(norm), std::move(samples), on_host, std::move(arrived)};
 }
 
+void NanGuard::scale_down(int64_t step) {
+  const double before = scaler_->scale();
+  scaler_->update(/*overflow=*/true);
+  log_info(
+      "step {}: the gradient overflowed float16; the update was left out, the loss scale {}", step,
+      scaler_->scale() == before ? fmt::format("stays {}", before)
+                                 : fmt::format("falls from {} to {}", before, scaler_->scale()));
+}
+
 NanVerdict NanGuard::judge() {
   const auto watched = std::exchange(watched_, std::nullopt);
   if (!watched) return NanVerdict::kGoOn;
   if (watched->arrived) watched->arrived->synchronize();
-  if (std::isfinite(watched->norm_on_host.item<double>())) return NanVerdict::kGoOn;
+  const bool is_finite = std::isfinite(watched->norm_on_host.item<double>());
+  if (scaler_ && !is_finite && !scaler_->is_fixed()) {
+    scale_down(watched->step);
+    return NanVerdict::kGoOn;
+  }
+  if (scaler_) scaler_->update(!is_finite);
+  if (is_finite) return NanVerdict::kGoOn;
   const auto units = sharded_.non_finite_units(watched->norm);
   // Backward runs from the last unit to the first: the last one that is hit is nearest the cause.
   const auto message = fmt::format(

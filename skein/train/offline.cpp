@@ -14,6 +14,7 @@
 #include "skein/train/ending.h"
 #include "skein/train/nan_guard.h"
 #include "skein/train/session.h"
+#include "skein/train/step_trace.h"
 #include "skein/train/stop_agreement.h"
 #include "skein/train/update.h"
 
@@ -37,6 +38,14 @@ std::vector<tensor::Batch> on_device(const data::StepBatches& data, at::Device d
   return batches;
 }
 
+UpdateOptions update_options(const Session& run, int64_t step) {
+  const int64_t skipped = run.scaler ? run.scaler->state().num_skipped : 0;
+  return {.learning_rate = plan::learning_rate(run.config.schedule, run.peak_rate, step - skipped,
+                                               run.plan.total_steps),
+          .max_grad_norm = run.config.optimizer.max_grad_norm,
+          .loss_scale = run.scaler ? run.scaler->scale() : 1};
+}
+
 // Looks at the step before, and goes back when it must.
 void judge(Session& run, NanGuard& guard, int64_t step) try {
   if (guard.judge() == NanVerdict::kRollBack) roll_back(run, step);
@@ -55,25 +64,27 @@ Outcome run_offline(const config::Resolved& resolved, const config::BatchPlan& b
   int64_t step = begin(run);
   if (has_ended(run, step)) return Outcome::kFinished;
 
-  NanGuard guard(run.config.optimizer.nan_policy, run.sharded);
+  NanGuard guard(run.config.optimizer.nan_policy, run.sharded, run.scaler.get());
   auto& phases = run.metrics.phases();
   StopAgreement stop(world.group);
   const Trainer trainer{*run.algorithm, run.sharded, *run.optimizer, phases,
                         [&run] { before_update(run); }};
   bool stopping = !evaluate_first(run, step, stop);
   auto early = reason_to_end(run);
+  StepTrace step_trace(run);
   while (step < plan.total_steps && !stopping && !early) {
+    step_trace.before(step);
     phases.enter(Phase::kData);
-    const double learning_rate =
-        plan::learning_rate(run.config.schedule, run.peak_rate, step, plan.total_steps);
     const tensor::StepKey key{static_cast<uint64_t>(run.config.seed), step};
     const auto data = run.loader.batches(step);
     board::set_board_step(step, data.samples);
 
     stop.ask(world.stop_requested());
     const auto micro_batches = on_device(data, world.device);
-    const auto done = update(trainer, {micro_batches, data.num_targets, key},
-                             {learning_rate, run.config.optimizer.max_grad_norm});
+    // The loss scale, and which update this is, depend on how the step before it went.
+    if (run.scaler) judge(run, guard, step);
+    const auto options = update_options(run, step);
+    const auto done = update(trainer, {micro_batches, data.num_targets, key}, options);
     // The step before this one: its norm is there without waiting.
     judge(run, guard, step);
     guard.watch(++step, done.norm, data.samples);
@@ -92,7 +103,8 @@ Outcome run_offline(const config::Resolved& resolved, const config::BatchPlan& b
                          .epoch = data.epoch,
                          .loss = mean_loss,
                          .grad_norm = done.norm.norm.item<double>(),
-                         .learning_rate = learning_rate,
+                         .learning_rate = options.learning_rate,
+                         .loss_scale = run.scaler ? options.loss_scale : 0,
                          .peak_memory_bytes = run.sharded.memory().peak_bytes(),
                          .device_memory = ops::device_memory(world.device.is_cuda())});
     }
@@ -102,8 +114,10 @@ Outcome run_offline(const config::Resolved& resolved, const config::BatchPlan& b
       early = reason_to_end(run);
     }
     if (saves || stopping || (early && plan.save_every > 0)) save(run, step, stopping);
+    step_trace.after(step, data.lengths);
   }
 
+  step_trace.finish();
   stop.finish();
   judge(run, guard, step);
   phases.enter(Phase::kSave);

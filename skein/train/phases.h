@@ -3,7 +3,7 @@
 #pragma once
 
 // Where does the time of a step go? Host clocks, one phase at a time. The rank's board shows the
-// phase to its launcher.
+// phase to its launcher, and a trace shows all of them.
 //
 // On a GPU the host runs ahead: kernels are counted where the host waits for them, which is mostly
 // `optimizer` (the norm is read there) and `data`.
@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "skein/board/board.h"
+#include "skein/trace/trace.h"
 
 namespace skein::train {
 
@@ -29,8 +30,10 @@ class Phases {
   void enter(Phase phase) {
     const auto now = Clock::now();
     seconds_[static_cast<size_t>(current_)] += std::chrono::duration<double>(now - since_).count();
+    if (began_) trace::add("phase", name_of(current_), began_);
     current_ = phase;
     since_ = now;
+    began_ = trace::now();
     board::enter_phase(phase);
   }
   // Seconds by phase since the last call; static_cast<size_t>(phase) is the index.
@@ -43,6 +46,7 @@ class Phases {
   using Clock = std::chrono::steady_clock;
   Phase current_ = Phase::kOther;
   Clock::time_point since_ = Clock::now();
+  trace::Point began_;  // the same in a trace
   std::array<double, board::kNumPhases> seconds_{};
 };
 

@@ -2,7 +2,10 @@
 // Copyright the skein authors.
 #include "skein/train/run_state.h"
 
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/equal.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <iterator>
@@ -74,6 +77,7 @@ RunState::RunState(const RunParts& parts, RunStateOptions options)
       sharded_(parts.sharded),
       optimizer_(parts.optimizer),
       metrics_(parts.metrics),
+      scaler_(parts.scaler),
       options_(std::move(options)) {}
 
 void RunState::initialise(uint64_t seed) {
@@ -102,7 +106,29 @@ void RunState::initialise_adapter(uint64_t seed) {
   optimizer_.refresh_masters();
 }
 
+// A checkpoint of an adapter holds what trains: base weights that differ from the base's would be
+// trained with and lost.
+void RunState::check_base_in_adapter(const fs::path& folder) {
+  const auto names = base_weights_in_adapter(folder, model_.table());
+  if (names.empty()) return;
+  auto slices = sharded_.slices_to_save();
+  std::erase_if(slices, [&](const auto& slice) { return !names.contains(slice.name); });
+  auto stored = slices;
+  for (auto& slice : stored) slice.data = at::empty_like(slice.data);
+  train::load_adapter(folder, model_.table(), stored);
+  int64_t differences = 0;
+  for (size_t i = 0; i < slices.size(); ++i) {
+    differences += at::equal(slices[i].data, stored[i].data) ? 0 : 1;
+  }
+  if (sharded_.group().sum(differences) == 0) return;
+  throw UserError(fmt::format(
+      "{} stores {} with other values than the base has: a run that goes on with it would keep the "
+      "adapters alone. `skein merge {} --out DIR` first, and train DIR",
+      folder.string(), fmt::join(names, ", "), folder.string()));
+}
+
 void RunState::load_adapter(const fs::path& folder) {
+  check_base_in_adapter(folder);
   train::load_adapter(folder, model_.table(), sharded_.slices_to_save());
   sharded_.gather_loaded();
   optimizer_.refresh_masters();
@@ -198,13 +224,15 @@ checkpoint::Contents RunState::contents(int64_t step, bool with_optimizer) {
 }
 
 std::string RunState::trainer_state(int64_t step) {
-  return plan::trainer_state_text({.step = step,
-                                   .epoch = options_.epochs_of(step),
-                                   .tokens_seen = metrics_.num_tokens_seen(),
-                                   .num_updates = optimizer_.num_updates(),
-                                   .identity = options_.identity,
-                                   .best = best_,
-                                   .history = metrics_.history()});
+  return plan::trainer_state_text(
+      {.step = step,
+       .epoch = options_.epochs_of(step),
+       .tokens_seen = metrics_.num_tokens_seen(),
+       .num_updates = optimizer_.num_updates(),
+       .identity = options_.identity,
+       .best = best_,
+       .loss_scale = scaler_ ? std::optional(scaler_->state()) : std::nullopt,
+       .history = metrics_.history()});
 }
 
 bool RunState::add_evaluation(int64_t step, double loss) {
@@ -225,6 +253,7 @@ int64_t RunState::restore(const fs::path& checkpoint) {
   saved_history_ = std::move(state.history);
   saved_tokens_seen_ = state.tokens_seen;
   if (state.best) best_ = state.best;
+  if (scaler_ && state.loss_scale) scaler_->restore(*state.loss_scale);
   return state.step;
 }
 

@@ -21,6 +21,7 @@
 #include "skein/parallel/sharded.h"
 #include "skein/plan/hf_config.h"
 #include "skein/plan/model_texts.h"
+#include "skein/plan/rates/loss_scaler.h"
 #include "skein/plan/trainer_state.h"
 #include "skein/train/metric_log.h"
 
@@ -33,6 +34,7 @@ struct RunParts {
   parallel::Sharded& sharded;
   optim::Optimizer& optimizer;
   MetricLog& metrics;
+  plan::LossScaler* scaler = nullptr;  // null: none
 };
 
 struct RunStateOptions {
@@ -77,6 +79,7 @@ class RunState {
   }
 
  private:
+  void check_base_in_adapter(const fs::path& folder);
   bool is_adapter() const { return !options_.identity.tuning.adapter_config.empty(); }
   const char* stem() const;
   // What the model's files hold, and of it this rank's slices under the names there.
@@ -91,6 +94,7 @@ class RunState {
   parallel::Sharded& sharded_;
   optim::Optimizer& optimizer_;
   MetricLog& metrics_;
+  plan::LossScaler* scaler_;
   const RunStateOptions options_;
   nlohmann::ordered_json saved_history_ = nlohmann::ordered_json::array();
   int64_t saved_tokens_seen_ = 0;

@@ -42,7 +42,7 @@ struct Parts {
   Parts(int stage, at::ScalarType dtype, comm::Group group, const plan::Tuning& tuning = {})
       : architecture(plan::parse_hf_config(kModel, "config.json")),
         model(model::build(architecture, {.dtype = dtype, .tuning = tuning})),
-        sharded(model->table(), {.stage = {stage}}, std::move(group)),
+        sharded(model->table(), {.stage = parallel::kStages[stage]}, std::move(group)),
         optimizer(sharded.owned_ranges(), {}, sharded.memory()),
         metrics({}),
         state({architecture, *model, sharded, optimizer, metrics},

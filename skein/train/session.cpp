@@ -50,8 +50,8 @@ DType agreed_dtype(const config::ModelConfig& model, World& world) {
   votes[static_cast<size_t>(own)] = 1;
   if (world.group.sum(votes)[static_cast<size_t>(own)] == world.group.size()) return own;
   throw UserError(
-      "dtype: auto means bfloat16 on GPUs that have it and float32 on others, and the ranks have "
-      "both kinds: give dtype=float32, or leave the older GPUs out");
+      "dtype: auto means bfloat16 on GPUs that have it and float16 on others, and the ranks have "
+      "both kinds: give dtype=float16 or dtype=float32, or leave the older GPUs out");
 }
 
 data::LoaderOptions loader_options(const config::RunConfig& config,
@@ -95,10 +95,15 @@ std::unique_ptr<model::Model> build_model(const config::RunConfig& config,
 
 parallel::ShardOptions shard_options(const config::RunConfig& config,
                                      const config::BatchPlan& batches, at::Device device) {
-  return {.stage = {plan::zero_stage(config.parallel.distributed_strategy)},
+  return {.stage = parallel::kStages[plan::zero_stage(config.parallel.distributed_strategy)],
           .recompute = config.model.gradient_checkpointing,
           .fp32_gradients = plan::has_wide_gradients(config.optimizer, batches),
           .device = device};
+}
+
+std::unique_ptr<plan::LossScaler> make_scaler(const config::RunConfig& config, DType dtype) {
+  if (dtype != DType::kF16) return nullptr;
+  return std::make_unique<plan::LossScaler>(config.loss_scale, config.schedule.deepspeed.ds_compat);
 }
 
 MetricOptions metric_options(const config::RunConfig& config, const fs::path& output,
@@ -198,9 +203,10 @@ Session::Session(const config::Resolved& given, const config::BatchPlan& plan_of
       optimizer(optim::make_optimizer(sharded.owned_ranges(), config.optimizer, sharded.memory())),
       algorithm(algorithms::build(config.stage, *model,
                                   {.label_smoothing = config.finetune.label_smoothing_factor})),
+      scaler(make_scaler(config, dtype)),
       metrics(metric_options(config, output, architecture, dtype, world)),
       store(store_options(config, output, world), world.store),
-      state({architecture, *model, sharded, *optimizer, metrics},
+      state({architecture, *model, sharded, *optimizer, metrics, scaler.get()},
             state_options(config, identity, loader, world)),
       peak_rate(plan::peak_learning_rate(config, batches)) {}
 

@@ -16,6 +16,7 @@
 #include "skein/optim/optimizer.h"
 #include "skein/parallel/sharded.h"
 #include "skein/plan/continuation.h"
+#include "skein/plan/rates/loss_scaler.h"
 #include "skein/plan/run_plan.h"
 #include "skein/train/beginning.h"
 #include "skein/train/metric_log.h"
@@ -48,6 +49,7 @@ struct Session {
   parallel::Sharded sharded;            // ddp, zero1, zero2 or zero3
   std::unique_ptr<optim::Optimizer> optimizer;
   std::unique_ptr<algorithms::Algorithm> algorithm;  // turns a batch into a loss
+  std::unique_ptr<plan::LossScaler> scaler;          // of float16; else null
   MetricLog metrics;
   checkpoint::CheckpointStore store;
   RunState state;

@@ -8,6 +8,8 @@
 
 #include <bit>
 
+#include "skein/trace/trace.h"
+
 namespace skein::train {
 namespace {
 
@@ -39,12 +41,20 @@ Normaliser normaliser(int64_t num_targets) {
 }
 
 Update update(const Trainer& trainer, const StepData& data, const UpdateOptions& options) {
-  const auto [power_of_two, rest] = normaliser(data.num_targets);
-  Update result{.loss = accumulate_gradients(trainer, data, power_of_two) * rest};
+  const auto [power_of_two, unscaled_rest] = normaliser(data.num_targets);
+  const double rest = unscaled_rest / options.loss_scale;
+  const auto sum = accumulate_gradients(trainer, data, power_of_two * options.loss_scale);
+  Update result{.loss = sum * rest};
   trainer.phases.enter(Phase::kOptimizer);
-  result.norm = trainer.sharded.gradient_norm({.max_norm = options.max_grad_norm, .scale = rest});
+  {
+    const trace::Scope scope("optimizer", "gradient norm", trace::Clock::kDevice);
+    result.norm = trainer.sharded.gradient_norm({.max_norm = options.max_grad_norm, .scale = rest});
+  }
   if (trainer.before_change) trainer.before_change();
-  trainer.optimizer.step(options.learning_rate, result.norm.decision);  // scales and clips
+  {
+    const trace::Scope scope("optimizer", "step", trace::Clock::kDevice);
+    trainer.optimizer.step(options.learning_rate, result.norm.decision);  // scales and clips
+  }
   trainer.sharded.publish();
   return result;
 }

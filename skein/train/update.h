@@ -38,6 +38,7 @@ struct StepData {
 struct UpdateOptions {
   double learning_rate = 0;
   double max_grad_norm = 0;  // 0: no clipping
+  double loss_scale = 1;     // backward runs on the loss times this; see plan/rates/loss_scaler.h
 };
 
 // 1 / num_targets in two factors. Backward carries the power of two, which moves exponents alone:

@@ -65,10 +65,10 @@ struct Fixture {
   }
   // With a learning rate of zero the weights stay, and each call finds the same gradient.
   Update update(const std::vector<tensor::Batch>& batches, int64_t num_targets,
-                double max_grad_norm = 0) {
+                double max_grad_norm = 0, double loss_scale = 1) {
     for (const auto& slice : first_moments()) slice.data.zero_();
     return train::update({algorithm, sharded, optimizer, phases}, {batches, num_targets, {}},
-                         {.max_grad_norm = max_grad_norm});
+                         {.max_grad_norm = max_grad_norm, .loss_scale = loss_scale});
   }
   // What the optimizer took for the gradient, by parameter, in float64: the first moment began at
   // zero.
@@ -143,6 +143,33 @@ TEST(Update, IsTheMeanOverTheTargetsOfAllMicroBatches) {
 // How long is the bf16 gradient along the fp32 one? The number of targets must not show in it: a
 // factor that is rounded to bf16 is off by up to 0.4 %, each count by another part of it, and one
 // that is no power of two makes bf16 sums round differently, for up to 0.07 %.
+TEST(Update, ALossScaleLeavesLossAndGradientAsTheyAre) {
+  Fixture run(kModels[0], at::kDouble);
+  const std::vector<tensor::Batch> batches = {make_batch(0), without(make_batch(kRows), 57)};
+  const auto plain = run.update(batches, 199);
+  const auto gradient = run.gradient();
+  const auto scaled = run.update(batches, 199, 0, 0x1p16);
+  EXPECT_EQ(plain.loss.item<double>(), scaled.loss.item<double>());
+  EXPECT_EQ(plain.norm.norm.item<double>(), scaled.norm.norm.item<double>());
+  EXPECT_TRUE(at::allclose(run.gradient(), gradient, 1e-13, 0));
+}
+
+// A gradient that float16 cannot hold, one that it can with a scale, and one that is too large.
+TEST(Update, ALossScaleSavesFloat16FromVanishingAndFromNothingElse) {
+  constexpr int64_t kTargets = 1 << 20;
+  Fixture wide(kModels[0], at::kFloat), half(kModels[0], at::kHalf);
+  const std::vector<tensor::Batch> batches = {make_batch(0)};
+  wide.update(batches, kTargets);
+  const auto expected = wide.gradient();
+  const auto error = [&](double scale) {
+    half.update(batches, kTargets, 0, scale);
+    return ((half.gradient() - expected).norm() / expected.norm()).item<double>();
+  };
+  EXPECT_GT(error(1), 0.05);
+  EXPECT_LT(error(0x1p16), 0.02);
+  EXPECT_FALSE(std::isfinite(half.update(batches, kTargets, 0, 0x1p40).norm.norm.item<double>()));
+}
+
 TEST(Update, TheLengthOfBf16GradientsDoesNotDependOnTheNumberOfTargets) {
   const std::vector<tensor::Batch> batches = {make_batch(0)};
   for (const auto& config : kModels) {

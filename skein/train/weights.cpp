@@ -77,4 +77,16 @@ void load_adapter(const fs::path& folder, const tensor::ParameterTable& table, S
   reader.load(slices, options);
 }
 
+std::set<std::string> base_weights_in_adapter(const fs::path& folder,
+                                              const tensor::ParameterTable& table) {
+  const checkpoint::Reader reader(folder, checkpoint::kAdapterStem);
+  const auto names = adapter::stored_names(table.parameters, reader.files().tensors);
+  std::set<std::string> found;
+  for (size_t i = 0; i < names.size(); ++i) {
+    const auto& parameter = table.parameters[i];
+    if (!names[i].empty() && !parameter.trainable) found.insert(parameter.name);
+  }
+  return found;
+}
+
 }  // namespace skein::train

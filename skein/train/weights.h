@@ -4,6 +4,7 @@
 
 // The weights of a model folder, and of an adapter beside it, read into a model's parameters.
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -43,5 +44,8 @@ class BaseWeights {
 // Of PEFT's folder: all that trains, and what it holds of the base's embedding and head. Throws one
 // UserError for all tensors that are missing, unexpected or of another shape.
 void load_adapter(const fs::path& folder, const tensor::ParameterTable& table, Slices slices);
+// Of it, what the base has too and does not train.
+std::set<std::string> base_weights_in_adapter(const fs::path& folder,
+                                              const tensor::ParameterTable& table);
 
 }  // namespace skein::train

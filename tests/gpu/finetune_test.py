@@ -125,5 +125,18 @@ class Stopping(unittest.TestCase):
             self.assertEqual((work / "out/model.safetensors").read_bytes(), (work / "whole/model.safetensors").read_bytes())
 
 
+class Profile(unittest.TestCase):
+    def test_a_trace_has_the_gpus_clock(self):
+        with OnOneGpu(dtype="float16") as work:
+            ended = work.run("output_dir=out", "profile_steps=3-4")
+            self.assertIn("phase (device)", ended.stderr)
+            events = json.loads((work / "out/trace-3-4.rank0.json").read_text())["traceEvents"]
+            [row] = [event["tid"] for event in events if event["ph"] == "M" and event["args"]["name"] == "device"]
+            spans = {event["name"]: event for event in events if event["ph"] == "X" and event["tid"] == row}
+            self.assertLessEqual({"update 3", "update 4", "forward", "backward", "optimizer", "step"}, set(spans))
+            self.assertGreater(spans["backward"]["dur"], 0)
+            self.assertTrue(all("loss_scale" in record for record in work.records("out") if "loss" in record))
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -45,7 +45,8 @@ class GpuSaveTest : public TemporaryFolder {
     Training(int stage, at::ScalarType dtype)
         : model(model::build(plan::parse_hf_config(kModel, "config.json"), {.dtype = dtype})),
           algorithm(*model),
-          sharded(model->table(), {.stage = {stage}, .device = kGpu}, comm::Group()),
+          sharded(model->table(), {.stage = parallel::kStages[stage], .device = kGpu},
+                  comm::Group()),
           optimizer(sharded.owned_ranges(), {}, sharded.memory()) {
       sharded.initialise(3);
       optimizer.refresh_masters();

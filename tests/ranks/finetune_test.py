@@ -8,7 +8,7 @@ import shutil
 import unittest
 
 from harness import ChatWorkspace, Workspace, finish, gpt2, llama, read_safetensors, relative, run_skein, sample, wait_until_gone
-from harness import children, kill
+from harness import children, kill, write_safetensors
 
 STEPS = 6
 LORA = {"finetuning_type": "lora", "lora_rank": 4, "lora_target": ["q_proj", "down_proj"]}
@@ -285,8 +285,8 @@ class Refused(unittest.TestCase):
     def tearDownClass(cls):
         shutil.rmtree(cls.work.folder)
 
-    def refuse(self, *words, says, code=2):
-        ended = self.work.run("output_dir=new", *words, code=code)
+    def refuse(self, *words, says, code=2, ranks=1):
+        ended = self.work.run("output_dir=new", *words, code=code, ranks=ranks)
         self.assertEqual(ended.stderr.count("error: "), 1, ended.stderr)
         for text in says:
             self.assertIn(text, ended.stderr)
@@ -381,6 +381,24 @@ class Refused(unittest.TestCase):
         self.refuse("adapter_name_or_path=damaged",
                     says=["missing in the files (4): base_model.model.model.layers.0.self_attn.k_proj.lora_A.weight",
                           "not part of it (4): base_model.model.model.layers.0.mlp.down_proj.lora_A.weight"])
+
+    def test_base_weights_beside_an_adapter(self):
+        """PEFT stores the embedding too where it was resized or has an adapter."""
+        name = "model.embed_tokens.weight"
+        dtype, shape, data = read_safetensors(self.work / "base/model.safetensors")[name]
+
+        def add(values):
+            def change(folder):
+                path = folder / "adapter_model.safetensors"
+                write_safetensors(path, read_safetensors(path) | {PREFIX + name: (dtype, shape, values)})
+            return change
+
+        self.damaged(add(data))
+        self.work.run("output_dir=same", "adapter_name_or_path=damaged", "max_steps=2")
+        self.damaged(add(data[:-1] + bytes([data[-1] ^ 1])))
+        for ranks in (1, 2):
+            self.refuse("adapter_name_or_path=damaged", ranks=ranks,
+                        says=[f"stores {name} with other values than the base has", "skein merge damaged --out DIR"])
 
     def test_a_truncated_adapter(self):
         def cut(folder):

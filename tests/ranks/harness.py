@@ -283,6 +283,16 @@ def read_safetensors(path):
     return tensors
 
 
+def write_safetensors(path, tensors):
+    """What read_safetensors() returns."""
+    header, data = {}, b""
+    for name, (dtype, shape, values) in tensors.items():
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(values)]}
+        data += values
+    text = json.dumps(header).encode()
+    Path(path).write_bytes(struct.pack("<Q", len(text)) + text + data)
+
+
 def num_elements(shape):
     count = 1
     for size in shape:

@@ -63,7 +63,7 @@ TEST(Order, OfAStepAtStage3) {
   board::attach_board(board.descriptor());
   const auto model = model::build(plan::parse_hf_config(kModel, "llama"), {});
   const auto& units = model->table().units;  // embedding, three blocks, head
-  parallel::Sharded sharded(model->table(), {.stage = {3}}, comm::Group());
+  parallel::Sharded sharded(model->table(), {.stage = parallel::kZero3}, comm::Group());
   sharded.initialise(5);
   const auto text = (at::arange(2).unsqueeze(1) * 7 + at::arange(9) * 3) % 61;
   const tensor::Batch batch{text.slice(1, 0, 8).contiguous(), text.slice(1, 1, 9).contiguous(),
@@ -116,7 +116,8 @@ TEST(Order, RanksDecodeAtTheirOwnPaceWhileAllIsWhole) {
   const auto expected = plain->decode(tokens, whole_row, plain_units);
   comm::run_ranks(2, [&](comm::Group& world) {
     const auto model = model::build(config, {.dtype = at::kDouble});
-    parallel::Sharded sharded(model->table(), {.stage = {3}, .inference = true}, world);
+    parallel::Sharded sharded(model->table(), {.stage = parallel::kZero3, .inference = true},
+                              world);
     sharded.initialise(5);
     const auto whole = sharded.hold_whole();
     model::KvCache cache(1, 8);

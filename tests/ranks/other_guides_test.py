@@ -89,10 +89,11 @@ class Page(unittest.TestCase):
         for name, content in fragments().items():
             (cls.work / name).parent.mkdir(parents=True, exist_ok=True)
             (cls.work / name).write_text(content)
+        shutil.copy(ROOT / "configs/deepspeed/zero2_with_profiling.json", cls.work / "configs/deepspeed")
         for name in CONFIGS:
             cls.work.write_recipe(cls.work.keys, name)
         for name in DEEPSPEED_CONFIGS:
-            deepspeed = {"distributed_strategy": "deepspeed", "deepspeed": "configs/deepspeed/zero2_bf16.json"}
+            deepspeed = {"distributed_strategy": "deepspeed", "deepspeed": str(ROOT / "configs/deepspeed/zero2.json")}
             cls.work.write_recipe(cls.work.keys | deepspeed, name)
         (cls.work / "scripts").symlink_to(ROOT / "scripts")
 
@@ -189,7 +190,7 @@ class Fragments(Page):
     def test_a_global_batch_that_fits_one_rank_only(self):
         shown = re.search(r"```\n(error: the batch sizes do not multiply.*?)```", PAGE, re.DOTALL)[1]
         json = self.work / "zero2.json"
-        json.write_text(fragments()["configs/deepspeed/zero2_bf16.json"].replace('"auto"', "32"))
+        json.write_text(fragments()["configs/deepspeed/zero2.json"])
         ended = run_skein(["train", "config.yaml", "--deepspeed_config", "zero2.json",
                            "--nproc_per_node", "4", "output_dir=refused"], self.work.folder, 2)
         self.assertEqual(ended.stderr[ended.stderr.index("error: "):], shown)

@@ -177,6 +177,21 @@ class Plan(unittest.TestCase):
                     self.assertEqual([name for name in left if not any(one.fullmatch(name) for one in told)], [])
                     self.assertEqual([one.pattern for one in told if not any(map(one.fullmatch, left))], [])
 
+    def test_fresh_takes_the_templates_of_the_run_before(self):
+        with ChatWorkspace(max_steps=1, save_strategy="no", global_batch_size=4) as work:
+            work.run("output_dir=base")
+            named = "additional_chat_templates/rag.jinja"
+            (work / "base" / named).parent.mkdir()
+            (work / "base" / named).write_text("{{ messages }}")
+            words = ["model_name_or_path=base", "train_from_scratch=false", "output_dir=out", "template="]
+            work.run(*words)
+            self.assertTrue((work / "out" / named).exists())
+            (work / "out/additional_chat_templates/mine.jinja").write_text("kept")
+            shutil.rmtree(work / "base/additional_chat_templates")
+            work.run(*words, "--fresh")
+            left = [path.name for path in (work / "out/additional_chat_templates").iterdir()]
+            self.assertEqual(left, ["mine.jinja"])
+
     def test_what_is_in_output_dir_is_seen(self):
         with Workspace(num_blocks=20, per_device_train_batch_size=4, save_steps=1, output_dir="run") as work:
             work.run("max_steps=2", ranks=2)
@@ -277,10 +292,12 @@ class PlanOfGpusThatAreNotThere(unittest.TestCase):
             self.assertIn("as if: 4 x H100", text)
             self.assertIn("4 x 4 at 10 Gbit/s", text)
 
-    def test_gpus_without_bfloat16_compute_in_float32(self):
+    def test_gpus_without_bfloat16_compute_in_float16_and_the_plan_says_why(self):
         with Workspace(device="auto") as work:
-            plan, _ = self.plan(work, "--gpu", "T4", "--nproc-per-node", "2")
-            self.assertEqual(plan["resolved"]["dtype"], "float32")
+            plan, warnings = self.plan(work, "--gpu", "T4", "--nproc-per-node", "2")
+            self.assertEqual(plan["resolved"]["dtype"], "float16")
+            self.assertIn("dtype: auto is float16", warnings)
+            self.assertIn("a GPU of this run has no bfloat16 arithmetic", warnings)
 
     def test_faster_links_are_worth_it(self):
         with Workspace(large_llama(5), device="auto", block_size=1024) as work:
@@ -332,14 +349,22 @@ class PlanOfGpusThatAreNotThere(unittest.TestCase):
 
 class Autos(unittest.TestCase):
     def test_plan_and_train_decide_alike(self):
-        with Workspace(output_dir="out", max_steps=1) as work:
-            plan = json.loads(run_skein(["plan", *work.command(ranks=2)[1:], "--json"], work.folder).stdout)
+        with Workspace(output_dir="out", max_steps=1, gradient_accumulation_steps=2) as work:
+            words = ["per_device_train_batch_size=auto"]
+            plan = json.loads(run_skein(["plan", *work.command(*words, ranks=2)[1:], "--json"], work.folder).stdout)
             self.assertEqual(plan["resolved"]["distributed_strategy"], "ddp")
-            self.assertEqual(len(plan["reasons"]), 1)
-            self.assertIn(plan["reasons"][0], work.run(ranks=2).stderr)
-            self.assertRegex((work / "out/config.yaml").read_text(), r"(?m)^distributed_strategy: ddp$")
+            self.assertEqual(plan["batch"]["per_device"]["value"], 16)  # 8 x 2 rows of a rank at once
+            self.assertEqual(plan["batch"]["global"]["value"], 32)
+            trained = work.run(*words, ranks=2)
+            self.assertEqual(len(plan["reasons"]), 2)
+            for reason in plan["reasons"]:
+                self.assertIn(reason, trained.stderr)
+            saved = (work / "out/config.yaml").read_text()
+            self.assertRegex(saved, r"(?m)^distributed_strategy: ddp$")
+            self.assertRegex(saved, r"(?m)^per_device_train_batch_size: 16$")
+            self.assertRegex(saved, r"(?m)^auto_find_batch_size: false$")
             # The same words go on with what they began.
-            self.assertIn("nothing left to do", work.run(ranks=2).stderr)
+            self.assertIn("nothing left to do", work.run(*words, ranks=2).stderr)
 
 
 if __name__ == "__main__":

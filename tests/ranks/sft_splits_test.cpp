@@ -118,7 +118,8 @@ class SftSplits : public data::RowsTest {
                                     build_options(split.tuned, split.float64));
     const auto algorithm = algorithms::build(config::TrainingStage::kSft, *model);
     parallel::Sharded sharded(
-        model->table(), {.stage = {split.stage}, .fp32_gradients = split.accumulation > 1}, world);
+        model->table(),
+        {.stage = parallel::kStages[split.stage], .fp32_gradients = split.accumulation > 1}, world);
     sharded.initialise(5);
     optim::AdamW optimizer(sharded.owned_ranges(), {.weight_decay = 0.1}, sharded.memory());
     train::Phases phases;

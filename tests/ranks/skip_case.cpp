@@ -245,9 +245,11 @@ SkipCase SkipCase::parse(const std::string& text) {
 std::string run_skip_case(const SkipCase& c, const std::vector<SkipPair>& pairs,
                           comm::Group& world) {
   Net net(c.frozen, c.uses), reference_net(c.frozen, c.uses);
-  const parallel::ShardOptions options{.stage = {c.stage}, .recompute = c.recompute};
+  const parallel::ShardOptions options{.stage = parallel::kStages[c.stage],
+                                       .recompute = c.recompute};
   parallel::Sharded sharded(net.table, options, world);
-  parallel::Sharded reference(reference_net.table, {.stage = {c.stage}, .inference = true}, world);
+  parallel::Sharded reference(reference_net.table,
+                              {.stage = parallel::kStages[c.stage], .inference = true}, world);
   sharded.initialise(kSeed);
   reference.initialise(kSeed);
   Expectation expectation(c);

@@ -115,7 +115,7 @@ std::string run_case(const TrainingCase& c, comm::Group& world) {
   const algorithms::Pretrain algorithm(*model);
   const auto device = c.cuda ? at::Device(at::kCUDA, 0) : at::Device(at::kCPU);
   parallel::Sharded sharded(model->table(),
-                            {.stage = {c.stage},
+                            {.stage = parallel::kStages[c.stage],
                              .recompute = c.recompute,
                              .fp32_gradients = c.micro_batches > 1,
                              .device = device},

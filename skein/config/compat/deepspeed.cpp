@@ -5,8 +5,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <span>
 
 #include "skein/config/compat/deepspeed_keys.h"
+#include "skein/config/compat/deepspeed_scheduler.h"
+#include "skein/config/compat/deepspeed_stage.h"
 #include "skein/config/syntax/paths.h"
 #include "skein/config/syntax/suggest.h"
 #include "skein/config/syntax/values.h"
@@ -56,16 +60,35 @@ Node read_object(const Setting& named) {
   return read_json(read_file(file, 16 << 20), file.string());
 }
 
+const Setting* find(std::span<const Setting> leaves, std::string_view path) {
+  const auto found = std::ranges::find(leaves, path, &Setting::key);
+  return found == leaves.end() ? nullptr : &*found;
+}
+
+constexpr std::string_view kProfileStep = "flops_profiler.profile_step";
+
+bool is_auto(const Setting& leaf) { return lower(leaf.value.text) == "auto"; }
+
 class Reader {
  public:
+  Reader(const Setting& named, std::span<const Setting> leaves, DsCompat compat)
+      : named_(named), leaves_(leaves), compat_(compat), scheduler_(leaves, compat) {}
+
+  DeepSpeed read() {
+    for (const auto& leaf : leaves_) read(leaf);
+    check_deepspeed_stage(leaves_);
+    add_defaults();
+    return std::move(result_);
+  }
+
+ private:
   void read(const Setting& leaf) {
     const auto* rule = find_deepspeed_rule(leaf.key);
     if (!rule) {
       refuse(leaf.origin, fmt::format("unknown DeepSpeed key '{}'{}", leaf.key,
                                       did_you_mean(leaf.key, deepspeed_key_names())));
     }
-    if (lower(leaf.value.text) == "auto")
-      return report(leaf, "auto", "the YAML or the default decides");
+    if (is_auto(leaf)) return report(leaf, "auto", "the YAML or the default decides");
     switch (rule->status) {
       case KeyRule::Status::kHonoured:
         return honour(leaf, *rule);
@@ -80,30 +103,81 @@ class Reader {
     }
   }
 
-  DeepSpeed result;
-
- private:
   void report(const Setting& leaf, const std::string& status, const std::string& detail) {
-    result.notes.push_back(fmt::format("{}: DeepSpeed {} = {}: {} ({})", leaf.origin.place(),
-                                       leaf.key, leaf.value.shown(), status, detail));
+    result_.notes.push_back(fmt::format("{}: DeepSpeed {} = {}: {} ({})", leaf.origin.place(),
+                                        leaf.key, leaf.value.shown(), status, detail));
   }
 
   void set(const Setting& leaf, const std::string& key, const Node& value) {
     auto origin = leaf.origin;
     origin.spelling = leaf.key;
-    result.settings.push_back({key, value, origin});
+    result_.settings.push_back({key, value, origin});
     report(leaf, "honoured", fmt::format("{}: {}", key, value.shown()));
   }
 
+  // What DeepSpeed takes when the file says nothing, where our default is another.
+  void set_absent(const std::string& path, const std::string& key, const std::string& value) {
+    auto origin = named_.origin;
+    origin.spelling = fmt::format("DeepSpeed's default of {}", path);
+    result_.settings.push_back({key, scalar(value, named_.value.origin), origin});
+    result_.notes.push_back(fmt::format("{}: DeepSpeed {} is absent: {}: {} is its default",
+                                        named_.origin.place(), path, key, value));
+  }
+
+  void add_defaults() {
+    for (const auto& [parameter, key, value] : scheduler_.defaults()) {
+      set_absent(fmt::format("scheduler.params.{}", parameter), std::string(key),
+                 std::string(value));
+    }
+    const bool has_rate =
+        find(leaves_, "optimizer.params.lr") || !scheduler_.rate_parameter().empty();
+    if (find(leaves_, "optimizer.type") && !has_rate) {
+      set_absent("optimizer.params.lr", "learning_rate", "1e-3");
+    }
+    if (compat_ == DsCompat::k0_16 && !find(leaves_, "gradient_clipping")) {
+      set_absent("gradient_clipping", "max_grad_norm", "0");
+    }
+    if (asks_for_fp16()) {
+      auto origin = find(leaves_, "fp16.enabled")->origin;
+      origin.spelling = "fp16.enabled";
+      result_.settings.push_back({"loss_scaler", scalar("deepspeed", origin), origin});
+    }
+    if (reporters_ != "tensorboard") {
+      auto origin = find(leaves_, "wandb.enabled")->origin;
+      origin.spelling = "wandb.enabled";
+      result_.settings.push_back({"report_to", scalar(reporters_, origin), origin});
+    }
+  }
+
+  using Handler = void (Reader::*)(const Setting&);
+
   void honour(const Setting& leaf, const KeyRule& rule) {
-    if (leaf.key == "zero_optimization.stage") return set_stage(leaf);
-    if (leaf.key == "optimizer.params.betas") return set_betas(leaf);
-    if (leaf.key == "optimizer.type") return check_optimizer(leaf);
-    const std::string key(rule.detail);
-    if (key == "dtype") return set(leaf, key, word(leaf, as_bool(leaf) ? "bfloat16" : "float32"));
-    if (key == "grad_accum_fp32") return set_accumulation_type(leaf);
+    static const std::map<std::string_view, Handler> kHandlers = {
+        {"zero_optimization.stage", &Reader::set_stage},
+        {"zero_optimization.cpu_offload", &Reader::set_offload},
+        {"zero_optimization.cpu_offload_params", &Reader::set_offload},
+        {"optimizer.params.betas", &Reader::set_betas},
+        {"optimizer.params.lr", &Reader::set_rate},
+        {"optimizer.type", &Reader::check_optimizer},
+        {"bf16.enabled", &Reader::set_bf16},
+        {"bfloat16.enabled", &Reader::set_bf16},
+        {"fp16.enabled", &Reader::set_fp16},
+        {"data_types.grad_accum_dtype", &Reader::set_accumulation_type},
+        {"tensorboard.enabled", &Reader::set_reporter},
+        {"wandb.enabled", &Reader::set_reporter},
+        {"flops_profiler.enabled", &Reader::set_profiler},
+        {kProfileStep, &Reader::check_profile_step},
+        {"wall_clock_breakdown", &Reader::set_breakdown},
+    };
     if (is_null(leaf.value)) return report(leaf, "no effect", "null");
-    set(leaf, key, leaf.value);
+    const auto handler = kHandlers.find(leaf.key);
+    if (handler != kHandlers.end()) return (this->*handler->second)(leaf);
+    if (leaf.key.starts_with("scheduler.")) return set_scheduler(leaf);
+    if (leaf.key.starts_with("fp16.") && !asks_for_fp16()) {
+      return report(leaf, "no effect", "fp16.enabled is not true");
+    }
+    if (rule.detail == "gradient_checkpointing") return set_recompute(leaf);
+    set(leaf, std::string(rule.detail), leaf.value);
   }
 
   static Node word(const Setting& leaf, const std::string& text) {
@@ -126,6 +200,41 @@ class Reader {
         word(leaf, *stage == 0 ? "ddp" : fmt::format("zero{}", *stage)));
   }
 
+  // The old spellings.
+  void set_offload(const Setting& leaf) {
+    if (!as_bool(leaf)) return report(leaf, "no effect", "off");
+    const bool of_parameters = leaf.key.ends_with("_params");
+    set(leaf, of_parameters ? "offload_param" : "offload_optimizer", word(leaf, "cpu"));
+  }
+
+  bool is_on(std::string_view path) const {
+    const auto* leaf = find(leaves_, path);
+    return leaf && parse_bool(leaf->value.text) == true;
+  }
+
+  bool asks_for_fp16() const {
+    const auto* leaf = find(leaves_, "fp16.enabled");
+    return leaf && (is_auto(*leaf) || is_on("fp16.enabled"));
+  }
+
+  void set_fp16(const Setting& leaf) {
+    if (!as_bool(leaf)) return report(leaf, "no effect", "off");
+    for (const auto* section : {"bf16.enabled", "bfloat16.enabled"}) {
+      const auto* other = find(leaves_, section);
+      if (!other || parse_bool(other->value.text) != true) continue;
+      refuse(leaf.value.origin, fmt::format("'{}' and '{}' ({}) are both true: keep one", leaf.key,
+                                            section, other->origin.place()));
+    }
+    set(leaf, "dtype", word(leaf, "float16"));
+  }
+
+  // An explicit false must not end up as bfloat16 on a GPU that has it.
+  void set_bf16(const Setting& leaf) {
+    const bool on = as_bool(leaf);
+    if (!on && asks_for_fp16()) return report(leaf, "no effect", "fp16 decides");
+    set(leaf, "dtype", word(leaf, on ? "bfloat16" : "float32"));
+  }
+
   void set_betas(const Setting& leaf) {
     if (leaf.value.items.size() != 2) {
       refuse(leaf.value.origin, fmt::format("'{}' must be a list of two numbers", leaf.key));
@@ -135,6 +244,13 @@ class Reader {
       if (lower(beta.text) == "auto") continue;
       set(leaf, fmt::format("adam_beta{}", i + 1), beta);
     }
+  }
+
+  // A schedule that names its own rate hides the optimizer's.
+  void set_rate(const Setting& leaf) {
+    if (scheduler_.rate_parameter().empty()) return set(leaf, "learning_rate", leaf.value);
+    report(leaf, "no effect",
+           fmt::format("the scheduler's {} counts", scheduler_.rate_parameter()));
   }
 
   // DeepSpeed's "Adam" is decoupled too, unless adam_w_mode is false.
@@ -147,12 +263,74 @@ class Reader {
                          leaf.value.shown()));
     }
     report(leaf, "honoured", "AdamW with decoupled decay");
+    const auto* mode = find(leaves_, "optimizer.params.adam_w_mode");
+    const auto* decay = find(leaves_, "optimizer.params.weight_decay");
+    const bool coupled = type == "adam" && mode && parse_bool(mode->value.text) == false;
+    if (!coupled || !decay || parse_real(decay->value.text) == 0.0) return;
+    refuse(
+        mode->value.origin,
+        "'optimizer.params.adam_w_mode: false' with type Adam adds weight_decay to the gradient, "
+        "which this version does not support: remove it for decoupled decay, or set "
+        "weight_decay to 0");
+  }
+
+  void set_scheduler(const Setting& leaf) {
+    const std::string key(scheduler_.key_of(leaf.key));
+    if (key.empty()) return report(leaf, "no effect", "cycle_momentum is false");
+    if (key == "warmup_steps" && !parse_integer(leaf.value.text)) {
+      refuse(leaf.value.origin,
+             fmt::format("'{}' must be a whole number, not '{}'", leaf.key, leaf.value.shown()));
+    }
+    set(leaf, key, leaf.value);
   }
 
   void set_accumulation_type(const Setting& leaf) {
     const auto type = lower(leaf.value.shown());
     if (type == "fp32") return set(leaf, "grad_accum_fp32", word(leaf, "true"));
     report(leaf, "emulated", "accumulation is always in fp32");
+  }
+
+  // DeepSpeed says here how, and the model whether; here a file that asks for any of it means it.
+  void set_recompute(const Setting& leaf) {
+    const auto count = parse_integer(leaf.value.text);
+    const bool on =
+        leaf.key.ends_with("number_checkpoints") ? count.value_or(0) > 0 : as_bool(leaf);
+    if (!on) return report(leaf, "no effect", "off");
+    if (recomputes_) return report(leaf, "emulated", "gradient_checkpointing is on");
+    recomputes_ = true;
+    set(leaf, "gradient_checkpointing", word(leaf, "true"));
+  }
+
+  void set_reporter(const Setting& leaf) {
+    if (!as_bool(leaf)) return report(leaf, "no effect", "off; report_to decides");
+    if (leaf.key.starts_with("wandb")) reporters_ = "tensorboard,wandb";
+    report(leaf, "honoured", fmt::format("report_to: {}", reporters_));
+  }
+
+  // DeepSpeed's own default is update 1.
+  void set_profiler(const Setting& leaf) {
+    if (!as_bool(leaf)) return report(leaf, "no effect", "off");
+    const auto* step = find(leaves_, kProfileStep);
+    const bool is_given = step && !is_auto(*step) && !is_null(step->value);
+    set(leaf, "profile_steps", word(leaf, is_given ? step->value.text : "1"));
+  }
+
+  void check_profile_step(const Setting& leaf) {
+    if (parse_integer(leaf.value.text).value_or(0) < 1) {
+      refuse(leaf.value.origin, fmt::format("'{}' must be an update, counted from 1, not '{}'",
+                                            leaf.key, leaf.value.shown()));
+    }
+    const bool is_used = is_on("flops_profiler.enabled");
+    report(leaf, is_used ? "honoured" : "no effect",
+           is_used ? "of profile_steps" : "flops_profiler.enabled is not true");
+  }
+
+  // Every record has the seconds of each phase; the table is of the first update that has its
+  // memory already.
+  void set_breakdown(const Setting& leaf) {
+    if (!as_bool(leaf)) return report(leaf, "no effect", "off");
+    if (is_on("flops_profiler.enabled")) return report(leaf, "honoured", "of profile_steps");
+    set(leaf, "profile_steps", word(leaf, "2"));
   }
 
   void refuse_unless_off(const Setting& leaf, const KeyRule& rule) {
@@ -163,16 +341,22 @@ class Reader {
                        "it: {}",
                        leaf.key, rule.detail));
   }
+
+  const Setting& named_;
+  std::span<const Setting> leaves_;
+  DsCompat compat_;
+  DeepSpeedScheduler scheduler_;
+  bool recomputes_ = false;
+  std::string reporters_ = "tensorboard";  // our default
+  DeepSpeed result_;
 };
 
 }  // namespace
 
-DeepSpeed read_deepspeed(const Setting& named) {
+DeepSpeed read_deepspeed(const Setting& named, DsCompat compat) {
   std::vector<Setting> leaves;
   add_leaves(read_object(named), "", leaves);
-  Reader reader;
-  for (const auto& leaf : leaves) reader.read(leaf);
-  return std::move(reader.result);
+  return Reader(named, leaves, compat).read();
 }
 
 }  // namespace skein::config

@@ -5,11 +5,13 @@
 // What does a DeepSpeed configuration say to us?
 //
 // Every key of it is honoured, emulated, without effect, or refused, and a note says which.
-// "auto" takes the value of the YAML or the default, as in HF Trainer.
+// "auto" takes the value of the YAML or the default, as in HF Trainer. Where DeepSpeed's own
+// default is not ours, it is set too: the file says what DeepSpeed would do with it.
 
 #include <string>
 #include <vector>
 
+#include "skein/config/syntax/choices.h"
 #include "skein/config/syntax/node.h"
 
 namespace skein::config {
@@ -20,7 +22,8 @@ struct DeepSpeed {
 };
 
 // `named` is the `deepspeed` setting: a file name, an object, or an object with `config_path`. A
-// relative file is looked for in the working folder, then beside the file that names it.
-DeepSpeed read_deepspeed(const Setting& named);
+// relative file is looked for in the working folder, then beside the file that names it. Defaults
+// are those of the DeepSpeed of `compat`.
+DeepSpeed read_deepspeed(const Setting& named, DsCompat compat);
 
 }  // namespace skein::config

@@ -60,6 +60,7 @@ std::vector<KeyRule> no_effect_keys() {
       {"prediction_loss_only", kNo, "evaluation computes the loss"},
       {"eval_accumulation_steps", kNo, "evaluation keeps no logits"},
       {"bf16_full_eval", kNo, "evaluation uses the working weights"},
+      {"fp16_full_eval", kNo, "evaluation uses the working weights"},
       {"torch_empty_cache_steps", kNo, "memory is planned ahead"},
       {"low_cpu_mem_usage", kNo, "no rank ever holds a second copy"},
       {"padding_free", kNo, kNoPadding},
@@ -103,7 +104,6 @@ std::vector<KeyRule> precision_keys() {
       {"torch_compile", kNot, "kernels are fused by hand", kFalse},
       {"load_in_4bit", kNot, "", kFalse},
       {"load_in_8bit", kNot, "", kFalse},
-      {"quantization_bit", kNot, "", kNone},
   };
 }
 
@@ -147,7 +147,6 @@ std::vector<KeyRule> algorithm_keys() {
       {"optim_args", kNot, "", kNone},
       {"lr_scheduler_kwargs", kNot, "it takes an object", {"none", "{}"}},
       {"lr_scheduler_kwargs.*", kNot, "no schedule of this version has it"},
-      {"auto_find_batch_size", kNot, "", kFalse},
       {"fsdp", kNot, "use distributed_strategy: zero3", {"", "false", "none"}},
       {"fsdp_config*", kNot, "use distributed_strategy: zero3", kNone},
       {"accelerator_config*", kNot, "", kNone},

@@ -33,20 +33,14 @@ Result bf16(const Setting& setting, Notes&) {
   return stands_for(setting, "dtype", *on ? "bfloat16" : "float32");
 }
 
-Result pure_bf16(const Setting& setting, Notes& notes) {
-  if (parse_bool(setting.value.text) == false) return std::nullopt;
-  return bf16(setting, notes);
-}
-
 Result mixed_precision(const Setting& setting, Notes&) {
   const auto word = lower(setting.value.shown());
   if (word == "bf16" || word == "bfloat16") return stands_for(setting, "dtype", "bfloat16");
   if (word == "no" || word == "none" || word == "false" || word == "fp32" || word == "null") {
     return stands_for(setting, "dtype", "float32");
   }
-  // Refused where no bf16 beside it makes it a contradiction.
-  if (word == "fp16" || word == "float16") return stands_for(setting, "dtype", "fp16");
-  refuse_choice(setting, "bf16 or no");
+  if (word == "fp16" || word == "float16") return stands_for(setting, "dtype", "float16");
+  refuse_choice(setting, "bf16, fp16 or no");
 }
 
 Result fp16(const Setting& setting, Notes&) {
@@ -55,7 +49,7 @@ Result fp16(const Setting& setting, Notes&) {
   const auto on = parse_bool(word);
   if (!on) refuse_choice(setting, "true, false or auto");
   if (!*on) return std::nullopt;
-  return stands_for(setting, "dtype", "fp16");
+  return stands_for(setting, "dtype", "float16");
 }
 
 Result reporter(const Setting& setting, const std::string& name) {
@@ -157,8 +151,9 @@ Result fp16_opt_level(const Setting& setting, Notes& notes) {
         fmt::format("{}: 'fp16_opt_level' is apex's key: O0 is read as dtype: float32", where));
     return stands_for(setting, "dtype", "float32");
   }
+  // Files of other trainers carry it beside `fp16: false`.
   notes.push_back(fmt::format(
-      "{}: 'fp16_opt_level' is apex's key and has no effect: this version has no fp16", where));
+      "{}: 'fp16_opt_level' is apex's key and has no effect: fp16: true asks for float16", where));
   return std::nullopt;
 }
 
@@ -167,16 +162,6 @@ Result grad_accum_dtype(const Setting& setting, Notes&) {
   const bool fp32 = word == "fp32" || word == "float32";
   if (!fp32 && word != "auto") refuse_choice(setting, "fp32 or auto");
   return stands_for(setting, "grad_accum_fp32", fp32 ? "true" : "false");
-}
-
-Result optim(const Setting& setting, Notes&) {
-  const auto word = lower(setting.value.shown());
-  for (const auto* same : {"adamw_torch", "adamw_torch_fused", "adamw", "adamw_hf"}) {
-    if (word == same) return std::nullopt;
-  }
-  refuse(setting.value.origin,
-         fmt::format("'{}: {}' is not supported by this version: it has adamw_torch", setting.key,
-                     setting.value.shown()));
 }
 
 // DeepSpeed's own launcher adds a bare --deepspeed; false and null switch a parent's file off.
@@ -197,13 +182,10 @@ Result deepspeed_conflict(const Setting& setting, Notes&) {
 const std::map<std::string_view, Result (*)(const Setting&, Notes&)> kTranslations = {
     {"bf16", bf16},
     {"fp16", fp16},
-    {"pure_bf16", pure_bf16},
     {"mixed_precision", mixed_precision},
     {"use_mixed_precision", use_mixed_precision},
     {"fp16_opt_level", fp16_opt_level},
     {"grad_accum_dtype", grad_accum_dtype},
-    {"optim", optim},
-    {"optimizer", optim},
     {kDeepSpeedKey, deepspeed},
     {"deepspeed_config", deepspeed},
     {"deepspeed.config_path", deepspeed},
@@ -235,7 +217,6 @@ bool is_translated_key(std::string_view key) { return kTranslations.contains(key
 bool is_translated_flag(std::string_view key) {
   constexpr std::string_view kFlags[] = {"bf16",
                                          "fp16",
-                                         "pure_bf16",
                                          "use_mixed_precision",
                                          "use_tensorboard",
                                          "use_wandb",

@@ -32,6 +32,14 @@ enum class WarmupCurve { kAuto, kLinear, kLog, kCosine, kOneMinusSqrt };
 enum class Curve { kLinear, kCosine, kOneMinusSqrt };
 // The DeepSpeed whose defaults and formulas count where its versions differ.
 enum class DsCompat { k0_16, k0_19 };
+// Whose rule moves the loss scale of float16.
+enum class LossScaleRule { kPyTorch, kDeepSpeed };
+// Where optimizer states or parameters lie between their uses.
+enum class Offload { kNone, kCpu, kNvme };
+// Bits of frozen linear weights; none: all of dtype.
+enum class QuantizationBit { kNone, kFour };
+// What turns gradients into updates.
+enum class OptimizerKind { kAdamW, kAdamW8bit };
 // What the learning rate is multiplied by when the batch grows.
 enum class LrScaling { kNone, kLinear, kSqrt };
 enum class NanPolicy { kStop, kSkip, kRollback };

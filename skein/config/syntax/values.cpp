@@ -359,10 +359,10 @@ std::string to_text(const NumberMap& value) {
 Spellings<std::optional<DType>> spellings_of(std::optional<DType>) {
   static constexpr Spelling<std::optional<DType>> kKnown[] = {
       {"auto", std::nullopt},   {"float32", DType::kF32}, {"bfloat16", DType::kBF16},
-      {"float64", DType::kF64}, {"fp32", DType::kF32},    {"bf16", DType::kBF16},
+      {"float16", DType::kF16}, {"float64", DType::kF64}, {"fp32", DType::kF32},
+      {"bf16", DType::kBF16},   {"fp16", DType::kF16},    {"half", DType::kF16},
       {"fp64", DType::kF64}};
-  static constexpr const char* kNotBuilt[] = {"float16", "fp16", "half"};
-  return {kKnown, kNotBuilt};
+  return {kKnown, {}};
 }
 Spellings<Device> spellings_of(Device) {
   static constexpr Spelling<Device> kKnown[] = {{"auto", Device::kAuto},
@@ -414,6 +414,41 @@ Spellings<DsCompat> spellings_of(DsCompat) {
   static constexpr Spelling<DsCompat> kKnown[] = {{"0.16", DsCompat::k0_16},
                                                   {"0.19", DsCompat::k0_19}};
   return {kKnown, {}};
+}
+Spellings<LossScaleRule> spellings_of(LossScaleRule) {
+  static constexpr Spelling<LossScaleRule> kKnown[] = {{"pytorch", LossScaleRule::kPyTorch},
+                                                       {"deepspeed", LossScaleRule::kDeepSpeed}};
+  return {kKnown, {}};
+}
+Spellings<Offload> spellings_of(Offload) {
+  static constexpr Spelling<Offload> kKnown[] = {{"none", Offload::kNone},
+                                                 {"cpu", Offload::kCpu},
+                                                 {"nvme", Offload::kNvme},
+                                                 {"false", Offload::kNone}};
+  return {kKnown, {}};
+}
+Spellings<OptimizerKind> spellings_of(OptimizerKind) {
+  static constexpr Spelling<OptimizerKind> kKnown[] = {
+      {"adamw_torch", OptimizerKind::kAdamW},
+      {"adamw_8bit", OptimizerKind::kAdamW8bit},
+      {"adamw_torch_fused", OptimizerKind::kAdamW},
+      {"adamw", OptimizerKind::kAdamW},
+      {"adamw_hf", OptimizerKind::kAdamW},
+      {"adamw_bnb_8bit", OptimizerKind::kAdamW8bit},
+      {"paged_adamw_8bit", OptimizerKind::kAdamW8bit}};
+  static constexpr const char* kNotBuilt[] = {
+      "adafactor",           "sgd", "adagrad", "lion_8bit", "lion_32bit", "rmsprop", "galore_adamw",
+      "schedule_free_adamw", "muon"};
+  return {kKnown, kNotBuilt};
+}
+Spellings<QuantizationBit> spellings_of(QuantizationBit) {
+  static constexpr Spelling<QuantizationBit> kKnown[] = {{"none", QuantizationBit::kNone},
+                                                         {"4", QuantizationBit::kFour},
+                                                         {"0", QuantizationBit::kNone},
+                                                         {"null", QuantizationBit::kNone},
+                                                         {"false", QuantizationBit::kNone}};
+  static constexpr const char* kNotBuilt[] = {"8", "3", "2"};
+  return {kKnown, kNotBuilt};
 }
 Spellings<Curve> spellings_of(Curve) {
   static constexpr Spelling<Curve> kKnown[] = {

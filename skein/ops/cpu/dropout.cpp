@@ -4,6 +4,7 @@
 #include <ATen/OpMathType.h>
 #include <ATen/Parallel.h>
 #include <c10/util/BFloat16.h>
+#include <c10/util/Half.h>
 
 #include <algorithm>
 
@@ -52,6 +53,8 @@ void dropout_on_cpu(const DropoutCall& call) {
       return drop<double>(call);
     case DType::kBF16:
       return drop<c10::BFloat16>(call);
+    case DType::kF16:
+      return drop<c10::Half>(call);
     default:
       return;  // dropout.cpp refuses it
   }

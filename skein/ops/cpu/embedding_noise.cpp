@@ -4,6 +4,7 @@
 #include <ATen/OpMathType.h>
 #include <ATen/Parallel.h>
 #include <c10/util/BFloat16.h>
+#include <c10/util/Half.h>
 
 #include <algorithm>
 #include <cmath>
@@ -54,6 +55,8 @@ void embedding_noise_on_cpu(const EmbeddingNoiseCall& call) {
       return add<double>(call);
     case DType::kBF16:
       return add<c10::BFloat16>(call);
+    case DType::kF16:
+      return add<c10::Half>(call);
     default:
       return;  // embedding_noise.cpp refuses it
   }

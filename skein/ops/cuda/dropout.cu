@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
 #include <cuda_bf16.h>
+#include <cuda_fp16.h>
 
 #include "skein/ops/cuda/stream.h"
 #include "skein/ops/dropout_kernel.h"
@@ -15,6 +16,10 @@ struct Wide {
 };
 template <>
 struct Wide<__nv_bfloat16> {
+  using Type = float;
+};
+template <>
+struct Wide<__half> {
   using Type = float;
 };
 
@@ -62,6 +67,9 @@ void dropout_on_cuda(const DropoutCall& call) {
       break;
     case DType::kBF16:
       launch<__nv_bfloat16>(call, current_stream());
+      break;
+    case DType::kF16:
+      launch<__half>(call, current_stream());
       break;
     default:
       break;  // dropout.cpp refuses it

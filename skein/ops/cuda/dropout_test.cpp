@@ -23,7 +23,7 @@ Dropout keyed_on(at::DeviceType device) {
 TEST(CudaDropout, EqualsTheCpuReferenceBitForBit) {
   if (!at::hasCUDA()) GTEST_SKIP() << "no GPU";
   at::manual_seed(6);
-  for (const auto dtype : {at::kFloat, at::kDouble, at::kBFloat16}) {
+  for (const auto dtype : {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf}) {
     const auto x = at::randn({2, 33, 70}, at::kDouble).to(dtype);
     const auto on_gpu = x.to(at::kCUDA).set_requires_grad(true);
     const auto y = dropout(on_gpu, keyed_on(at::kCUDA));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
 #include <cuda_bf16.h>
+#include <cuda_fp16.h>
 
 #include "skein/ops/cuda/stream.h"
 #include "skein/ops/embedding_noise_kernel.h"
@@ -15,6 +16,10 @@ struct Wide {
 };
 template <>
 struct Wide<__nv_bfloat16> {
+  using Type = float;
+};
+template <>
+struct Wide<__half> {
   using Type = float;
 };
 
@@ -64,6 +69,9 @@ void embedding_noise_on_cuda(const EmbeddingNoiseCall& call) {
       break;
     case DType::kBF16:
       launch<__nv_bfloat16>(call);
+      break;
+    case DType::kF16:
+      launch<__half>(call);
       break;
     default:
       break;  // embedding_noise.cpp refuses it

@@ -3,6 +3,8 @@
 #include "skein/plan/cost/flops.h"
 
 #include <algorithm>
+#include <numeric>
+#include <string>
 
 #include "skein/plan/cost/reach.h"
 
@@ -19,6 +21,14 @@ double attention_flops(const Dimensions& d, int64_t sequence_length) {
   return 6 * width * (full_layers * whole + static_cast<double>(d.windowed_layers) * seen);
 }
 
+int64_t projection_parameters(const Dimensions& d) {
+  return d.layers * d.channels * (2 * d.query_width + 2 * d.key_width);
+}
+int64_t mlp_parameters(const Dimensions& d) {
+  return d.layers * (d.gated ? 3 : 2) * d.channels * d.inner;
+}
+int64_t head_parameters(const Dimensions& d) { return d.vocabulary * d.channels; }
+
 // Does it take part in a matrix product of every token? The tokens' embedding does as the head.
 bool is_product(const ParameterShape& parameter) {
   return parameter.kind == ModuleKind::kLinear || parameter.kind == ModuleKind::kTransposedLinear ||
@@ -28,24 +38,32 @@ bool is_product(const ParameterShape& parameter) {
 }  // namespace
 
 int64_t matmul_parameters(const Dimensions& d) {
-  const int64_t attention = d.channels * (2 * d.query_width + 2 * d.key_width);
-  const int64_t mlp = (d.gated ? 3 : 2) * d.channels * d.inner;
-  return d.layers * (attention + mlp) + d.vocabulary * d.channels;
+  return projection_parameters(d) + mlp_parameters(d) + head_parameters(d);
 }
 
 double training_flops_per_token(const Dimensions& d, int64_t sequence_length) {
   return 6 * static_cast<double>(matmul_parameters(d)) + attention_flops(d, sequence_length);
 }
 
-TrainingFlops::TrainingFlops(const Dimensions& d, const Shapes& shapes)
-    : dimensions_(d), products_(6 * static_cast<double>(matmul_parameters(d))) {
+TrainingFlops::Component TrainingFlops::component_of(const ParameterShape& parameter) {
+  if (parameter.adapter) return kAdapters;
+  if (parameter.padded_rows > 0) return kHead;
+  // "model.layers.0.self_attn.q_proj.weight", "h.0.attn.c_attn.weight"
+  return parameter.name.find("attn.") != std::string::npos ? kProjections : kMlp;
+}
+
+TrainingFlops::TrainingFlops(const Dimensions& d, const Shapes& shapes) : dimensions_(d) {
+  products_[kProjections] = 6 * static_cast<double>(projection_parameters(d));
+  products_[kMlp] = 6 * static_cast<double>(mlp_parameters(d));
+  products_[kHead] = 6 * static_cast<double>(head_parameters(d));
   const auto reached = reached_units(shapes);
   for (const auto& parameter : shapes.parameters) {
     const auto size = static_cast<double>(parameter.numel());
-    if (parameter.adapter && parameter.shape.size() > 1) products_ += 6 * size;
+    auto& product = products_[component_of(parameter)];
+    if (parameter.adapter && parameter.shape.size() > 1) product += 6 * size;
     if (parameter.adapter || parameter.trainable || !is_product(parameter)) continue;
     const bool backward = reached[static_cast<size_t>(parameter.unit)] || parameter.padded_rows > 0;
-    products_ -= (backward ? 2 : 4) * size;
+    product -= (backward ? 2 : 4) * size;
   }
   int64_t forward_alone = 0;  // blocks
   for (size_t unit = 0; unit < shapes.units.size(); ++unit) {
@@ -55,7 +73,23 @@ TrainingFlops::TrainingFlops(const Dimensions& d, const Shapes& shapes)
 }
 
 double TrainingFlops::per_token(int64_t sequence_length) const {
-  return products_ + attention_flops(dimensions_, sequence_length) * attention_share_;
+  return std::accumulate(products_.begin(), products_.end(), 0.0) +
+         attention_flops(dimensions_, sequence_length) * attention_share_;
+}
+
+std::vector<FlopsPart> TrainingFlops::parts(std::span<const int64_t> lengths) const {
+  double tokens = 0, attention = 0;
+  for (const int64_t length : lengths) {
+    const auto count = static_cast<double>(length);
+    tokens += count;
+    attention += attention_flops(dimensions_, length) * attention_share_ * count;
+  }
+  std::vector<FlopsPart> parts = {{"attention projections", products_[kProjections] * tokens},
+                                  {"attention", attention},
+                                  {"MLP", products_[kMlp] * tokens},
+                                  {"head", products_[kHead] * tokens}};
+  if (products_[kAdapters] > 0) parts.push_back({"adapters", products_[kAdapters] * tokens});
+  return parts;
 }
 
 double TrainingFlops::of_document(int64_t num_tokens) const {

@@ -15,7 +15,10 @@
 // weights have no gradient, hence 4 in place of 6; adapters count like weights; blocks before
 // everything that trains run forward alone.
 
+#include <array>
 #include <cstdint>
+#include <span>
+#include <vector>
 
 #include "skein/plan/families/architecture.h"
 
@@ -25,6 +28,12 @@ int64_t matmul_parameters(const Dimensions& dimensions);
 // Forward and backward; `sequence_length` is what attention looks back over at most.
 double training_flops_per_token(const Dimensions& dimensions, int64_t sequence_length);
 
+// What a component of the model costs.
+struct FlopsPart {
+  const char* component = "";
+  double flops = 0;
+};
+
 // The same where not all of the model trains: `shapes` are those of plan::tune().
 class TrainingFlops {
  public:
@@ -33,11 +42,17 @@ class TrainingFlops {
   double per_token(int64_t sequence_length) const;
   // Of a document, which attention does not leave.
   double of_document(int64_t num_tokens) const;
+  // Of documents of these lengths, by component; together what of_document() says of each.
+  std::vector<FlopsPart> parts(std::span<const int64_t> lengths) const;
 
  private:
+  // Of matrix products.
+  enum Component { kProjections, kMlp, kHead, kAdapters, kNumComponents };
+  static Component component_of(const ParameterShape& parameter);
+
   Dimensions dimensions_;
-  double products_ = 0;         // of a token
-  double attention_share_ = 1;  // of what it costs where everything trains
+  std::array<double, kNumComponents> products_{};  // of a token
+  double attention_share_ = 1;                     // of what it costs where everything trains
 };
 
 // Model FLOPs utilisation: the useful share of what `num_devices` could do at `peak_flops` each.
