@@ -30,6 +30,8 @@ constexpr const char* kUsage =
     "                        [--device auto|cpu|cuda|cuda:N]\n"
     "                        [--lora RANK] [--lora-target q_proj,k_proj,v_proj,o_proj]\n"
     "                        [--packed] [--masked SHARE] [--trace FILE]\n"
+    "                        [--accumulation 1] [--no-clipping]\n"
+    "                        [--offload] [--offload-ratio 1] [--offload-param]\n"
     "\n"
     "MODEL is a folder with config.json. Prints one JSON row: tokens per second of the median "
     "step,\n"
@@ -37,7 +39,8 @@ constexpr const char* kUsage =
     "last\n"
     "loss (the last must be lower). --lora trains adapters alone; --packed fills the rows with\n"
     "documents of 256 to 2047 tokens that do not see each other, of which --masked leaves out the\n"
-    "first SHARE of the targets.\n"
+    "first SHARE of the targets. --offload puts optimizer states, --offload-param the shards of\n"
+    "--zero 3 too, into host memory.\n"
     "\n"
     "skein bench adamw [--elements 67108864] [--dtype float32|bfloat16|float16] [--rounds 10]\n"
     "                  [--threads N]\n"
@@ -63,8 +66,9 @@ train::BenchOptions parse(std::span<const std::string> arguments) {
   train::BenchOptions options;
   std::string device = "auto", trace, targets;
   std::optional<DType> dtype;
-  std::optional<double> masked;
+  std::optional<double> masked, ratio;
   int64_t stage = 0;
+  bool no_clipping = false, offload = false, offload_parameters = false;
   FlagSet flags("skein bench train");
   flags.add("batch", options.rows, /*least=*/1);
   flags.add("tokens", options.tokens, /*least=*/2);
@@ -79,6 +83,11 @@ train::BenchOptions parse(std::span<const std::string> arguments) {
   flags.add("lora-target", targets);
   flags.add("packed", options.packed);
   flags.add("masked", masked);
+  flags.add("accumulation", options.accumulation, /*least=*/1);
+  flags.add("no-clipping", no_clipping);
+  flags.add("offload", offload);
+  flags.add("offload-param", offload_parameters);
+  flags.add("offload-ratio", ratio);
   const auto words = flags.read(arguments);
   if (words.size() != 1) throw UserError(std::string("which model?\n") + kUsage);
   if (stage > 3) throw UserError(fmt::format("--zero is {}, expected 0, 1, 2 or 3", stage));
@@ -87,6 +96,14 @@ train::BenchOptions parse(std::span<const std::string> arguments) {
     throw UserError(fmt::format("--tokens is {}, but the model knows {} positions", options.tokens,
                                 dimensions.positions));
   }
+  if (offload_parameters && stage < 3) throw UserError("--offload-param is for --zero 3");
+  if (offload || offload_parameters) options.offload.states = Medium::kPinnedHost;
+  if (offload_parameters) options.offload.parameters = Medium::kPinnedHost;
+  if (ratio && !(*ratio >= 0 && *ratio <= 1)) {
+    throw UserError(fmt::format("--offload-ratio is {}, expected 0 to 1", *ratio));
+  }
+  options.offload.ratio = ratio.value_or(1);
+  if (no_clipping) options.max_grad_norm = 0;
   read_tuning(targets, masked, options);
   if (!trace.empty()) File::create(trace);  // now, rather than after minutes
   options.device = device_of(device);
@@ -145,7 +162,7 @@ int run_bench_command(std::span<const std::string> arguments) {
   const c10::DeviceGuard guard(options.device);
   const auto result = train::bench_training(options);
   const double seconds = result.median_seconds();
-  const auto tokens = static_cast<double>(options.rows * options.tokens);
+  const auto tokens = static_cast<double>(options.rows * options.tokens * options.accumulation);
   const nlohmann::ordered_json row = {{"model", options.model.string()},
                                       {"parameters", result.num_parameters},
                                       {"trainable", result.num_trainable},
@@ -159,6 +176,7 @@ int run_bench_command(std::span<const std::string> arguments) {
                                       {"milliseconds", seconds * 1e3},
                                       {"first_weights_seconds", result.first_weights_seconds},
                                       {"peak_flat_bytes", result.peak_flat_bytes},
+                                      {"peak_host_bytes", result.peak_host_bytes},
                                       {"peak_device_bytes", result.peak_device_bytes},
                                       {"first_loss", result.first_loss},
                                       {"last_loss", result.last_loss}};

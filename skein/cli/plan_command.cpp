@@ -200,6 +200,10 @@ void print_memory(const plan::Outlook& outlook) {
       "their way\n");
   fmt::print("  activations are an estimate: {}\n", model.stages[0].activations.formula);
   fmt::print("  needs: not all of it is there at once\n");
+  const auto& own = model.stages[static_cast<size_t>(outlook.stage)];
+  if (own.flat.host > 0) {
+    fmt::print("  offloaded, beside it: {} of host memory per rank\n", shown(own.flat.host));
+  }
   if (outlook.disk) {
     fmt::print("  beside it {} of host memory while a checkpoint is written: a rank's share\n",
                shown_bytes(saved_by_rank(outlook)));
@@ -298,7 +302,7 @@ Json model_json(const plan::Outlook& outlook) {
                      {"parameters", model.shapes.unit_numel(static_cast<int>(i))}});
   }
   for (size_t stage = 0; stage < model.stages.size(); ++stage) {
-    const auto& [flat, activations, peak, margin] = model.stages[stage];
+    const auto& [flat, activations, peak, margin, host] = model.stages[stage];
     memory.push_back({{"stage", stage},
                       {"chosen", static_cast<int>(stage) == outlook.stage},
                       {"weights", flat.weights},
@@ -306,6 +310,8 @@ Json model_json(const plan::Outlook& outlook) {
                       {"states", flat.states},
                       {"transient", flat.transient},
                       {"flat_peak", flat.peak()},
+                      {"offloaded_host", flat.host},
+                      {"offloaded_disk", flat.disk},
                       {"activations_kept", activations.kept},
                       {"head", activations.peak() - activations.kept},
                       {"activations_estimate", activations.peak()},
@@ -468,7 +474,7 @@ std::optional<plan::StepQuestion> step_question(const Seen& seen, const PlanFlag
   const bool wide = plan::has_wide_gradients(optimizer, seen.outlook.batches);
   question.gradient_bytes =
       static_cast<int64_t>(dtype_bytes(plan::gradient_dtype(question.dtype, wide)));
-  question.state_bytes = optim::state_bytes(optimizer, question.dtype).device;
+  question.state_bytes = optim::state_bytes(optimizer, question.dtype);
   return question;
 }
 

@@ -400,19 +400,20 @@ void fields(ScheduleConfig& config, auto&& field) {
 }
 
 void fields(OffloadConfig& config, auto&& field) {
-  field("offload_optimizer", config.offload_optimizer,
-        About{.help = "where optimizer states lie: none (with the weights), on CPU ranks cpu; not "
-                      "yet: nvme, GPUs"});
+  field(
+      "offload_optimizer", config.offload_optimizer,
+      About{.help = "where optimizer states lie: none (with the weights), cpu (host memory, where "
+                    "the update runs too); not yet: nvme"});
   field("offload_param", config.offload_param,
-        About{.help = "where the shards of zero3 lie between uses: none (with the ranks), on CPU "
-                      "ranks cpu; not yet: nvme, GPUs"});
+        About{.help = "where the shards of zero3 lie between uses: none (on the device), cpu (host "
+                      "memory, with the optimizer's states); not yet: nvme"});
   field("offload_ratio", config.offload_ratio,
-        About{.help = "not yet: share of the optimizer states that leaves the GPU, by whole blocks",
+        About{.help = "the share of the optimizer states that leaves the device, by whole blocks",
               .aliases = {"ratio"},
               .min = 0,
               .max = 1});
   field("offload_pin_memory", config.pin_memory,
-        About{.help = "not yet: offloaded memory is locked, so that GPUs copy at full speed"});
+        About{.help = "offloaded memory is locked, so that GPUs copy at full speed"});
   field("nvme_path", config.nvme_path,
         About{.help = "not yet: folder on a local disk for what is offloaded to nvme",
               .is_path = true});

@@ -11,6 +11,7 @@
 #include "skein/ops/embedding_noise_kernel.h"
 #include "skein/ops/layer_norm_kernel.h"
 #include "skein/ops/normal_kernel.h"
+#include "skein/ops/pinned_memory.h"
 #include "skein/ops/rms_norm_kernel.h"
 #include "skein/ops/rope_kernel.h"
 #include "skein/ops/square_sum_kernel.h"
@@ -40,6 +41,7 @@ void rope_on_cuda(const RopeCall&) { refuse(); }
 void add_square_sum_on_cuda(const SquareSumCall&) { refuse(); }
 void swiglu_on_cuda(const SwigluCall&) { refuse(); }
 void swiglu_backward_on_cuda(const SwigluCall&) { refuse(); }
+at::Tensor pinned_memory(int64_t) { refuse(); }
 bool has_native_bfloat16(int) { refuse(); }
 std::string device_name(int) { return {}; }
 std::string pci_bus_id(int) { return {}; }

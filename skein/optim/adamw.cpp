@@ -6,6 +6,8 @@
 #include <ATen/ops/_fused_adamw.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/mul.h>
+#include <ATen/ops/stack.h>
+#include <c10/core/DeviceGuard.h>
 #include <c10/core/ScalarType.h>
 
 #include <algorithm>
@@ -13,6 +15,7 @@
 #include "skein/ops/adamw_kernel.h"
 #include "skein/ops/cpu/adamw.h"
 #include "skein/ops/fused.h"
+#include "skein/optim/offload.h"
 #include "skein/tensor/dtype.h"
 
 namespace skein::optim {
@@ -25,42 +28,139 @@ void* separate_weights(const at::Tensor& parameters) {
   return has_master(parameters) ? parameters.mutable_data_ptr() : nullptr;
 }
 
-}  // namespace
+bool is_uploaded(const OwnedRange& range) { return range.host && !range.parameters.is_cpu(); }
 
-void AdamW::step(double learning_rate, const Decision& decision) {
-  const auto list = parts(learning_rate);
-  if (update_count().is_cuda()) {
-    step_on_cuda(list, decision);
-  } else {
-    step_on_cpu(list, decision);
-  }
-}
-
-std::vector<AdamW::Part> AdamW::parts(double learning_rate) const {
-  std::vector<Part> list;
-  for (size_t i = 0; i < ranges().size(); ++i) {
-    const auto& owned = ranges()[i];
-    for (const auto& group : owned.groups) {
-      const auto cut = [&range = group.range](const at::Tensor& whole) {
-        return whole.narrow(0, range.begin, range.size());
-      };
-      list.push_back(
-          {.parameters = cut(owned.parameters),
-           .gradients = cut(owned.gradients),
-           .master = cut(has_master(owned.parameters) ? state(i, "master") : owned.parameters),
-           .exp_avg = cut(state(i, "exp_avg")),
-           .exp_avg_sq = cut(state(i, "exp_avg_sq")),
-           .learning_rate = learning_rate * group.rate,
-           .weight_decay = group.decay ? options().weight_decay : 0.0});
-    }
+std::vector<tensor::Range> windows(int64_t numel, int64_t size) {
+  std::vector<tensor::Range> list;
+  for (int64_t begin = 0; begin < numel; begin += size) {
+    list.push_back({begin, std::min(begin + size, numel)});
   }
   return list;
 }
 
-void AdamW::step_on_cpu(const std::vector<Part>& parts, const Decision& decision) {
-  if (decision.skip.item<float>() != 0) return;
-  const int64_t step = num_updates() + 1;
-  const auto factor = decision.factor.item<double>();
+int64_t largest_window_bytes(const std::vector<OwnedRange>& ranges) {
+  int64_t bytes = 0;
+  for (const auto& range : ranges) {
+    if (!is_uploaded(range)) continue;
+    const auto numel = std::min(range.parameters.numel(), kUploadWindow);
+    bytes = std::max(bytes, numel * range.parameters.element_size());
+  }
+  return bytes;
+}
+
+}  // namespace
+
+// Tasks of a step run after each other; the first of them learns whether it is made.
+struct AdamW::HostStep {
+  double learning_rate = 0;
+  at::Tensor decision;              // (factor, skip) in host memory …
+  tensor::Mark decided;             // … from here on
+  std::optional<int64_t> number{};  // of the update, once it is known that there is one
+
+  double factor() const { return decision[0].item<double>(); }
+  bool is_skipped() const { return decision[1].item<double>() != 0; }
+};
+
+AdamW::AdamW(std::vector<OwnedRange> ranges, const config::OptimizerConfig& options,
+             tensor::FlatMemory& memory)
+    : Optimizer(std::move(ranges), options, memory), threads_(at::get_num_threads()) {
+  for (const auto& range : this->ranges()) {
+    if (!is_uploaded(range) || slots_) continue;
+    slots_.emplace(range.host->side, largest_window_bytes(this->ranges()));
+  }
+}
+
+// Tasks use this.
+AdamW::~AdamW() {
+  for (const auto& range : ranges()) {
+    if (!range.host) continue;
+    try {
+      range.host->side->tasks.finish();
+    } catch (...) {  // it was thrown to whoever waited for the weights
+    }
+    return;
+  }
+}
+
+void AdamW::begin_step(double learning_rate, const Decision& decision) {
+  step_ = {.learning_rate = learning_rate, .decision = decision, .on_cpu = {}};
+  if (update_count().is_cuda()) update_count().add_(1);
+  const auto host =
+      std::ranges::find_if(ranges(), [](auto& range) { return range.host != nullptr; });
+  if (host == ranges().end()) return;
+  auto& side = *host->host->side;
+  const auto values = at::stack({decision.factor, decision.skip.to(at::kDouble)});
+  host_step_ = std::make_shared<HostStep>();
+  host_step_->learning_rate = learning_rate;
+  host_step_->decision = at::empty({2}, side.host_options(at::kDouble));
+  side.down.follow(tensor::mark_of_caller(side.device));
+  side.down.copy(host_step_->decision, values);
+  host_step_->decided = side.down.mark();
+}
+
+void AdamW::step_range(size_t range) {
+  const auto& owned = ranges()[range];
+  if (owned.host) {
+    auto& side = *owned.host->side;
+    // The old weights may still be in use.
+    const auto issued = tensor::mark_of_caller(side.device);
+    owned.host->task = side.tasks.run([this, range, issued, step = host_step_, &side] {
+      side.up.follow(issued);
+      update_on_host(range, *step);
+    });
+    return;
+  }
+  for (auto& part : parts(range, step_.learning_rate)) {
+    if (!update_count().is_cuda()) {
+      step_.on_cpu.push_back(std::move(part));
+    } else if (part.master.scalar_type() == at::kFloat) {
+      update_on_cuda(part, step_.decision);
+    } else {
+      update_by_torch(part, step_.decision);
+    }
+  }
+}
+
+void AdamW::end_step() {
+  if (update_count().is_cuda()) {
+    update_count().sub_(step_.decision.skip);
+  } else if (step_.decision.skip.item<float>() == 0) {
+    update_count().add_(1);
+    update_on_cpu(step_.on_cpu, {.number = static_cast<int64_t>(update_count().item<float>()),
+                                 .factor = step_.decision.factor.item<double>(),
+                                 .threads = threads_});
+  }
+  step_ = {};
+}
+
+std::vector<AdamW::Part> AdamW::parts(size_t range, double learning_rate) const {
+  const auto& weights = ranges()[range].parameters;
+  return parts(range, {0, weights.numel()}, weights, learning_rate);
+}
+
+std::vector<AdamW::Part> AdamW::parts(size_t range, tensor::Range window, const at::Tensor& weights,
+                                      double learning_rate) const {
+  std::vector<Part> list;
+  const auto& owned = ranges()[range];
+  for (const auto& group : owned.groups) {
+    const auto cut = intersect(group.range, window);
+    if (cut.empty()) continue;
+    const auto of_range = [&](const at::Tensor& whole) {
+      return whole.narrow(0, cut.begin, cut.size());
+    };
+    const auto parameters = weights.narrow(0, cut.begin - window.begin, cut.size());
+    list.push_back({.parameters = parameters,
+                    .gradients = of_range(owned.gradients),
+                    .master = has_master(weights) ? of_range(state(range, "master")) : parameters,
+                    .exp_avg = of_range(state(range, "exp_avg")),
+                    .exp_avg_sq = of_range(state(range, "exp_avg_sq")),
+                    .learning_rate = learning_rate * group.rate,
+                    .weight_decay = group.decay ? options().weight_decay : 0.0});
+  }
+  return list;
+}
+
+void AdamW::update_on_cpu(const std::vector<Part>& parts, const Update& update) const {
   std::vector<ops::HostAdamW> calls;
   for (const auto& part : parts) {
     calls.push_back({.weights = separate_weights(part.parameters),
@@ -71,29 +171,46 @@ void AdamW::step_on_cpu(const std::vector<Part>& parts, const Decision& decision
                      .count = part.parameters.numel(),
                      .type = tensor::dtype_of(part.parameters.scalar_type()),
                      .gradient_type = tensor::dtype_of(part.gradients.scalar_type()),
-                     .factor = factor,
-                     .step = step,
+                     .factor = update.factor,
+                     .step = update.number,
                      .learning_rate = part.learning_rate,
                      .beta1 = options().adam_beta1,
                      .beta2 = options().adam_beta2,
                      .epsilon = options().adam_epsilon,
                      .weight_decay = part.weight_decay});
   }
-  ops::adamw_on_cpu(calls, {.threads = at::get_num_threads()});
-  set_num_updates(step);
+  ops::adamw_on_cpu(calls, {.threads = update.threads});
 }
 
-void AdamW::step_on_cuda(const std::vector<Part>& parts, const Decision& decision) {
-  const auto& count = update_count();
-  count.add_(1);
-  for (const auto& part : parts) {
-    if (part.master.scalar_type() == at::kFloat) {
-      update_on_cuda(part, decision);
-    } else {
-      update_by_torch(part, decision);
-    }
+// A task of the host's side.
+void AdamW::update_on_host(size_t range, HostStep& step) {
+  auto& host = *ranges()[range].host;
+  const c10::DeviceGuard guard(host.side->device);
+  step.decided.wait();
+  if (step.is_skipped()) return;
+  if (!step.number) step.number = ++host_update_count();
+  host.gradients.wait();
+  const auto numel = ranges()[range].parameters.numel();
+  const auto window = is_uploaded(ranges()[range]) ? kUploadWindow : numel;
+  for (const auto& piece : windows(numel, window)) update_window(range, piece, step);
+  host.weights = host.side->up.mark();
+}
+
+void AdamW::update_window(size_t range, tensor::Range window, const HostStep& step) {
+  const auto& owned = ranges()[range];
+  const Update update{.number = *step.number, .factor = step.factor(), .threads = threads_};
+  const auto weights = owned.parameters.narrow(0, window.begin, window.size());
+  if (!is_uploaded(owned)) {
+    return update_on_cpu(parts(range, window, weights, step.learning_rate), update);
   }
-  count.sub_(decision.skip);
+  const auto slot = slots_->take(window.size(), weights.scalar_type());
+  if (!has_master(weights)) {  // what is updated are the weights themselves
+    auto& up = owned.host->side->up;
+    up.copy(slot, weights);
+    up.mark().wait();
+  }
+  update_on_cpu(parts(range, window, slot, step.learning_rate), update);
+  slots_->send(weights, slot);
 }
 
 // 28 bytes of traffic per 16-bit parameter.

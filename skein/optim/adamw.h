@@ -7,6 +7,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <memory>
+#include <optional>
 #include <vector>
 
 #include "skein/optim/optimizer.h"
@@ -16,11 +18,13 @@ namespace skein::optim {
 class AdamW final : public Optimizer {
  public:
   AdamW(std::vector<OwnedRange> ranges, const config::OptimizerConfig& options,
-        tensor::FlatMemory& memory)
-      : Optimizer(std::move(ranges), options, memory) {}
+        tensor::FlatMemory& memory);
+  ~AdamW() override;
 
-  // On a CPU by at::get_num_threads() threads; the same bits for any number of them.
-  void step(double learning_rate, const Decision& decision) override;
+  // On a CPU by the at::get_num_threads() of construction; the same bits for any number of them.
+  void begin_step(double learning_rate, const Decision& decision) override;
+  void step_range(size_t range) override;
+  void end_step() override;
 
  private:
   // One group of a range.
@@ -29,11 +33,34 @@ class AdamW final : public Optimizer {
     at::Tensor master, exp_avg, exp_avg_sq;  // the master aliases weights that are not 16-bit
     double learning_rate, weight_decay;
   };
-  std::vector<Part> parts(double learning_rate) const;
-  void step_on_cpu(const std::vector<Part>& parts, const Decision& decision);
-  void step_on_cuda(const std::vector<Part>& parts, const Decision& decision);
+  // The step that is being made.
+  struct Step {
+    double learning_rate = 0;
+    Decision decision;
+    std::vector<Part> on_cpu;  // to be updated at its end
+  };
+  // The same as the tasks of the host's side see it.
+  struct HostStep;
+
+  // Of a range those that lie in `window`, whose weights are `weights`.
+  std::vector<Part> parts(size_t range, tensor::Range window, const at::Tensor& weights,
+                          double learning_rate) const;
+  std::vector<Part> parts(size_t range, double learning_rate) const;
+  struct Update {
+    int64_t number = 1;
+    double factor = 1;
+    int threads = 1;
+  };
+  void update_on_cpu(const std::vector<Part>& parts, const Update& update) const;
   void update_on_cuda(const Part& part, const Decision& decision);
   void update_by_torch(const Part& part, const Decision& decision);
+  void update_on_host(size_t range, HostStep& step);
+  void update_window(size_t range, tensor::Range window, const HostStep& step);
+
+  int threads_;
+  Step step_;
+  std::shared_ptr<HostStep> host_step_;  // null where there is no host range
+  std::optional<UploadSlots> slots_;     // where weights lie on a GPU and their states do not
 };
 
 }  // namespace skein::optim

@@ -16,10 +16,11 @@ namespace skein::optim {
 Optimizer::Optimizer(std::vector<OwnedRange> ranges, const config::OptimizerConfig& options,
                      tensor::FlatMemory& memory)
     : ranges_(std::move(ranges)), options_(options) {
-  for (const auto& [parameters, gradients, groups] : ranges_) {
+  for (const auto& [parameters, gradients, groups, host] : ranges_) {
     auto& named = states_.emplace_back();
     const auto weights = tensor::dtype_of(parameters.scalar_type());
-    for (const auto& [name, dtype, medium] : state_tensors(options_, weights)) {
+    const auto medium = host ? host->states : Medium::kDevice;
+    for (const auto& [name, dtype] : state_tensors(options_, weights)) {
       const auto type = tensor::scalar_type_of(dtype);
       buffers_.push_back(memory.allocate(parameters.numel(), type, medium));
       named.push_back({name, buffers_.back().tensor()});
@@ -34,14 +35,42 @@ at::Tensor Optimizer::state(size_t range, std::string_view name) const {
   return found == states_[range].end() ? at::Tensor() : found->data;
 }
 
+void Optimizer::step(double learning_rate, const Decision& decision) {
+  begin_step(learning_rate, decision);
+  for (size_t i = 0; i < ranges_.size(); ++i) step_range(i);
+  end_step();
+}
+
+void Optimizer::finish_updates() const {
+  for (const auto& range : ranges_) {
+    if (range.host) range.host->wait();
+  }
+}
+
+const std::vector<RangeStates>& Optimizer::states() const {
+  finish_updates();
+  return states_;
+}
+
 void Optimizer::refresh_masters() {
+  finish_updates();
   for (size_t i = 0; i < ranges_.size(); ++i) {
     if (auto master = state(i, "master"); master.defined()) master.copy_(ranges_[i].parameters);
   }
 }
 
-int64_t Optimizer::num_updates() const { return static_cast<int64_t>(update_count_.item<float>()); }
-void Optimizer::set_num_updates(int64_t count) { update_count_.fill_(static_cast<double>(count)); }
+int64_t Optimizer::num_updates() const {
+  finish_updates();
+  const bool on_host =
+      std::ranges::any_of(ranges_, [](auto& range) { return range.host != nullptr; });
+  return on_host ? host_update_count_ : static_cast<int64_t>(update_count_.item<float>());
+}
+
+void Optimizer::set_num_updates(int64_t count) {
+  finish_updates();
+  update_count_.fill_(static_cast<double>(count));
+  host_update_count_ = count;
+}
 
 std::unique_ptr<Optimizer> make_optimizer(std::vector<OwnedRange> ranges,
                                           const config::OptimizerConfig& options,

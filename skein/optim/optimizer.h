@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "skein/config/run_config.h"
+#include "skein/optim/host_side.h"
 #include "skein/tensor/flat_memory.h"
 #include "skein/tensor/shard_layout.h"
 
@@ -23,10 +24,13 @@ namespace skein::optim {
 
 // The elements of one flat segment that this rank updates.
 struct OwnedRange {
-  at::Tensor parameters;  // working weights
-  at::Tensor gradients;   // of the same elements, in the weights' dtype or fp32
+  at::Tensor parameters;  // working weights, on the device or in host memory
+  // Of the same elements, in the weights' dtype or fp32. Of a host range they lie in host memory.
+  at::Tensor gradients;
   // Together all of them, in their order; boundaries are multiples of 128.
   std::vector<tensor::UpdateGroup> groups;
+  // Where its states lie outside of the device, and the host updates it; else null.
+  std::shared_ptr<HostRange> host{};
 };
 
 // What an optimizer keeps of one range, one element per element: optim::state_tensors(), allocated.
@@ -48,11 +52,17 @@ class Optimizer {
   struct Decision {
     at::Tensor factor, skip;
   };
-  virtual void step(double learning_rate, const Decision& decision) = 0;
+  // Host ranges are updated beside the caller: HostRange::wait() before their weights are used.
+  void step(double learning_rate, const Decision& decision);
+  // The same in parts, where gradients of some ranges are complete before others: each range once,
+  // in any order.
+  virtual void begin_step(double learning_rate, const Decision& decision) = 0;
+  virtual void step_range(size_t range) = 0;
+  virtual void end_step() = 0;
 
   const config::OptimizerConfig& options() const { return options_; }
-  // One list per range.
-  const std::vector<RangeStates>& states() const { return states_; }
+  // One list per range, no update under way.
+  const std::vector<RangeStates>& states() const;
   // Call when the weights were set from outside.
   void refresh_masters();
 
@@ -69,13 +79,18 @@ class Optimizer {
   at::Tensor state(size_t range, std::string_view name) const;
   // A float32 scalar on the device: num_updates(), without waiting for it.
   const at::Tensor& update_count() const { return update_count_; }
+  // The same for host ranges; their updates count there.
+  int64_t& host_update_count() { return host_update_count_; }
 
  private:
+  void finish_updates() const;
+
   std::vector<OwnedRange> ranges_;
   config::OptimizerConfig options_;
   std::vector<tensor::FlatBuffer> buffers_;
   std::vector<RangeStates> states_;
   at::Tensor update_count_;
+  int64_t host_update_count_ = 0;
 };
 
 // The one that the options ask for.

@@ -2,10 +2,10 @@
 // Copyright the skein authors.
 #pragma once
 
-// Which tensors does the optimizer keep beside each weight, in which type, and where?
+// Which tensors does the optimizer keep beside each weight, and in which type?
 //
-// The one list of them. Flat memory, checkpoints, and the plans of memory and disk follow it.
-// Without LibTorch, for plans.
+// The one list of them. Flat memory, checkpoints, and the plans of memory and disk follow it. Where
+// they lie while a run trains is offload.h's. Without LibTorch, for plans.
 
 #include <cstdint>
 #include <string>
@@ -13,7 +13,6 @@
 
 #include "skein/config/run_config.h"
 #include "skein/core/dtype.h"
-#include "skein/core/medium.h"
 
 namespace skein::optim {
 
@@ -21,7 +20,6 @@ namespace skein::optim {
 struct StateTensor {
   std::string name;  // stored on disk: tensors of a checkpoint are PARAMETER.NAME, in `dtype`
   DType dtype = DType::kF32;
-  Medium medium = Medium::kDevice;  // while a run trains; reaches no file
 };
 
 // Of weights of this type (bf16, fp16, fp32 or fp64), in the order of allocation. AdamW is the one
@@ -37,10 +35,10 @@ inline std::vector<StateTensor> state_tensors(const config::OptimizerConfig& /*o
 }
 
 // All of them together, per element.
-inline MediumBytes state_bytes(const config::OptimizerConfig& options, DType weights) {
-  MediumBytes sum;
+inline int64_t state_bytes(const config::OptimizerConfig& options, DType weights) {
+  int64_t sum = 0;
   for (const auto& state : state_tensors(options, weights)) {
-    sum[state.medium] += static_cast<int64_t>(dtype_bytes(state.dtype));
+    sum += static_cast<int64_t>(dtype_bytes(state.dtype));
   }
   return sum;
 }

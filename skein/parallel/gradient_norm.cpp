@@ -10,7 +10,6 @@
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 
-#include "skein/ops/square_sum.h"
 #include "skein/parallel/sharded.h"
 
 namespace skein::parallel {
@@ -20,7 +19,7 @@ Sharded::GradientNorm Sharded::gradient_norm(const NormOptions& norm_options) {
   const auto options = at::TensorOptions().dtype(at::kDouble).device(options_.device);
   auto unit_squares = at::zeros({static_cast<int64_t>(table_.units.size())}, options);
   for (const auto* segment : trainable_segments()) {
-    ops::add_square_sum(segment->shard_gradient(), unit_squares.select(0, segment->layout().unit));
+    segment->add_square_sum(unit_squares.select(0, segment->layout().unit));
   }
   auto squares = at::zeros({group_.size()}, options);
   group_.all_gather(squares, unit_squares.sum().view({1})).wait();

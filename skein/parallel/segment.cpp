@@ -3,11 +3,14 @@
 #include "skein/parallel/segment.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
 #include <c10/core/StorageImpl.h>
+#include <c10/core/StreamGuard.h>
 
 #include <algorithm>
 
 #include "skein/core/error.h"
+#include "skein/ops/square_sum.h"
 
 namespace skein::parallel {
 namespace {
@@ -38,14 +41,19 @@ void point(const at::Tensor& window, void* memory) {
 Segment::Segment(tensor::SegmentLayout layout, SegmentOptions options,
                  std::shared_ptr<tensor::FlatMemory> memory)
     : layout_(std::move(layout)), options_(options), memory_(std::move(memory)) {
-  parameters_ = memory_->allocate(kept_range().size(), layout_.dtype);
+  parameters_ = memory_->allocate(kept_range().size(), layout_.dtype, options_.parameters);
   window_ = options_.stage.shards_parameters()
                 ? make_window(layout_.whole_size, layout_.dtype, memory_->device())
                 : parameters_.tensor();
   make_leaves();
   if (!layout_.trainable) return;
   touched_.assign(leaves_.size(), false);
-  if (options_.stage.shards_gradients()) {
+  if (options_.states != Medium::kDevice) {
+    host_ = std::make_shared<optim::HostRange>(options_.side, options_.states);
+    host_gradient_ =
+        memory_->allocate(owned_range().size(), options_.gradient_dtype, Medium::kPinnedHost);
+    square_sum_ = at::zeros({}, at::TensorOptions().dtype(at::kDouble).device(memory_->device()));
+  } else if (options_.stage.shards_gradients()) {
     gradient_shard_ = memory_->allocate(layout_.shard_size, options_.gradient_dtype);
   } else {
     gradient_window_ = make_window(layout_.whole_size, options_.gradient_dtype, memory_->device());
@@ -70,10 +78,32 @@ Range Segment::owned_range() const {
   return options_.stage.shards_states() ? own_shard() : whole_range();
 }
 
+void Segment::wait_parameters() {
+  if (host_) host_->wait();
+  fetched_.order_caller();
+  parameters_work_.wait();
+}
+
 void Segment::start_gather(comm::Group& group) {
+  if (host_) host_->wait();
   gathered_ = memory_->allocate_unset(layout_.whole_size, layout_.dtype);
-  parameters_work_ = group.all_gather(gathered_.tensor(), parameters_.tensor());
+  if (parameters_.tensor().device() == memory_->device()) {
+    parameters_work_ = group.all_gather(gathered_.tensor(), parameters_.tensor());
+  } else {
+    fetch_parameters(group);
+  }
   point(window_, gathered_.tensor().mutable_data_ptr());
+}
+
+// Copied and gathered beside what the device computes.
+void Segment::fetch_parameters(comm::Group& group) {
+  auto& fetch = options_.side->fetch;
+  fetch.follow(tensor::mark_of_caller(memory_->device()));  // the memory was another's before
+  const auto own = part(gathered_.tensor(), own_shard());
+  fetch.copy(own, parameters_.tensor());
+  const c10::OptionalStreamGuard guard(fetch.stream());
+  parameters_work_ = group.all_gather(gathered_.tensor(), own);
+  fetched_ = fetch.mark();
 }
 
 void Segment::drop_gathered() {
@@ -82,6 +112,7 @@ void Segment::drop_gathered() {
 }
 
 void Segment::start_publish(comm::Group& group) {
+  if (host_) host_->wait();
   parameters_work_ =
       group.all_gather(parameters_.tensor(), part(parameters_.tensor(), own_shard()));
 }
@@ -134,7 +165,7 @@ void Segment::start_reduce(comm::Group& group, bool add) {
   const auto& whole = gradient_.tensor();
   if (!options_.stage.shards_states()) {
     gradient_work_ = group.all_reduce(whole);
-  } else if (options_.stage.shards_gradients() && !add) {
+  } else if (gradient_shard_ && !add) {
     gradient_work_ = group.reduce_scatter(gradient_shard_.tensor(), whole);
   } else {
     gradient_work_ = group.reduce_scatter(part(whole, own_shard()), whole);
@@ -143,23 +174,56 @@ void Segment::start_reduce(comm::Group& group, bool add) {
 
 void Segment::finish_reduce() {
   gradient_work_.wait();
+  if (host_) return send_gradient();
   if (!options_.stage.shards_gradients()) return;
   if (add_to_shard_) gradient_shard_.tensor().add_(part(gradient_.tensor(), own_shard()));
   begin_accumulation();
 }
 
+// What earlier micro-batches have left is brought back and added on the device, so that the host
+// adds nothing and the square is taken there.
+void Segment::send_gradient() {
+  host_->wait();  // the update before reads what lies there
+  auto& down = options_.side->down;
+  down.follow(tensor::mark_of_caller(memory_->device()));
+  const auto owned = part(gradient_.tensor(), owned_range());
+  const Range own = own_shard(), all = owned_range();
+  {
+    const c10::OptionalStreamGuard guard(down.stream());
+    if (add_to_shard_)
+      owned.add_(host_gradient_.tensor().to(owned.options(), /*non_blocking=*/true));
+    square_sum_.zero_();
+    ops::add_square_sum(part(owned, {own.begin - all.begin, own.end - all.begin}), square_sum_);
+  }
+  down.copy(host_gradient_.tensor(), owned);
+  host_->gradients = down.mark();
+  begin_accumulation();
+}
+
 at::Tensor Segment::shard_gradient() const {
+  const Range own = own_shard(), all = owned_range();
+  if (host_) {
+    host_->gradients.wait();
+    return part(host_gradient_.tensor(), {own.begin - all.begin, own.end - all.begin});
+  }
   return options_.stage.shards_gradients() ? gradient_shard_.tensor()
-                                           : part(gradient_.tensor(), own_shard());
+                                           : part(gradient_.tensor(), own);
+}
+
+void Segment::add_square_sum(const at::Tensor& sum) const {
+  if (!host_) return ops::add_square_sum(shard_gradient(), sum);
+  host_->gradients.order_caller();
+  sum.add_(square_sum_);
 }
 
 optim::OwnedRange Segment::owned() const {
   const Range owned = owned_range();
-  const auto gradients =
-      options_.stage.shards_gradients() ? gradient_shard_.tensor() : part(gradient_window_, owned);
+  const auto gradients = host_                               ? host_gradient_.tensor()
+                         : options_.stage.shards_gradients() ? gradient_shard_.tensor()
+                                                             : part(gradient_window_, owned);
   const auto parameters =
       options_.stage.shards_parameters() ? parameters_.tensor() : part(parameters_.tensor(), owned);
-  optim::OwnedRange result{parameters, gradients, {}};
+  optim::OwnedRange result{parameters, gradients, {}, host_};
   for (const auto& group : layout_.groups) {
     const Range cut = intersect(group.range, owned);
     if (cut.empty()) continue;

@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "skein/comm/group.h"
+#include "skein/core/medium.h"
+#include "skein/optim/host_side.h"
 #include "skein/optim/optimizer.h"
 #include "skein/parallel/stage.h"
 #include "skein/tensor/flat_memory.h"
@@ -21,8 +23,11 @@ namespace skein::parallel {
 struct SegmentOptions {
   Stage stage;
   int rank = 0;
-  bool root = false;
   at::ScalarType gradient_dtype = at::kFloat;
+  // Of parameters that are sharded. On a GPU, others than the device's are fetched for each use.
+  Medium parameters = Medium::kDevice;
+  Medium states = Medium::kDevice;
+  std::shared_ptr<optim::HostSide> side{};  // where one of them is not the device
 };
 
 class Segment {
@@ -40,8 +45,10 @@ class Segment {
   // Whole parameters, sharded states: the optimizer has updated this rank's shard; the others'
   // follow.
   void start_publish(comm::Group& group);
-  // Waits for either of the two.
-  void wait_parameters() { parameters_work_.wait(); }
+  // Waits for either of the two, and for an update by the host.
+  void wait_parameters();
+  // Is an update by the host under way, whose weights would be waited for?
+  bool awaits_update() const { return host_ && !host_->has_arrived(); }
 
   // The first gradient of a leaf since begin_accumulation() is copied, the next are added. Lets go
   // the memory of the last gradient: there is none from here to the first add_gradient(), so that
@@ -53,8 +60,11 @@ class Segment {
   void start_reduce(comm::Group& group, bool add);
   void finish_reduce();
 
-  // What norms are computed over: this rank's shard, at every stage.
+  // What norms are computed over: this rank's shard, at every stage. Waits for its copy where the
+  // host updates.
   at::Tensor shard_gradient() const;
+  // Adds its square to `sum`, a float64 scalar on the device.
+  void add_square_sum(const at::Tensor& sum) const;
   // What the optimizer works on: this rank's shard where states are sharded, else the whole.
   optim::OwnedRange owned() const;
   tensor::Range owned_range() const;
@@ -70,6 +80,8 @@ class Segment {
   void need_gradient();
   void drop_gradient();
   void zero_untouched();
+  void fetch_parameters(comm::Group& group);
+  void send_gradient();
 
   tensor::SegmentLayout layout_;
   SegmentOptions options_;
@@ -79,13 +91,17 @@ class Segment {
   tensor::FlatBuffer gathered_;    // of sharded parameters: whole, while in use
   // Whole; from first use to begin_accumulation(), where sharded to the end of the reduction.
   tensor::FlatBuffer gradient_;
-  tensor::FlatBuffer gradient_shard_;  // of sharded gradients
+  tensor::FlatBuffer gradient_shard_;  // of sharded gradients that stay on the device
+  tensor::FlatBuffer host_gradient_;   // of the owned range, where the host updates it
+  at::Tensor square_sum_;              // of its shard, taken before it left the device
   at::Tensor window_;                  // the whole segment as the leaves see it
   at::Tensor gradient_window_;         // of whole gradients: gradient_ as the optimizer sees it
   std::vector<at::Tensor> leaves_;
   std::vector<bool> touched_;
   bool add_to_shard_ = false;
   comm::Work parameters_work_, gradient_work_;
+  tensor::Mark fetched_;  // of parameters that lie in host memory
+  std::shared_ptr<optim::HostRange> host_;
 };
 
 // A part of a segment's elements, and where it lies.

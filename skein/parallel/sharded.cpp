@@ -3,6 +3,7 @@
 #include "skein/parallel/sharded.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,6 +13,7 @@
 
 #include "skein/core/error.h"
 #include "skein/ops/init.h"
+#include "skein/ops/pinned_memory.h"
 
 namespace skein::parallel {
 
@@ -25,6 +27,13 @@ tensor::ParameterTable frozen(tensor::ParameterTable table) {
   return table;
 }
 
+// Pinned exactly where a GPU copies; else whatever torch gives.
+tensor::FlatMemory::HostAllocator host_allocator(const ShardOptions& options) {
+  if (options.device.is_cpu()) return nullptr;
+  if (options.pin_memory) return ops::pinned_memory;
+  return [](int64_t bytes) { return at::zeros({bytes}, at::TensorOptions(at::kByte)); };
+}
+
 }  // namespace
 
 Sharded::Sharded(const tensor::ParameterTable& table, const ShardOptions& options,
@@ -32,10 +41,16 @@ Sharded::Sharded(const tensor::ParameterTable& table, const ShardOptions& option
     : table_(options.inference ? frozen(table) : table),
       options_(options),
       group_(std::move(group)),
-      memory_(tensor::FlatMemory::create(options.device)),
+      memory_(tensor::FlatMemory::create(options.device, host_allocator(options))),
       unit_leaves_(table.units.size()),
       schedule_(scheduled_units(), table_.turns(), schedule_actions()) {
   check(options_.stage);
+  const auto& offload = options_.offload;
+  const auto parameters = options_.stage.shards_parameters() ? offload.parameters : Medium::kDevice;
+  if (offload.any() || parameters != Medium::kDevice) {
+    side_ = std::make_shared<optim::HostSide>(options_.device, memory_);
+  }
+  const auto states = media_of_states();
   for (auto& layout : tensor::lay_out(table_, group_.size())) {
     const int unit = layout.unit;
     const bool trainable = layout.trainable;
@@ -44,13 +59,28 @@ Sharded::Sharded(const tensor::ParameterTable& table, const ShardOptions& option
     segments_.emplace_back(std::move(layout),
                            SegmentOptions{.stage = options_.stage,
                                           .rank = group_.rank(),
-                                          .root = table_.units[unit].root,
-                                          .gradient_dtype = gradient_dtype},
+                                          .gradient_dtype = gradient_dtype,
+                                          .parameters = parameters,
+                                          .states = trainable ? states[unit] : Medium::kDevice,
+                                          .side = side_},
                            memory_);
     if (!trainable) continue;
     const auto& leaves = segments_.back().leaves();
     unit_leaves_[unit].insert(unit_leaves_[unit].end(), leaves.begin(), leaves.end());
   }
+}
+
+std::vector<Medium> Sharded::media_of_states() const {
+  std::vector<optim::UnitElements> units;
+  for (const auto& unit : table_.units) units.push_back({.root = unit.root});
+  for (const auto& parameter : table_.parameters) {
+    if (parameter.trainable) units[parameter.unit].trainable += parameter.memory_numel();
+  }
+  const auto& offload = options_.offload;
+  const auto off = optim::units_off_device(units, offload.any() ? offload.ratio : 0);
+  std::vector<Medium> media;
+  for (const bool is_off : off) media.push_back(is_off ? offload.states : Medium::kDevice);
+  return media;
 }
 
 std::vector<Schedule::Unit> Sharded::scheduled_units() const {
@@ -85,19 +115,17 @@ ScheduleActions Sharded::schedule_actions() {
                 if (!gathers(unit)) return;
                 for_segments(unit, [&](Segment& s) { s.start_gather(group_); });
               },
-          .wait = [this](int unit) { for_segments(unit, [](Segment& s) { s.wait_parameters(); }); },
+          .wait =
+              [this](int unit) {
+                publish_for(unit);
+                for_segments(unit, [](Segment& s) { s.wait_parameters(); });
+              },
           .drop =
               [=, this](int unit) {
                 if (gathers(unit)) for_segments(unit, [](Segment& s) { s.drop_gathered(); });
               },
           .start_reduce = [this](int unit) { start_reduce(unit); },
-          .finish_reduce =
-              [this](int unit) {
-                if (!reduces_now(unit)) return;
-                for_segments(unit, [](Segment& s) {
-                  if (s.layout().trainable) s.finish_reduce();
-                });
-              }};
+          .finish_reduce = [this](int unit) { finish_reduce(unit); }};
 }
 
 bool Sharded::reduces_every_micro_batch(int unit) const {
@@ -108,8 +136,23 @@ bool Sharded::reduces_now(int unit) const {
   return reduces_every_micro_batch(unit) || micro_batch_ + 1 == num_micro_batches_;
 }
 
+void Sharded::finish_reduce(int unit) {
+  if (!reduces_now(unit)) return;
+  const bool complete = micro_batch_ + 1 == num_micro_batches_;
+  size_t range = 0;
+  for (auto* segment : trainable_segments()) {
+    const size_t index = range++;
+    if (segment->layout().unit != unit) continue;
+    segment->finish_reduce();
+    if (!complete || !on_gradient_) continue;
+    segment->wait_parameters();  // nothing of the last update may still be on its way
+    on_gradient_(index);
+  }
+}
+
 void Sharded::start_reduce(int unit) {
   if (!reduces_now(unit)) return;
+  publish_rest();
   const bool add = reduces_every_micro_batch(unit) && micro_batch_ > 0;
   for_segments(unit, [&](Segment& segment) {
     if (segment.layout().trainable) segment.start_reduce(group_, add);
@@ -133,6 +176,8 @@ void Sharded::end_micro_batch() {
   schedule_.end_micro_batch();
   if (micro_batch_ + 1 < num_micro_batches_) return;
   let_go(whole_before_step_);
+  publish_rest();
+  if (on_gradient_) return;  // updates of this step are under way
   // The optimizer writes next: nothing that this rank did not use may still be on its way.
   for (auto& segment : segments_) segment.wait_parameters();
 }
@@ -141,6 +186,12 @@ void Sharded::begin_forward(const tensor::PassOptions& options) {
   SKEIN_CHECK(whole_ != Whole::kNothing,
               "a forward pass begins outside of micro-batches: hold_roots() first");
   schedule_.begin_forward(at::GradMode::is_enabled(), options.differentiable_inputs);
+}
+
+// Alike on all ranks, whichever blocks they have left out.
+void Sharded::end_forward() {
+  schedule_.end_forward();
+  publish_rest();
 }
 
 bool Sharded::is_held(int unit, Whole whole) const {
@@ -179,6 +230,7 @@ Sharded::Hold::Hold(Sharded& sharded, Whole whole)
   SKEIN_CHECK(sharded_.schedule_.idle(),
               "units are held whole outside of micro-batches and passes");
   sharded_.schedule_.drop_blocks();
+  sharded_.publish_rest();
   sharded_.gather(std::max(before_, whole));
 }
 
@@ -223,7 +275,23 @@ bool Sharded::recompute(int unit) const { return options_.recompute && !table_.u
 void Sharded::publish() {
   SKEIN_CHECK(whole_ == Whole::kNothing, "what is held whole would keep the old weights");
   if (!options_.stage.shards_states() || options_.stage.shards_parameters()) return;
-  for (auto* segment : trainable_segments()) segment->start_publish(group_);
+  for (auto* segment : trainable_segments()) unpublished_.push_back(segment);
+  if (!has_host_ranges()) publish_rest();
+}
+
+void Sharded::publish_for(int unit) {
+  const auto is_needed = [unit](const Segment* segment) { return segment->layout().unit == unit; };
+  while (!unpublished_.empty()) {
+    const bool must = std::ranges::any_of(unpublished_, is_needed);
+    if (!must && unpublished_.front()->awaits_update()) return;
+    unpublished_.front()->start_publish(group_);
+    unpublished_.pop_front();
+  }
+}
+
+void Sharded::publish_rest() {
+  for (auto* segment : unpublished_) segment->start_publish(group_);
+  unpublished_.clear();
 }
 
 std::vector<Segment*> Sharded::trainable_segments() {
@@ -246,6 +314,7 @@ std::vector<optim::OwnedRange> Sharded::owned_ranges() const {
 }
 
 std::vector<TensorSlice> Sharded::slices_to_save() {
+  publish_rest();
   std::vector<TensorSlice> slices;
   for (auto& segment : segments_) {
     segment.wait_parameters();
@@ -256,6 +325,7 @@ std::vector<TensorSlice> Sharded::slices_to_save() {
 }
 
 std::vector<TensorSlice> Sharded::kept_slices() {
+  publish_rest();
   std::vector<TensorSlice> slices;
   for (auto& segment : segments_) {
     segment.wait_parameters();
@@ -294,15 +364,17 @@ void Sharded::gather_loaded() {
 
 void Sharded::gather_loaded(const States& states) {
   if (options_.stage.shards_states()) return;
-  std::vector<comm::Work> gathers;
   const auto segments = trainable_segments();
   for (size_t i = 0; i < segments.size(); ++i) {
-    const Range own = segments[i]->own_shard();
-    for (const auto& [name, data] : states[i]) {
-      gathers.push_back(group_.all_gather(data, data.narrow(0, own.begin, own.size())));
-    }
+    for (const auto& [name, data] : states[i]) gather_state(data, segments[i]->own_shard());
   }
-  for (auto& gather : gathers) gather.wait();
+}
+
+// What lies in host memory goes through the device, where collectives of GPUs can reach it.
+void Sharded::gather_state(const at::Tensor& data, Range own) {
+  const auto whole = data.to(options_.device);
+  group_.all_gather(whole, whole.narrow(0, own.begin, own.size())).wait();
+  if (!whole.is_alias_of(data)) data.copy_(whole);
 }
 
 std::vector<TensorSlice> Sharded::gradient_slices() const {

@@ -19,12 +19,14 @@
 // side on one group (a policy and its reference). Where two of them train in one backward and their
 // ranks skip blocks, each needs a group of its own.
 
+#include <deque>
 #include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "skein/comm/group.h"
+#include "skein/optim/offload.h"
 #include "skein/optim/optimizer.h"
 #include "skein/parallel/schedule.h"
 #include "skein/parallel/segment.h"
@@ -40,6 +42,8 @@ struct ShardOptions {
   bool fp32_gradients = false;  // else the weights' dtype; needed when micro-batches accumulate
   bool inference = false;       // nothing trains: no gradients, no ranges for an optimizer
   at::Device device = at::kCPU;
+  optim::Offload offload{};
+  bool pin_memory = true;  // of what a GPU's rank keeps in host memory
 };
 
 class Sharded final : public tensor::Units {
@@ -75,8 +79,16 @@ class Sharded final : public tensor::Units {
   // Units whose gradient held a NaN or an infinity, in forward order. Collective.
   std::vector<std::string> non_finite_units(const GradientNorm& norm);
 
-  // The optimizer has updated the owned ranges: make the new weights known.
+  // The optimizer has updated the owned ranges, or the host is about to: make the new weights
+  // known.
   void publish();
+
+  // While set, called when the gradient of a range (an index of owned_ranges()) is complete, in the
+  // step's backward; its square is part of gradient_norm() all the same.
+  using OnGradient = std::function<void(size_t range)>;
+  void set_on_gradient(OnGradient on_gradient) { on_gradient_ = std::move(on_gradient); }
+  // Does the host update ranges?
+  bool has_host_ranges() const { return side_ != nullptr && options_.offload.any(); }
 
   // What an optimizer is built over: one range per trainable segment.
   std::vector<optim::OwnedRange> owned_ranges() const;
@@ -108,7 +120,7 @@ class Sharded final : public tensor::Units {
 
   // tensor::Units
   void begin_forward(const tensor::PassOptions& options) override;
-  void end_forward() override { schedule_.end_forward(); }
+  void end_forward() override;
   void expect_backward(int unit) override { schedule_.expect_backward(unit); }
   void acquire(int unit, Pass pass) override;
   void release(int unit, Pass pass) override;
@@ -131,6 +143,13 @@ class Sharded final : public tensor::Units {
   bool reduces_now(int unit) const;
   bool reduces_every_micro_batch(int unit) const;
   void start_reduce(int unit);
+  void finish_reduce(int unit);
+  std::vector<Medium> media_of_states() const;  // by unit
+  // New weights that the host makes are told in their order, by all ranks alike: those that the
+  // unit needs are waited for, others follow as they come.
+  void publish_for(int unit);
+  void publish_rest();
+  void gather_state(const at::Tensor& data, tensor::Range own);
 
   // Of sharded parameters: what stays whole between passes.
   enum class Whole { kNothing, kRoots, kAll };
@@ -142,7 +161,10 @@ class Sharded final : public tensor::Units {
   ShardOptions options_;
   comm::Group group_;
   std::shared_ptr<tensor::FlatMemory> memory_;
+  std::shared_ptr<optim::HostSide> side_;  // null: nothing is offloaded
   std::vector<Segment> segments_;
+  std::deque<Segment*> unpublished_;
+  OnGradient on_gradient_;
   std::vector<tensor::Tensors> unit_leaves_;  // trainable, by unit
   Schedule schedule_;
   int64_t micro_batch_ = 0;

@@ -115,6 +115,7 @@ struct Outcome {
   std::map<std::string, at::Tensor> parameters;  // gathered over ranks
   int64_t peak_bytes = 0;
   int64_t bytes_sent = 0;
+  MediumBytes peaks;
 };
 
 struct Case {
@@ -126,7 +127,12 @@ struct Case {
   int64_t width = 24;
   int steps = 3;
   int64_t rows = Net::kPaddedRows;
+  optim::Offload offload{};
 };
+
+const optim::Offload kStatesOnHost{.states = Medium::kPinnedHost};
+const optim::Offload kHalfOnHost{.states = Medium::kPinnedHost, .ratio = 0.5};
+const optim::Offload kAllOnHost{.states = Medium::kPinnedHost, .parameters = Medium::kPinnedHost};
 
 // Looked at where the model would.
 void expect_zero_padding(const Net& net, Sharded& sharded) {
@@ -146,7 +152,8 @@ Outcome train(const Case& c) {
     Sharded sharded(net.table,
                     {.stage = kStages[c.stage],
                      .recompute = c.recompute,
-                     .fp32_gradients = c.micro_batches > 1},
+                     .fp32_gradients = c.micro_batches > 1,
+                     .offload = c.offload},
                     world);
     sharded.initialise(7);
     optim::AdamW optimizer(sharded.owned_ranges(), {.learning_rate = 1e-2, .weight_decay = 0.1},
@@ -178,6 +185,7 @@ Outcome train(const Case& c) {
     if (world.rank() == 0) {
       outcome.norms = norms;
       outcome.peak_bytes = sharded.memory().peak_bytes();
+      outcome.peaks = sharded.memory().all_peak_bytes();
       outcome.bytes_sent = bytes_sent;
     }
   });
@@ -192,8 +200,10 @@ void expect_bit_equal(const Outcome& a, const Outcome& b, const std::string& wha
 }
 
 std::string describe(const Case& c) {
-  return fmt::format("{} ranks, stage {}, {} micro-batches, recompute {}", c.ranks, c.stage,
-                     c.micro_batches, c.recompute);
+  return fmt::format("{} ranks, stage {}, {} micro-batches, recompute {}, {}, offload {} of {}, {}",
+                     c.ranks, c.stage, c.micro_batches, c.recompute, c10::toString(c.dtype),
+                     static_cast<int>(c.offload.states), c.offload.ratio,
+                     static_cast<int>(c.offload.parameters));
 }
 
 TEST(Sharded, StagesAreBitEqualAtAccumulationOne) {
@@ -222,6 +232,45 @@ TEST(Sharded, PairsOfStagesAreBitEqualUnderAccumulation) {
     for (size_t i = 0; i < whole.norms.size(); ++i) {
       EXPECT_NEAR(whole.norms[i], sharded.norms[i], 1e-5 * whole.norms[i]);
     }
+  }
+}
+
+// Where states, gradients and shards lie changes no bit.
+TEST(Sharded, OffloadIsBitEqualToNone) {
+  for (const auto dtype : {at::kFloat, at::kBFloat16}) {
+    for (const int64_t micro_batches : {int64_t{1}, int64_t{3}}) {
+      for (const int stage : {0, 1, 2, 3}) {
+        Case c{.ranks = 2, .stage = stage, .micro_batches = micro_batches, .dtype = dtype};
+        const auto reference = train(c);
+        for (const auto& offload : {kStatesOnHost, kHalfOnHost, kAllOnHost}) {
+          c.offload = offload;
+          expect_bit_equal(reference, train(c), describe(c));
+        }
+      }
+    }
+  }
+}
+
+// What leaves the device is in host memory: states and gradients of the units that are offloaded,
+// and shards of parameters.
+TEST(Sharded, OffloadedBytesAreTheHosts) {
+  const int64_t width = 256;
+  const int64_t root = Net::kPaddedRows * width + width, block = width * width + width;
+  const int64_t adapter = 4 * width + 128, trainable = root + 2 * block + adapter;
+  for (const int stage : {0, 1, 2, 3}) {
+    Case c{.stage = stage, .width = width, .steps = 1};
+    const auto none = train(c);
+    EXPECT_EQ(none.peaks.pinned_host, 0);
+    c.offload = kStatesOnHost;
+    const auto states = train(c);
+    EXPECT_EQ(states.peaks.pinned_host, 12 * trainable);  // two moments, the gradient
+    EXPECT_LE(states.peaks.device, none.peaks.device - 8 * trainable);
+    c.offload = kHalfOnHost;
+    // The last block does not hold half of it, with the one before it does; the root stays.
+    EXPECT_EQ(train(c).peaks.pinned_host, 12 * (block + adapter + block));
+    c.offload = kAllOnHost;
+    const auto kept = stage == 3 ? 4 * (trainable + block) : 0;  // of a frozen block too
+    EXPECT_EQ(train(c).peaks.pinned_host, 12 * trainable + kept);
   }
 }
 

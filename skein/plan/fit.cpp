@@ -20,6 +20,8 @@ namespace {
 // A CUDA context, the workspaces of cuBLAS and NCCL; and a thirty-second of the tensors, that the
 // allocator cannot use. On CPUs a rank's program and its libraries.
 constexpr int64_t kGpuOverhead = int64_t{1} << 30, kCpuOverhead = int64_t{256} << 20;
+// In host memory, of a rank on a GPU.
+constexpr int64_t kHostOverhead = int64_t{2} << 30;
 constexpr int64_t kHoles = 32;
 
 // By the number of parameters that train, as guides for DeepSpeed choose.
@@ -51,6 +53,13 @@ std::vector<int64_t> micro_batches(const Choice& choice, int64_t largest) {
   return sizes;
 }
 
+std::string typed_offload(const optim::Offload& offload) {
+  std::string keys = "offload_optimizer=cpu";
+  if (offload.ratio < 1) keys += fmt::format(" offload_ratio={:g}", offload.ratio);
+  if (offload.parameters != Medium::kDevice) keys += " offload_param=cpu";
+  return keys;
+}
+
 // The keys in which `to` differs, as they are typed.
 std::string typed_keys(const Choice& from, const Choice& to) {
   std::string keys;
@@ -61,7 +70,23 @@ std::string typed_keys(const Choice& from, const Choice& to) {
   }
   if (to.recompute != from.recompute) add("gradient_checkpointing=true");
   if (to.stage != from.stage) add(fmt::format("distributed_strategy={}", strategy_word(to.stage)));
+  if (to.offload != from.offload) add(typed_offload(to.offload));
   return keys;
+}
+
+// Of the optimizer's states ever more, then of everything; the last needs zero3.
+std::vector<Choice> offloads(const Choice& asked, const RunMemory& memory) {
+  constexpr int kSteps = 8;
+  std::vector<Choice> changes;
+  if (!memory.on_gpus() || asked.offload.any()) return changes;
+  for (int step = 1; step <= kSteps; ++step) {
+    changes.push_back(asked);
+    changes.back().offload = {.states = Medium::kPinnedHost, .ratio = step / double{kSteps}};
+  }
+  changes.push_back(asked);
+  changes.back().stage = 3;
+  changes.back().offload = {.states = Medium::kPinnedHost, .parameters = Medium::kPinnedHost};
+  return changes;
 }
 
 // Others than `stage`: those that divide more first. They need not need less: gathered units lie
@@ -74,7 +99,7 @@ std::vector<int> other_stages(int stage) {
 }
 
 // In the order in which they are tried.
-std::vector<Choice> single_changes(const Choice& asked, int64_t ranks) {
+std::vector<Choice> single_changes(const Choice& asked, const RunMemory& memory) {
   std::vector<Choice> changes;
   for (const auto size : micro_batches(asked, asked.per_device - 1)) {
     changes.push_back(with_micro_batch(asked, size));
@@ -83,10 +108,12 @@ std::vector<Choice> single_changes(const Choice& asked, int64_t ranks) {
     changes.push_back(asked);
     changes.back().recompute = true;
   }
-  for (const int stage : ranks > 1 ? other_stages(asked.stage) : std::vector<int>()) {
+  const bool divides = memory.ranks() > 1;
+  for (const int stage : divides ? other_stages(asked.stage) : std::vector<int>()) {
     changes.push_back(asked);
     changes.back().stage = stage;
   }
+  std::ranges::move(offloads(asked, memory), std::back_inserter(changes));
   return changes;
 }
 
@@ -102,8 +129,8 @@ RunMemory::RunMemory(const config::RunConfig& config, const HfConfig& model, con
   const auto adapters = dtype_ == DType::kF64 ? DType::kF64 : DType::kF32;
   question_ = {.ranks = machine.ranks,
                .weight_bytes = static_cast<int64_t>(dtype_bytes(dtype_)),
-               .state_bytes = optim::state_bytes(optimizer_, dtype_).device,
-               .adapter_state_bytes = optim::state_bytes(optimizer_, adapters).device,
+               .state_bytes = optim::state_bytes(optimizer_, dtype_),
+               .adapter_state_bytes = optim::state_bytes(optimizer_, adapters),
                .tokens = tokens,
                .adapter_dropout = config.finetune.lora_dropout > 0,
                .cuda = machine.place.on_gpus()};
@@ -117,21 +144,37 @@ RankBytes RunMemory::needs(const Choice& choice) const {
   question.micro_batches = choice.accumulation;
   question.rows = choice.per_device;
   question.recompute = choice.recompute;
+  question.offload = choice.offload;
   RankBytes bytes{.flat = flat_bytes(shapes_, question),
                   .activations = activation_bytes(shapes_, dimensions_, question)};
   bytes.peak = step_peak(bytes.flat, bytes.activations, question);
+  if (!question.cuda) bytes.peak += bytes.flat.host;
+  if (question.cuda && bytes.flat.host > 0) bytes.host = bytes.flat.host + kHostOverhead;
   bytes.margin = question.cuda ? kGpuOverhead + bytes.peak / kHoles : kCpuOverhead;
   return bytes;
 }
 
-bool RunMemory::fits(const RankBytes& bytes) const {
+bool RunMemory::fits_device(const RankBytes& bytes) const {
   const auto needed = static_cast<uint64_t>(bytes.needed());
-  if (machine_.place.on_gpus()) return machine_.memory.gpu == 0 || needed <= machine_.memory.gpu;
+  if (on_gpus()) return machine_.memory.gpu == 0 || needed <= machine_.memory.gpu;
   return needed * static_cast<uint64_t>(machine_.local_ranks) <= machine_.memory.host;
 }
 
+bool RunMemory::fits_host(const RankBytes& bytes) const {
+  return static_cast<uint64_t>(bytes.host * machine_.local_ranks) <= machine_.memory.host;
+}
+
+bool RunMemory::fits(const RankBytes& bytes) const {
+  return fits_device(bytes) && fits_host(bytes);
+}
+
 std::string RunMemory::comparison(const RankBytes& bytes) const {
-  if (machine_.place.on_gpus()) {
+  if (on_gpus() && !fits_host(bytes)) {
+    return fmt::format(
+        "what this machine's ranks offload needs about {} of its memory, and it has {}",
+        shown(bytes.host * machine_.local_ranks), shown_bytes(machine_.memory.host));
+  }
+  if (on_gpus()) {
     const auto has = machine_.memory.gpu == 0
                          ? std::string("it is not known what the GPU has")
                          : fmt::format("the GPU has {}", shown_bytes(machine_.memory.gpu));
@@ -146,84 +189,106 @@ Choice asked_choice(const config::RunConfig& config, const config::BatchPlan& ba
   return {.stage = zero_stage(config.parallel.distributed_strategy),
           .per_device = batches.per_device,
           .accumulation = batches.accumulation,
-          .recompute = config.model.gradient_checkpointing};
+          .recompute = config.model.gradient_checkpointing,
+          .offload = offload_of(config.offload)};
 }
 
 std::string smallest_change(const RunMemory& memory, const Choice& asked) {
-  for (const auto& change : single_changes(asked, memory.ranks())) {
+  for (const auto& change : single_changes(asked, memory)) {
     if (memory.fits(change)) return fmt::format("{} makes it fit", typed_keys(asked, change));
   }
   auto all = with_micro_batch(asked, 1);
   all.recompute = true;
   if (memory.fits(all)) return fmt::format("{} make it fit", typed_keys(asked, all));
-  for (const auto& change : single_changes(all, memory.ranks())) {
+  for (const auto& change : single_changes(all, memory)) {
     if (memory.fits(change)) return fmt::format("{} make it fit", typed_keys(asked, change));
   }
   const bool full = memory.shapes().trainable_numel() == memory.shapes().numel();
   return fmt::format(
-      "no smaller micro-batch, gradient_checkpointing or stage makes it fit: {}shorter rows "
-      "(block_size), more ranks with distributed_strategy=zero3, or more memory",
+      "no smaller micro-batch, gradient_checkpointing, stage or offload makes it fit: {}shorter "
+      "rows (block_size), more ranks with distributed_strategy=zero3, or more memory",
       full ? "finetuning_type=lora, which trains adapters alone, " : "");
 }
 
 namespace {
 
-// Strategies to try, in order. One rank has nothing to divide, and nodes with folders of their own
-// must each hold everything. (Offload would follow zero3.)
-std::vector<int> stages_to_try(const config::RunConfig& config, const RunMemory& memory) {
-  const auto asked = config.parallel.distributed_strategy;
-  if (asked != config::Strategy::kAuto) return {zero_stage(asked)};
-  if (memory.ranks() == 1 || config.checkpoint.save_on_each_node) return {0};
+// Strategies to try, in order: `asked` with other stages and offloads. One rank has nothing to
+// divide, and nodes with folders of their own must each hold everything.
+std::vector<Choice> strategies_to_try(const config::RunConfig& config, const RunMemory& memory,
+                                      Choice asked) {
+  if (config.parallel.distributed_strategy != config::Strategy::kAuto) return {asked};
+  const bool divides = memory.ranks() > 1 && !config.checkpoint.save_on_each_node;
   const int64_t trainable = memory.shapes().trainable_numel();
   const int preferred = trainable < kFewParameters ? 0 : trainable <= kManyParameters ? 2 : 3;
-  auto stages = other_stages(preferred);
-  stages.insert(stages.begin(), preferred);
-  return stages;
+  std::vector<Choice> list;
+  const auto try_stage = [&](int stage) {
+    list.push_back(asked);
+    list.back().stage = stage;
+  };
+  // Only zero3 has shards of parameters.
+  const bool shards = asked.offload.parameters != Medium::kDevice;
+  if (shards || !divides) {
+    try_stage(shards ? 3 : 0);
+  } else {
+    try_stage(preferred);
+    for (const int stage : other_stages(preferred)) try_stage(stage);
+  }
+  asked.stage = divides ? 3 : 0;
+  auto further = offloads(asked, memory);
+  if (config.checkpoint.save_on_each_node && !further.empty()) further.pop_back();
+  std::ranges::move(further, std::back_inserter(list));
+  return list;
 }
 
 struct Decision {
   Choice choice;
+  size_t tried = 0;  // which of the strategies
   bool fits = false;
 };
 
 // The first strategy with the largest micro-batch that fits; where none does, what needs least.
-Decision decide(const RunMemory& memory, const Choice& asked, const std::vector<int>& stages,
+Decision decide(const RunMemory& memory, const std::vector<Choice>& strategies,
                 const std::vector<int64_t>& sizes) {
   Decision least;
   int64_t least_bytes = std::numeric_limits<int64_t>::max();
-  for (const int stage : stages) {
+  for (size_t i = 0; i < strategies.size(); ++i) {
     for (const auto size : sizes) {
-      auto choice = with_micro_batch(asked, size);
-      choice.stage = stage;
+      const auto choice = with_micro_batch(strategies[i], size);
       const auto bytes = memory.needs(choice);
-      if (memory.fits(bytes)) return {choice, true};
-      if (bytes.needed() < least_bytes) least.choice = choice;
-      least_bytes = std::min(least_bytes, bytes.needed());
+      if (memory.fits(bytes)) return {choice, i, true};
+      const auto all = bytes.needed() + bytes.host;
+      if (all < least_bytes) least = {choice, i, false};
+      least_bytes = std::min(least_bytes, all);
     }
   }
   return least;
 }
 
+std::string strategy_text(const Choice& choice) {
+  auto text = std::string(strategy_word(choice.stage));
+  if (choice.offload.any()) text += " with " + typed_offload(choice.offload);
+  return text;
+}
+
 std::string why_strategy(const RunMemory& memory, const config::RunConfig& config,
-                         const Decision& decision, const std::vector<int>& tried) {
+                         const Decision& decision, const std::vector<Choice>& tried) {
   const auto& choice = decision.choice;
-  const auto said = fmt::format("distributed_strategy: auto is {}", strategy_word(choice.stage));
-  if (memory.ranks() == 1) return said + ": one rank has nothing to divide";
-  if (config.checkpoint.save_on_each_node) {
+  const auto said = fmt::format("distributed_strategy: auto is {}", strategy_text(choice));
+  const auto bytes = memory.comparison(memory.needs(choice));
+  const bool first = decision.tried == 0;
+  if (first && memory.ranks() == 1) return said + ": one rank has nothing to divide";
+  if (first && config.checkpoint.save_on_each_node) {
     return said + ": save_on_each_node needs all state on every node";
   }
-  const auto count = shown_count(memory.shapes().trainable_numel());
-  const auto bytes = memory.comparison(memory.needs(choice));
   if (!decision.fits) return fmt::format("{}, which needs least; yet {}", said, bytes);
-  if (choice.stage == tried[0]) {
-    constexpr const char* kRanges[] = {"below 1B: ddp", "", "1B to 7B: zero2", "above 7B: zero3"};
-    return fmt::format("{}: {} parameters train ({}), {}", said, count, kRanges[choice.stage],
-                       bytes);
+  if (!first) {
+    const auto before = with_micro_batch(tried[decision.tried - 1], choice.per_device);
+    return fmt::format("{}: {}; {} would need {}", said, bytes, strategy_text(before),
+                       shown(memory.needs(before).needed()));
   }
-  auto before = choice;
-  before.stage = *std::ranges::prev(std::ranges::find(tried, choice.stage));
-  return fmt::format("{}: {}; {} would need {}", said, bytes, strategy_word(before.stage),
-                     shown(memory.needs(before).needed()));
+  constexpr const char* kRanges[] = {"below 1B: ddp", "", "1B to 7B: zero2", "above 7B: zero3"};
+  return fmt::format("{}: {} parameters train ({}), {}", said,
+                     shown_count(memory.shapes().trainable_numel()), kRanges[choice.stage], bytes);
 }
 
 std::string why_batch(const RunMemory& memory, const Decision& decision,
@@ -248,6 +313,20 @@ void put(config::Resolved& resolved, const char* key, std::optional<int64_t>& me
   resolved.origins[key] = origin;
 }
 
+// Where nobody has asked for any.
+void put_offload(config::Resolved& resolved, const optim::Offload& offload) {
+  auto& config = resolved.config.offload;
+  if (!offload.any() || offload_of(config).any()) return;
+  config.offload_optimizer = config::Offload::kCpu;
+  config.offload_ratio = offload.ratio;
+  if (offload.parameters != Medium::kDevice) config.offload_param = config::Offload::kCpu;
+  auto origin = resolved.origin_of("distributed_strategy");
+  origin.spelling = "distributed_strategy";
+  for (const char* key : {"offload_optimizer", "offload_ratio", "offload_param"}) {
+    resolved.origins[key] = origin;
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> settle_autos(config::Resolved& resolved, const Machine& machine) {
@@ -258,17 +337,18 @@ std::vector<std::string> settle_autos(config::Resolved& resolved, const Machine&
   if (config.model.model_name_or_path.empty()) return {};
   const RunMemory memory(config, read_run_model(config), machine, config.data.block_size);
   const auto asked = asked_choice(config, config::plan_batches(resolved, machine.ranks));
-  const auto stages = stages_to_try(config, memory);
+  const auto strategies = strategies_to_try(config, memory, asked);
   std::vector<int64_t> sizes = {asked.per_device};
   if (batch.auto_find_batch_size) {
     const bool given = batch.per_device_train_batch_size.has_value();
     sizes = micro_batches(asked, given ? asked.per_device : kLargestMicroBatch);
   }
-  const auto decision = decide(memory, asked, stages, sizes);
+  const auto decision = decide(memory, strategies, sizes);
   std::vector<std::string> reasons;
   if (open_strategy) {
     config.parallel.distributed_strategy = strategy_of(decision.choice.stage);
-    reasons.push_back(why_strategy(memory, config, decision, stages));
+    put_offload(resolved, decision.choice.offload);
+    reasons.push_back(why_strategy(memory, config, decision, strategies));
   }
   if (batch.auto_find_batch_size) {
     batch.auto_find_batch_size = false;

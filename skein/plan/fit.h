@@ -38,6 +38,7 @@ struct Choice {
   int64_t per_device = 1;
   int64_t accumulation = 1;
   bool recompute = false;  // gradient_checkpointing
+  optim::Offload offload{};
 
   bool operator==(const Choice&) const = default;
 };
@@ -46,8 +47,9 @@ struct Choice {
 struct RankBytes {
   FlatBytes flat;
   Activations activations;
-  int64_t peak = 0;    // of a step
+  int64_t peak = 0;    // of a step, on the device; on a CPU with what is offloaded
   int64_t margin = 0;  // beside it: libraries and their workspaces, holes between tensors
+  int64_t host = 0;    // of a GPU's rank, where it offloads
 
   int64_t needed() const { return peak + margin; }
 };
@@ -68,8 +70,12 @@ class RunMemory {
   // "a rank needs about 21.3 GiB, and the GPU has 15.0 GiB".
   std::string comparison(const RankBytes& bytes) const;
   int64_t ranks() const { return machine_.ranks; }
+  bool on_gpus() const { return machine_.place.on_gpus(); }
 
  private:
+  bool fits_device(const RankBytes& bytes) const;
+  bool fits_host(const RankBytes& bytes) const;
+
   config::OptimizerConfig optimizer_;
   Shapes shapes_;
   Dimensions dimensions_;
@@ -81,16 +87,16 @@ class RunMemory {
 Choice asked_choice(const config::RunConfig& config, const config::BatchPlan& batches);
 
 // What to type where `asked` does not fit: the first of a smaller micro-batch with the same global
-// batch, gradient_checkpointing, and another stage that does, each alone; else all together. Where
-// nothing of it helps, what else would.
+// batch, gradient_checkpointing, another stage, and on GPUs offload that does, each alone; else all
+// together. Where nothing of it helps, what else would.
 std::string smallest_change(const RunMemory& memory, const Choice& asked);
 
 // distributed_strategy: auto and auto_find_batch_size, decided. Of the strategies that fit, by the
 // number of parameters that train: ddp below 1B, zero2 to 7B, zero3 above; where that does not fit,
-// the next one that does. The micro-batch is the largest divisor of a rank's rows that fits, no
-// larger than a given per_device_train_batch_size. Rows count as long as block_size allows.
-// Changes `resolved`; returns why, a line for each key that was open. Throws UserError where the
-// model cannot be read.
+// the next one that does; on GPUs then offload, of as few states as need be. The micro-batch is the
+// largest divisor of a rank's rows that fits, no larger than a given per_device_train_batch_size.
+// Rows count as long as block_size allows. Changes `resolved`; returns why, a line for each key
+// that was open. Throws UserError where the model cannot be read.
 std::vector<std::string> settle_autos(config::Resolved& resolved, const Machine& machine);
 
 }  // namespace skein::plan

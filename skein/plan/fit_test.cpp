@@ -223,6 +223,46 @@ TEST_F(FitTest, OneChangeAtATimeMakesARunFit) {
   EXPECT_EQ(advice(gpus(8, gib_of(choice))), "distributed_strategy=zero1 makes it fit");
 }
 
+// Where no stage fits, states leave the GPU, as few as need be; at last the shards too.
+TEST_F(FitTest, OffloadIsTheLastOfTheStrategies) {
+  set_layers(20);
+  const auto machine = [](uint64_t gib, uint64_t host) {
+    auto one = gpus(1, gib);
+    one.memory.host = host * kGiB;
+    return one;
+  };
+  const auto offload = [&](const Machine& one) {
+    settle(one);
+    return offload_of(settled_.config.offload);
+  };
+  EXPECT_FALSE(offload(machine(80, 400)).any());
+  const auto some = offload(machine(24, 400)), all = offload(machine(12, 400));
+  EXPECT_EQ(some.states, Medium::kPinnedHost);
+  EXPECT_GT(some.ratio, 0);
+  EXPECT_LT(some.ratio, 1);
+  EXPECT_GT(all.ratio, some.ratio);
+  EXPECT_PRED2(contains, settle(machine(24, 400)).at(0), "is ddp with offload_optimizer=cpu");
+  EXPECT_PRED2(contains, settle(machine(24, 400)).at(0), "would need");
+  // The host's memory counts too.
+  EXPECT_FALSE(offload(machine(24, 4)).any());
+  auto choice = asked(machine(24, 4));
+  choice.offload = {.states = Medium::kPinnedHost};
+  const auto bytes = memory(machine(24, 4)).needs(choice);
+  EXPECT_FALSE(memory(machine(24, 4)).fits(bytes));
+  EXPECT_PRED2(contains, memory(machine(24, 4)).comparison(bytes), "what this machine's ranks");
+  config().model.gradient_checkpointing = true;
+  EXPECT_PRED2(contains, advice(machine(12, 400)), "offload_optimizer=cpu offload_ratio=");
+}
+
+TEST_F(FitTest, WhatIsAskedOfOffloadStays) {
+  set_layers(20);
+  config().offload = {.offload_optimizer = config::Offload::kCpu, .offload_ratio = 0.25};
+  auto machine = gpus(2, 12);
+  machine.memory.host = 400 * kGiB;
+  settle(machine);
+  EXPECT_EQ(settled_.config.offload, config().offload);
+}
+
 TEST_F(FitTest, ChangesTogetherAndWhatElseWouldHelp) {
   config().parallel.distributed_strategy = config::Strategy::kDdp;
   config().data.block_size = 8192;

@@ -110,10 +110,21 @@ TEST_F(OutlookTest, AutoIsBfloat16OnlyWhereGpusHaveIt) {
   EXPECT_TRUE(contains(look(kOldGpus).warnings[0], "emulate"));
 }
 
-TEST_F(OutlookTest, OffloadNeedsNothingOnCpus) {
-  config().offload.offload_optimizer = config::Offload::kCpu;
+TEST_F(OutlookTest, KeysOfOffloadThatDoNotGoTogether) {
+  auto& offload = config().offload;
+  offload.offload_ratio = 0.5;
+  EXPECT_TRUE(contains(why_refused(), "give offload_optimizer=cpu too"));
+  offload.offload_optimizer = config::Offload::kCpu;
   EXPECT_EQ(why_refused(), "");
-  EXPECT_TRUE(contains(why_refused(kNewGpus), "does not support it on GPUs"));
+  EXPECT_EQ(why_refused(kNewGpus), "");
+  config().parallel.distributed_strategy = config::Strategy::kZero2;
+  offload.offload_param = config::Offload::kCpu;
+  EXPECT_TRUE(contains(why_refused(), "offload_param is for the shards of zero3"));
+  config().parallel.distributed_strategy = config::Strategy::kZero3;
+  EXPECT_EQ(why_refused(), "");
+  EXPECT_TRUE(contains(look().warnings.at(0), "offload_param takes all of the optimizer's states"));
+  offload.offload_ratio = 1;
+  EXPECT_TRUE(look().warnings.empty());
 }
 
 TEST_F(OutlookTest, RefusesWhatTrainRefuses) {

@@ -40,17 +40,21 @@ void check_block_size(const Dimensions& model, int64_t block_size) {
                   block_size, model.positions));
 }
 
-// On CPU ranks host memory is where everything lies.
-void check_offload(const config::Resolved& resolved, const Place& place) {
+void check_offload(const config::Resolved& resolved) {
   const auto& keys = resolved.config.offload;
-  if (!place.on_gpus()) return;
-  for (const auto& [key, value] : {std::pair{"offload_optimizer", keys.offload_optimizer},
-                                   std::pair{"offload_param", keys.offload_param}}) {
-    if (value == config::Offload::kNone) continue;
-    config::refuse(resolved.origin_of(key),
-                   fmt::format("'{}: cpu' is known, but this version does not support it on GPUs: "
-                               "give {}=none, or device=cpu",
-                               key, key));
+  const bool offloads_parameters = keys.offload_param != config::Offload::kNone;
+  const auto strategy = resolved.config.parallel.distributed_strategy;
+  if (offloads_parameters && strategy != config::Strategy::kZero3 &&
+      strategy != config::Strategy::kAuto) {
+    config::refuse(resolved.origin_of("offload_param"),
+                   "offload_param is for the shards of zero3: give distributed_strategy=zero3, or "
+                   "offload_optimizer alone");
+  }
+  if (keys.offload_ratio == 1) return;
+  if (keys.offload_optimizer == config::Offload::kNone && !offloads_parameters) {
+    config::refuse(resolved.origin_of("offload_ratio"),
+                   "offload_ratio is the share that offload_optimizer moves: give "
+                   "offload_optimizer=cpu too, or leave it out");
   }
 }
 
@@ -61,7 +65,6 @@ void check_not_yet(const config::Resolved& resolved) {
       {"quantization_bit", config.model.quantization_bit != config::QuantizationBit::kNone},
       {"optim", config.optimizer.optim != config::OptimizerKind::kAdamW},
       {"pure_bf16", config.optimizer.pure_bf16},
-      {"offload_ratio", config.offload.offload_ratio != 1},
       {"offload_optimizer", config.offload.offload_optimizer == config::Offload::kNvme},
       {"offload_param", config.offload.offload_param == config::Offload::kNvme},
   };
@@ -192,7 +195,7 @@ std::optional<fs::path> check_run(const config::Resolved& resolved, int ranks, c
   const auto batches = config::plan_batches(resolved, ranks);
   check_backend(config.parallel, place);
   check_not_yet(resolved);
-  check_offload(resolved, place);
+  check_offload(resolved);
   std::error_code ignored;
   const auto output = config::output_folder(config.checkpoint);
   if (fs::is_directory(output, ignored)) check_foreign_files(output);
@@ -252,6 +255,10 @@ std::vector<std::string> run_warnings(const config::Resolved& resolved, const Pl
     warnings.emplace_back(
         "dtype: auto is float16, with a loss scale that moves: a GPU of this run has no bfloat16 "
         "arithmetic; dtype=float32 is slower and needs none");
+  }
+  if (config.offload.offload_param != config::Offload::kNone && config.offload.offload_ratio != 1) {
+    warnings.emplace_back(
+        "offload_ratio has no effect: offload_param takes all of the optimizer's states along");
   }
   if (!config.model.model_name_or_path.empty()) {
     const auto model = read_run_model(config);

@@ -29,6 +29,21 @@ DType gradient_dtype(DType weights, bool wide_gradients) {
   return wide_gradients && dtype_bytes(weights) < 4 ? DType::kF32 : weights;
 }
 
+optim::Offload offload_of(const config::OffloadConfig& config) {
+  const auto medium = [](config::Offload target) {
+    return target == config::Offload::kNone  ? Medium::kDevice
+           : target == config::Offload::kCpu ? Medium::kPinnedHost
+                                             : Medium::kDisk;
+  };
+  optim::Offload offload{.states = medium(config.offload_optimizer),
+                         .ratio = config.offload_ratio,
+                         .parameters = medium(config.offload_param)};
+  if (offload.parameters == Medium::kDevice) return offload;
+  offload.ratio = 1;
+  if (offload.states == Medium::kDevice) offload.states = Medium::kPinnedHost;
+  return offload;
+}
+
 int zero_stage(config::Strategy strategy) {
   switch (strategy) {
     case config::Strategy::kAuto:

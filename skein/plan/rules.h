@@ -12,6 +12,7 @@
 #include "skein/config/batch_plan.h"
 #include "skein/config/run_config.h"
 #include "skein/core/dtype.h"
+#include "skein/optim/offload.h"
 
 namespace skein::plan {
 
@@ -33,6 +34,9 @@ DType inference_dtype(std::optional<DType> asked, std::string_view stored, const
 // Gradients of 16-bit weights may have 16 bits where nothing is added up over micro-batches.
 bool has_wide_gradients(const config::OptimizerConfig& optimizer, const config::BatchPlan& batches);
 DType gradient_dtype(DType weights, bool wide_gradients);
+
+// What lies outside of the device. Shards of parameters take the states along.
+optim::Offload offload_of(const config::OffloadConfig& config);
 
 // ZeRO's stage, 0 to 3.
 int zero_stage(config::Strategy strategy);

@@ -29,17 +29,23 @@ void FlatBuffer::reset() {
   memory_.reset();
 }
 
-std::shared_ptr<FlatMemory> FlatMemory::create(at::Device device) {
-  return std::shared_ptr<FlatMemory>(new FlatMemory(device));
+std::shared_ptr<FlatMemory> FlatMemory::create(at::Device device, HostAllocator pinned) {
+  return std::shared_ptr<FlatMemory>(new FlatMemory(device, std::move(pinned)));
+}
+
+at::Tensor FlatMemory::allocate_pinned(int64_t numel, at::ScalarType dtype) const {
+  if (!pinned_) {
+    const auto options = at::TensorOptions(at::kCPU).dtype(dtype);
+    return at::zeros({numel}, options.pinned_memory(device_.is_cuda()));
+  }
+  const auto bytes = numel * static_cast<int64_t>(c10::elementSize(dtype));
+  return pinned_(bytes).view(dtype);
 }
 
 FlatBuffer FlatMemory::allocate(int64_t numel, at::ScalarType dtype, Medium medium) {
   SKEIN_CHECK(medium != Medium::kDisk, "flat buffers lie in memory");
-  auto options = at::TensorOptions().dtype(dtype).device(device_);
-  if (medium == Medium::kPinnedHost && device_.is_cuda()) {
-    options = options.device(at::kCPU).pinned_memory(true);
-  }
-  return count(at::zeros({numel}, options), medium);
+  if (medium == Medium::kPinnedHost) return count(allocate_pinned(numel, dtype), medium);
+  return count(at::zeros({numel}, at::TensorOptions().dtype(dtype).device(device_)), medium);
 }
 
 FlatBuffer FlatMemory::allocate_unset(int64_t numel, at::ScalarType dtype) {

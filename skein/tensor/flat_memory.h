@@ -11,7 +11,9 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <utility>
 
 #include "skein/core/medium.h"
 
@@ -41,7 +43,12 @@ class FlatBuffer {
 // One per rank. Not thread-safe.
 class FlatMemory : public std::enable_shared_from_this<FlatMemory> {
  public:
-  static std::shared_ptr<FlatMemory> create(at::Device device);
+  // So many bytes of host memory, as a byte tensor of zeros. torch's own pinned memory comes in
+  // powers of two.
+  using HostAllocator = std::function<at::Tensor(int64_t bytes)>;
+
+  // `pinned` makes the host memory of a GPU's rank; without it torch does.
+  static std::shared_ptr<FlatMemory> create(at::Device device, HostAllocator pinned = nullptr);
 
   // Zeroed: padding must stay zero, for it takes part in sums and norms. What lies on a disk is no
   // tensor.
@@ -57,10 +64,13 @@ class FlatMemory : public std::enable_shared_from_this<FlatMemory> {
 
  private:
   friend class FlatBuffer;
-  explicit FlatMemory(at::Device device) : device_(device) {}
+  FlatMemory(at::Device device, HostAllocator pinned)
+      : device_(device), pinned_(std::move(pinned)) {}
+  at::Tensor allocate_pinned(int64_t numel, at::ScalarType dtype) const;
   FlatBuffer count(at::Tensor tensor, Medium medium);
 
   at::Device device_;
+  HostAllocator pinned_;
   MediumBytes bytes_, peak_bytes_;
 };
 

@@ -98,7 +98,9 @@ BenchResult bench_training(const BenchOptions& options) {
   parallel::Sharded sharded(model->table(),
                             {.stage = parallel::kStages[options.stage],
                              .recompute = options.recompute,
-                             .device = options.device},
+                             .fp32_gradients = options.accumulation > 1,
+                             .device = options.device,
+                             .offload = options.offload},
                             comm::Group());
   const auto shapes = plan::tune(config.architecture, build.tuning).shapes;
   BenchResult result{.num_parameters = shapes.numel(), .num_trainable = shapes.trainable_numel()};
@@ -109,19 +111,21 @@ BenchResult bench_training(const BenchOptions& options) {
   optim::AdamW optimizer(sharded.owned_ranges(), {.weight_decay = 0.1}, sharded.memory());
   optimizer.refresh_masters();
   const auto batch = make_batch(options, model->vocab_size());
-  result.num_targets = batch.num_targets;
+  const std::vector<tensor::Batch> micro_batches(static_cast<size_t>(options.accumulation), batch);
+  result.num_targets = batch.num_targets * options.accumulation;
   // Adapters begin at nothing: the loss falls visibly only at their usual rate.
   const double rate = options.lora_rank > 0 ? 1e-3 : 1e-4;
 
   int64_t step = 0;
   Phases phases;
   const auto run_step = [&] {
-    const auto [loss, norm] =
-        update({algorithm, sharded, optimizer, phases},
-               {std::span(&batch, 1), batch.num_targets, {.seed = 1, .step = step++}},
-               {.learning_rate = rate, .max_grad_norm = 1.0});
-    const double value = loss.item<double>();    // waits for the loss …
-    ops::synchronise(options.device.is_cuda());  // … and for the update
+    const auto [loss, norm] = update(
+        {algorithm, sharded, optimizer, phases},
+        {micro_batches, result.num_targets, {.seed = 1, .step = step++}},
+        {.learning_rate = rate, .max_grad_norm = options.max_grad_norm, .skips_non_finite = false});
+    const double value = loss.item<double>();  // waits for the loss …
+    // … and for the update, but for one that the host makes beside the next step.
+    ops::synchronise(options.device.is_cuda() && !options.offload.any());
     return value;
   };
 
@@ -132,7 +136,9 @@ BenchResult bench_training(const BenchOptions& options) {
     result.last_loss = run_step();
     result.seconds.push_back(seconds_since(start));
   }
+  optimizer.states();  // the last update has ended
   result.peak_flat_bytes = sharded.memory().peak_bytes();
+  result.peak_host_bytes = sharded.memory().all_peak_bytes().pinned_host;
   result.peak_device_bytes = ops::device_memory(options.device.is_cuda()).peak;
   if (!options.trace.empty()) {
     profile(options.trace, options.device.is_cuda(), [&] {

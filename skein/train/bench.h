@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "skein/core/file.h"
+#include "skein/optim/offload.h"
 #include "skein/tensor/host_batch.h"
 
 namespace skein::train {
@@ -24,6 +25,9 @@ struct BenchOptions {
   int64_t steps = 20;
   int stage = 0;
   bool recompute = false;
+  int64_t accumulation = 1;  // micro-batches of rows x tokens in a step
+  double max_grad_norm = 1;  // 0: no clipping
+  optim::Offload offload{};
   // Adapters of this rank on these modules, alpha twice the rank, everything else frozen; 0: all
   // trains.
   int64_t lora_rank = 0;
@@ -44,6 +48,7 @@ struct BenchResult {
   int64_t num_targets = 0;           // of a step
   double first_weights_seconds = 0;  // drawing them
   int64_t peak_flat_bytes = 0;
+  int64_t peak_host_bytes = 0;    // of what is offloaded
   int64_t peak_device_bytes = 0;  // of the caching allocator; 0 on CPUs
 
   double median_seconds() const;

@@ -65,6 +65,7 @@ void MetricLog::write(const StepNumbers& numbers) {
                                                   options_.peak_flops, /*num_devices=*/1);
   }
   record["peak_memory_bytes"] = numbers.peak_memory_bytes;
+  if (numbers.peak_host_bytes > 0) record["peak_host_bytes"] = numbers.peak_host_bytes;
   if (numbers.device_memory.peak > 0) {
     record["gpu_bytes_allocated"] = numbers.device_memory.allocated;
     record["gpu_bytes_reserved"] = numbers.device_memory.reserved;

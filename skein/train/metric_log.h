@@ -51,6 +51,7 @@ struct StepNumbers {
   double learning_rate = 0;
   double loss_scale = 0;          // 0: none
   int64_t peak_memory_bytes = 0;  // flat buffers
+  int64_t peak_host_bytes = 0;    // of what is offloaded; 0: nothing is
   ops::DeviceMemory device_memory;
 };
 

@@ -43,7 +43,8 @@ UpdateOptions update_options(const Session& run, int64_t step) {
   return {.learning_rate = plan::learning_rate(run.config.schedule, run.peak_rate, step - skipped,
                                                run.plan.total_steps),
           .max_grad_norm = run.config.optimizer.max_grad_norm,
-          .loss_scale = run.scaler ? run.scaler->scale() : 1};
+          .loss_scale = run.scaler ? run.scaler->scale() : 1,
+          .skips_non_finite = run.config.optimizer.nan_policy == config::NanPolicy::kSkip};
 }
 
 // Looks at the step before, and goes back when it must.
@@ -106,6 +107,7 @@ Outcome run_offline(const config::Resolved& resolved, const config::BatchPlan& b
                          .learning_rate = options.learning_rate,
                          .loss_scale = run.scaler ? options.loss_scale : 0,
                          .peak_memory_bytes = run.sharded.memory().peak_bytes(),
+                         .peak_host_bytes = run.sharded.memory().all_peak_bytes().pinned_host,
                          .device_memory = ops::device_memory(world.device.is_cuda())});
     }
     // What stops saves at once, and leaves the evaluation to the continuation.

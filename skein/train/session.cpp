@@ -98,7 +98,9 @@ parallel::ShardOptions shard_options(const config::RunConfig& config,
   return {.stage = parallel::kStages[plan::zero_stage(config.parallel.distributed_strategy)],
           .recompute = config.model.gradient_checkpointing,
           .fp32_gradients = plan::has_wide_gradients(config.optimizer, batches),
-          .device = device};
+          .device = device,
+          .offload = plan::offload_of(config.offload),
+          .pin_memory = config.offload.pin_memory};
 }
 
 std::unique_ptr<plan::LossScaler> make_scaler(const config::RunConfig& config, DType dtype) {

@@ -3,6 +3,7 @@
 #include "skein/train/update.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/autograd.h>
 
@@ -14,8 +15,10 @@ namespace skein::train {
 namespace {
 
 // The loss is one mean over the targets of all micro-batches on all ranks, so gradients are summed,
-// never averaged. Returns this rank's sum of losses, each times `weight`.
-at::Tensor accumulate_gradients(const Trainer& trainer, const StepData& data, double weight) {
+// never averaged. Returns this rank's sum of losses, each times `weight`. `before_last` is called
+// before the last backward.
+at::Tensor accumulate_gradients(const Trainer& trainer, const StepData& data, double weight,
+                                const std::function<void()>& before_last) {
   auto& [algorithm, sharded, optimizer, phases, before_change] = trainer;
   const auto device = sharded.memory().device();
   auto loss = at::zeros({}, at::TensorOptions().dtype(at::kDouble).device(device));
@@ -26,6 +29,7 @@ at::Tensor accumulate_gradients(const Trainer& trainer, const StepData& data, do
     const auto batch = tensor::to_device(data.micro_batches[i], device);
     const auto part = algorithm.loss_sum(batch, data.key, weight, sharded);
     phases.enter(Phase::kBackward);
+    if (i + 1 == count && before_last) before_last();
     torch::autograd::backward({part});
     sharded.end_micro_batch();
     loss += part.detach();
@@ -40,18 +44,44 @@ Normaliser normaliser(int64_t num_targets) {
   return {1 / power, power / static_cast<double>(num_targets)};
 }
 
+namespace {
+
+bool updates_in_backward(const Trainer& trainer, const UpdateOptions& options) {
+  return trainer.sharded.has_host_ranges() && options.max_grad_norm == 0 &&
+         options.loss_scale == 1 && !options.skips_non_finite;
+}
+
+// Every range is updated as soon as its gradient is complete.
+void begin_early_step(const Trainer& trainer, double learning_rate, double factor) {
+  if (trainer.before_change) trainer.before_change();
+  const auto options = at::TensorOptions().device(trainer.sharded.memory().device());
+  trainer.optimizer.begin_step(learning_rate, {at::full({}, factor, options.dtype(at::kDouble)),
+                                               at::zeros({}, options.dtype(at::kFloat))});
+  trainer.sharded.set_on_gradient(
+      [&optimizer = trainer.optimizer](size_t range) { optimizer.step_range(range); });
+}
+
+}  // namespace
+
 Update update(const Trainer& trainer, const StepData& data, const UpdateOptions& options) {
   const auto [power_of_two, unscaled_rest] = normaliser(data.num_targets);
   const double rest = unscaled_rest / options.loss_scale;
-  const auto sum = accumulate_gradients(trainer, data, power_of_two * options.loss_scale);
+  const bool early = updates_in_backward(trainer, options);
+  std::function<void()> before_last;
+  if (early) before_last = [&] { begin_early_step(trainer, options.learning_rate, rest); };
+  const auto sum =
+      accumulate_gradients(trainer, data, power_of_two * options.loss_scale, before_last);
   Update result{.loss = sum * rest};
   trainer.phases.enter(Phase::kOptimizer);
   {
     const trace::Scope scope("optimizer", "gradient norm", trace::Clock::kDevice);
     result.norm = trainer.sharded.gradient_norm({.max_norm = options.max_grad_norm, .scale = rest});
   }
-  if (trainer.before_change) trainer.before_change();
-  {
+  if (early) {
+    trainer.sharded.set_on_gradient(nullptr);
+    trainer.optimizer.end_step();
+  } else {
+    if (trainer.before_change) trainer.before_change();
     const trace::Scope scope("optimizer", "step", trace::Clock::kDevice);
     trainer.optimizer.step(options.learning_rate, result.norm.decision);  // scales and clips
   }

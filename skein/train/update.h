@@ -39,6 +39,9 @@ struct UpdateOptions {
   double learning_rate = 0;
   double max_grad_norm = 0;  // 0: no clipping
   double loss_scale = 1;     // backward runs on the loss times this; see plan/rates/loss_scaler.h
+  // An update whose gradient is not finite is left out. Without this, and without clipping, nothing
+  // about an update has to wait for the norm: the host updates its ranges while backward runs.
+  bool skips_non_finite = true;
 };
 
 // 1 / num_targets in two factors. Backward carries the power of two, which moves exponents alone:
@@ -57,7 +60,7 @@ struct Update {
   parallel::Sharded::GradientNorm norm;
 };
 
-// Collective; waits for no GPU. The update is left out where the norm is not finite.
+// Collective; waits for no GPU.
 Update update(const Trainer& trainer, const StepData& data, const UpdateOptions& options);
 
 }  // namespace skein::train

@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <utility>
 
 #include "skein/algorithms/pretrain.h"
 #include "skein/model/model.h"
@@ -186,6 +187,43 @@ TEST(Update, TheLengthOfBf16GradientsDoesNotDependOnTheNumberOfTargets) {
     const auto [least, most] = std::ranges::minmax(lengths);
     EXPECT_NEAR(least, 1, 0.05) << config;
     EXPECT_LE(most - least, 1e-4) << config << least << " to " << most;
+  }
+}
+
+// Weights after some steps, by name.
+std::map<std::string, at::Tensor> trained(const parallel::ShardOptions& shards,
+                                          bool skips_non_finite) {
+  const auto model = model::build(
+      plan::parse_hf_config(R"({"model_type": "llama", "vocab_size": 1024, "hidden_size": 32,
+                                "intermediate_size": 48, "num_hidden_layers": 3,
+                                "num_attention_heads": 2, "num_key_value_heads": 1})",
+                            "test"),
+      {});
+  const algorithms::Pretrain algorithm(*model);
+  parallel::Sharded sharded(model->table(), shards, comm::Group());
+  sharded.initialise(5);
+  optim::AdamW optimizer(sharded.owned_ranges(), {}, sharded.memory());
+  Phases phases;
+  for (int64_t step = 0; step < 3; ++step) {
+    const std::vector<tensor::Batch> batches = {make_batch(step), make_batch(step + kRows)};
+    update({algorithm, sharded, optimizer, phases}, {batches, 2 * kRows * kTokens, {.step = step}},
+           {.learning_rate = 1e-2, .skips_non_finite = skips_non_finite});
+  }
+  EXPECT_EQ(optimizer.num_updates(), 3);
+  std::map<std::string, at::Tensor> weights;
+  for (const auto& slice : sharded.slices_to_save()) weights[slice.name] = slice.data.clone();
+  return weights;
+}
+
+// Whether the host updates while backward runs, or after the norm, or nothing is offloaded at all.
+TEST(Update, AnUpdateInBackwardIsTheSame) {
+  for (const auto& stage : {parallel::kZero1, parallel::kZero3}) {
+    const auto plain = trained({.stage = stage}, /*skips_non_finite=*/false);
+    for (const auto& [ratio, skips] : {std::pair{1.0, true}, {1.0, false}, {0.5, false}}) {
+      const auto found = trained(
+          {.stage = stage, .offload = {.states = Medium::kPinnedHost, .ratio = ratio}}, skips);
+      for (const auto& [name, data] : plain) EXPECT_TRUE(data.equal(found.at(name))) << name;
+    }
   }
 }
 

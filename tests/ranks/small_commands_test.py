@@ -41,6 +41,22 @@ class Plan(unittest.TestCase):
                         self.assertEqual(plan["disk"][f"checkpoint_{part}_bytes"],
                                          (saved / f"{part}.safetensors").stat().st_size)
 
+    def test_offloaded_memory_is_that_of_the_run(self):
+        cpu, shards = "offload_optimizer=cpu", "offload_param=cpu"
+        cases = [("ddp", 1, [cpu]), ("zero1", 2, [cpu]), ("zero2", 2, [cpu]), ("zero3", 1, [cpu]),
+                 ("zero3", 2, [cpu, shards]), ("zero2", 1, [cpu, "offload_ratio=0.4", "bf16=true"])]
+        for strategy, steps, keys in cases:
+            with Workspace(model=llama(num_hidden_layers=4, vocab_size=1000), max_steps=3,
+                           global_batch_size=8, gradient_accumulation_steps=steps) as work:
+                words = (f"distributed_strategy={strategy}", "output_dir=out", *keys)
+                plan = self.plan(work, *words)
+                work.run(*words, ranks=2)
+                last = work.records("out")[-1]
+                memory = next(m for m in plan["model"]["memory_per_rank"] if m["chosen"])
+                self.assertEqual(memory["offloaded_host"], last["peak_host_bytes"], words)
+                if "offload_ratio=0.4" not in words:  # gradients that stay and those on their way
+                    self.assertEqual(memory["flat_peak"], last["peak_memory_bytes"], words)
+
     def test_it_counts_the_ranks_of_all_machines(self):
         with Workspace(global_batch_size=8, output_dir="out") as work:
             plan = self.plan(work, "--nnodes=2", "--node-rank=1", "--master-addr=192.0.2.1", ranks=2)

@@ -40,6 +40,8 @@ std::vector<Rule> honoured_rules() {
       {"scheduler.params.*", kHonoured, "of the schedule"},
       {"zero_optimization.offload_optimizer.device", kHonoured, "offload_optimizer"},
       {"zero_optimization.offload_param.device", kHonoured, "offload_param"},
+      {"zero_optimization.offload_optimizer.ratio", kHonoured, "offload_ratio"},
+      {"zero_optimization.offload_optimizer.pin_memory", kHonoured, "offload_pin_memory"},
       {"zero_optimization.cpu_offload", kHonoured, "offload_optimizer"},
       {"zero_optimization.cpu_offload_params", kHonoured, "offload_param"},
       {"fp16.enabled", kHonoured, "dtype"},

@@ -24,11 +24,13 @@ int64_t round_up(int64_t value, int64_t multiple) {
 // Bytes of flat memory, whole, of one unit or of several.
 struct UnitBytes {
   int64_t weights = 0, gradients = 0, states = 0;
+  int64_t upload = 0;  // the largest piece in which a rank's new weights go up
 
   UnitBytes& operator+=(const UnitBytes& other) {
     weights += other.weights;
     gradients += other.gradients;
     states += other.states;
+    upload = std::max(upload, other.upload);
     return *this;
   }
 };
@@ -53,10 +55,14 @@ std::vector<UnitBytes> unit_bytes(const Shapes& shapes, const MemoryQuestion& qu
     for (auto* size : {&frozen, &trainable, &adapters}) {
       *size = round_up(*size, kAlignment * question.ranks);
     }
+    const auto window = [&](int64_t elements) {
+      return std::min(elements / (question.stage >= 1 ? question.ranks : 1), optim::kUploadWindow);
+    };
     bytes.push_back(
         {.weights = (frozen + trainable) * question.weight_bytes + adapters * 4,
          .gradients = trainable * question.gradient_bytes + adapters * 4,
-         .states = trainable * question.state_bytes + adapters * question.adapter_state_bytes});
+         .states = trainable * question.state_bytes + adapters * question.adapter_state_bytes,
+         .upload = std::max(window(trainable) * question.weight_bytes, window(adapters) * 4)});
   }
   return bytes;
 }
@@ -123,17 +129,52 @@ class Transients {
 
 }  // namespace
 
+namespace {
+
+std::vector<bool> units_off_device(const Shapes& shapes, const optim::Offload& offload) {
+  std::vector<optim::UnitElements> units;
+  for (const auto& unit : shapes.units) units.push_back({.root = unit.root});
+  for (const auto& parameter : shapes.parameters) {
+    auto& unit = units[static_cast<size_t>(parameter.unit)];
+    if (parameter.trainable) unit.trainable += parameter.memory_numel();
+  }
+  return optim::units_off_device(units, offload.any() ? offload.ratio : 0);
+}
+
+int64_t& bytes_in(FlatBytes& bytes, Medium medium, int64_t FlatBytes::* on_device) {
+  return medium == Medium::kDevice       ? bytes.*on_device
+         : medium == Medium::kPinnedHost ? bytes.host
+                                         : bytes.disk;
+}
+
+}  // namespace
+
 FlatBytes flat_bytes(const Shapes& shapes, const MemoryQuestion& question) {
-  const auto units = unit_bytes(shapes, question);
-  UnitBytes whole;
-  for (const auto& unit : units) whole += unit;
-  const auto shared = [&](int64_t bytes, int from_stage) {
+  const auto& [states, ratio, parameters] = question.offload;
+  const auto share = [&](int64_t bytes, int from_stage) {
     return question.stage >= from_stage ? bytes / question.ranks : bytes;
   };
-  FlatBytes bytes{.weights = shared(whole.weights, 3),
-                  .gradients = shared(whole.gradients, 2),
-                  .states = shared(whole.states, 1)};
-  if (question.stage >= 2) bytes.transient = Transients(shapes, units, question).peak();
+  auto units = unit_bytes(shapes, question);
+  const auto off = units_off_device(shapes, question.offload);
+  FlatBytes bytes;
+  UnitBytes on_host;
+  for (size_t i = 0; i < units.size(); ++i) {
+    auto& unit = units[i];
+    const auto kept = question.stage >= 3 ? parameters : Medium::kDevice;
+    bytes_in(bytes, kept, &FlatBytes::weights) += share(unit.weights, 3);
+    bytes_in(bytes, off[i] ? states : Medium::kDevice, &FlatBytes::states) += share(unit.states, 1);
+    if (off[i]) {
+      on_host += unit;
+      bytes.host += share(unit.gradients, 1);
+    }
+    // Otherwise they stay from a micro-batch to the update.
+    const bool passes = question.stage >= 2 || (off[i] && question.micro_batches == 1);
+    if (!passes || !off[i]) bytes.gradients += share(unit.gradients, 2);
+    if (!passes) unit.gradients = 0;
+  }
+  const bool uploads = question.cuda && (question.stage < 3 || parameters == Medium::kDevice);
+  if (uploads) bytes.host += optim::kUploadSlots * on_host.upload;
+  bytes.transient = Transients(shapes, units, question).peak();
   return bytes;
 }
 
@@ -327,7 +368,8 @@ Activations activation_bytes(const Shapes& shapes, const Dimensions& d,
 int64_t step_peak(const FlatBytes& flat, const Activations& activations,
                   const MemoryQuestion& question) {
   if (question.stage >= 2 || question.micro_batches > 1) return flat.peak() + activations.peak();
-  return std::max(flat.weights + flat.states + activations.peak(), flat.held() + activations.unit);
+  return flat.transient +
+         std::max(flat.weights + flat.states + activations.peak(), flat.held() + activations.unit);
 }
 
 }  // namespace skein::plan

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <string>
 
+#include "skein/optim/offload.h"
 #include "skein/plan/families/architecture.h"
 
 namespace skein::plan {
@@ -31,15 +32,19 @@ struct MemoryQuestion {
   bool recompute = false;           // gradient_checkpointing
   bool adapter_dropout = false;     // lora_dropout
   bool cuda = false;                // else a CPU
+  optim::Offload offload{};
 };
 
+// On the device, but for the last two.
 struct FlatBytes {
   int64_t weights = 0;
   int64_t gradients = 0;
   int64_t states = 0;  // of the optimizer
   // Stages 2 and 3, while backward runs: two units' gradients and the root units'. Stage 3 also:
-  // two gathered units and the root units whole.
+  // two gathered units and the root units whole. Gradients that the host updates from are on their
+  // way at every stage, where nothing accumulates.
   int64_t transient = 0;
+  int64_t host = 0, disk = 0;  // what is offloaded
 
   int64_t held() const { return weights + gradients + states; }  // when the weights are updated
   int64_t peak() const { return held() + transient; }
