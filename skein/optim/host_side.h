@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "skein/core/medium.h"
-#include "skein/core/task_thread.h"
+#include "skein/optim/task_thread.h"
 #include "skein/tensor/copy_stream.h"
 #include "skein/tensor/flat_memory.h"
 

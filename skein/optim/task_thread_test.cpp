@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
-#include "skein/core/task_thread.h"
+#include "skein/optim/task_thread.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include <stdexcept>
 #include <vector>
 
-namespace skein {
+namespace skein::optim {
 namespace {
 
 TEST(TaskThread, RunsInOrderBesideTheGiver) {
@@ -49,4 +49,4 @@ TEST(TaskThread, WhatATaskHoldsIsGoneAtItsEnd) {
 }
 
 }  // namespace
-}  // namespace skein
+}  // namespace skein::optim

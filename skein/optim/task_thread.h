@@ -13,7 +13,7 @@
 #include <mutex>
 #include <thread>
 
-namespace skein {
+namespace skein::optim {
 
 class TaskThread {
  public:
@@ -44,4 +44,4 @@ class TaskThread {
   std::thread thread_;  // last: it uses the others
 };
 
-}  // namespace skein
+}  // namespace skein::optim

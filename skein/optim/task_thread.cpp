@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
-#include "skein/core/task_thread.h"
+#include "skein/optim/task_thread.h"
 
 #include <utility>
 
-namespace skein {
+namespace skein::optim {
 
 TaskThread::TaskThread() : thread_([this] { work(); }) {}
 
@@ -66,4 +66,4 @@ void TaskThread::work() {
   }
 }
 
-}  // namespace skein
+}  // namespace skein::optim
