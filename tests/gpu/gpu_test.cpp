@@ -222,6 +222,31 @@ TEST(Gpu, NcclAtSizeOneTrainsAsTheCpuDoes) {
   }
 }
 
+// Gradients go down, the host updates, weights come up: with copies, streams and a second thread.
+TEST(Gpu, OffloadTrainsAsTheCpuDoes) {
+  for (const bool clips : {true, false}) {
+    for (const int64_t micro_batches : {1, 3}) {
+      TrainingCase c{.model = "llama_tied", .micro_batches = micro_batches, .clips = clips};
+      for (const int ranks : {1, 2}) {
+        c.ranks = ranks;
+        c.cuda = false;
+        c.offload = "none";
+        c.backend = "gloo";
+        const auto expected = numbers_of(run_on_threads(c)[0]);
+        c.cuda = true;
+        c.backend = ranks == 1 ? "nccl" : "gloo";
+        for (const int stage : {0, 1, 2, 3}) {
+          c.stage = stage;
+          for (const char* offload : {"states", "half", "all"}) {
+            c.offload = offload;
+            expect_close(c, expected);
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST(Gpu, GlooWithTwoRanksOnOneGpuTrainsAsTheCpuDoes) {
   for (const auto& name : {"llama_lora", "gpt2"}) {
     const auto expected = numbers_of(run_on_threads({.model = name, .ranks = 2})[0]);

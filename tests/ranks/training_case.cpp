@@ -79,6 +79,14 @@ tensor::Batch make_batch(int64_t step, int64_t part) {
           kRows * kTokens};
 }
 
+optim::Offload offload_of(const std::string& word) {
+  optim::Offload offload;
+  if (word != "none") offload.states = Medium::kPinnedHost;
+  if (word == "half") offload.ratio = 0.5;
+  if (word == "all") offload.parameters = Medium::kPinnedHost;
+  return offload;
+}
+
 std::string describe(const char* what, const std::vector<tensor::TensorSlice>& slices) {
   std::string text;
   for (const auto& slice : slices) {
@@ -93,14 +101,15 @@ std::string describe(const char* what, const std::vector<tensor::TensorSlice>& s
 }  // namespace
 
 std::string TrainingCase::text() const {
-  return fmt::format("{} {} {} {} {} {} {} {} {}", model, stage, micro_batches, int{recompute},
-                     int{float64}, ranks, int{cuda}, backend, local_size);
+  return fmt::format("{} {} {} {} {} {} {} {} {} {} {}", model, stage, micro_batches,
+                     int{recompute}, int{float64}, ranks, int{cuda}, backend, local_size, offload,
+                     int{clips});
 }
 
 TrainingCase TrainingCase::parse(const std::string& text) {
   TrainingCase c;
   std::istringstream(text) >> c.model >> c.stage >> c.micro_batches >> c.recompute >> c.float64 >>
-      c.ranks >> c.cuda >> c.backend >> c.local_size;
+      c.ranks >> c.cuda >> c.backend >> c.local_size >> c.offload >> c.clips;
   return c;
 }
 
@@ -118,7 +127,8 @@ std::string run_case(const TrainingCase& c, comm::Group& world) {
                             {.stage = parallel::kStages[c.stage],
                              .recompute = c.recompute,
                              .fp32_gradients = c.micro_batches > 1,
-                             .device = device},
+                             .device = device,
+                             .offload = offload_of(c.offload)},
                             world);
   sharded.initialise(5);
   optim::AdamW optimizer(sharded.owned_ranges(), {.weight_decay = 0.1}, sharded.memory());
@@ -130,9 +140,9 @@ std::string run_case(const TrainingCase& c, comm::Group& world) {
     for (int64_t k = 0; k < c.micro_batches; ++k) {
       batches.push_back(make_batch(step, k * world.size() + world.rank()));
     }
-    const auto [loss, norm] = train::update({algorithm, sharded, optimizer, phases},
-                                            {batches, num_targets, {.seed = 3, .step = step}},
-                                            {.learning_rate = 1e-2, .max_grad_norm = 1.0});
+    const auto [loss, norm] = train::update(
+        {algorithm, sharded, optimizer, phases}, {batches, num_targets, {.seed = 3, .step = step}},
+        {.learning_rate = 1e-2, .max_grad_norm = c.clips ? 1.0 : 0.0, .skips_non_finite = c.clips});
     text += describe("gradient", sharded.gradient_slices());
     text += fmt::format("number {:a}\nnumber {:a}\n", world.sum(loss.item<double>()),
                         norm.norm.item<double>());

@@ -22,7 +22,9 @@ struct TrainingCase {
   int ranks = 1;
   bool cuda = false;  // all ranks on the first GPU
   std::string backend = "gloo";
-  int local_size = 0;  // sums by nodes of so many ranks
+  int local_size = 0;            // sums by nodes of so many ranks
+  std::string offload = "none";  // states, half (of them), all (shards too)
+  bool clips = true;             // without clipping the host updates in backward
 
   std::string text() const;  // words that parse() reads back
   static TrainingCase parse(const std::string& text);
