@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/spill/engine.h"
+
+#include <cstdlib>
+#include <mutex>
+#include <string_view>
+
+#include "skein/core/log.h"
+
+namespace skein::spill {
+namespace {
+
+bool is_turned_off() {
+  const char* value = std::getenv("SKEIN_IO_URING");
+  return value != nullptr && std::string_view(value) == "0";
+}
+
+void say_once(const std::string& refusal, unsigned threads) {
+  static std::once_flag said;
+  std::call_once(said, [&] {
+    log_info("io_uring is not used ({}): {} threads read and write what lies on disk", refusal,
+             threads);
+  });
+}
+
+}  // namespace
+
+ChosenEngine make_engine(int descriptor, unsigned depth, EngineKind kind) {
+  if (kind == EngineKind::kThreads) return {make_thread_engine(descriptor, depth), false};
+  std::string refusal = "SKEIN_IO_URING=0";
+  if (!is_turned_off()) {
+    if (auto engine = make_uring_engine(descriptor, depth, refusal)) {
+      return {std::move(engine), true};
+    }
+  }
+  say_once(refusal, depth);
+  return {make_thread_engine(descriptor, depth), false};
+}
+
+}  // namespace skein::spill

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#pragma once
+
+// What does the disk give to a program that does nothing else?
+//
+// The measure for disk_rate.h: requests of one size, a fixed number of them in flight, O_DIRECT,
+// straight through io_uring; no checksums, no owner who waits for one of them.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "skein/core/file.h"
+#include "skein/spill/transfer.h"
+
+namespace skein::spill {
+
+struct RawSetting {
+  uint64_t request_bytes = 1 << 20;
+  unsigned depth = 16;
+
+  uint64_t memory_bytes() const { return request_bytes * depth; }
+};
+
+// From small requests to large ones, few to many.
+const std::vector<RawSetting>& raw_settings();
+
+// A file without a name, opened with O_DIRECT. Throws IoError where the folder does not allow it.
+File create_raw_file(const fs::path& folder, uint64_t bytes);
+
+// Bytes per second over the first `bytes` of the file (rounded down to whole requests), from front
+// to back. Throws IoError, also where io_uring is forbidden.
+double raw_rate(const File& file, uint64_t bytes, Transfer::Kind kind, RawSetting setting,
+                std::span<std::byte> memory);
+
+}  // namespace skein::spill
