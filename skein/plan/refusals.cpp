@@ -169,16 +169,20 @@ void try_to_make(const fs::path& folder) {
 
 }  // namespace
 
-void check_given(const config::RunConfig& config) {
-  const auto need = [](bool given, const char* what) {
-    if (!given) throw UserError(fmt::format("skein train needs {}", what));
+void check_model_given(const config::RunConfig& config, const char* command) {
+  const auto need = [&](bool given, const char* what) {
+    if (!given) throw UserError(fmt::format("{} needs {}", command, what));
   };
   need(!config.model.model_name_or_path.empty(),
        "model_name_or_path=FOLDER, the folder with the model's config.json");
   need(!config.data.train_file.empty() || !config.data.train_file_dir.empty(),
        "train_file=FILE (or train_file_dir=FOLDER), the text to train on");
-  need(!config::output_folder(config.checkpoint).empty(),
-       "output_dir=FOLDER (or experiment_name=NAME), where to save");
+}
+
+void check_given(const config::RunConfig& config) {
+  check_model_given(config, "skein train");
+  if (!config::output_folder(config.checkpoint).empty()) return;
+  throw UserError("skein train needs output_dir=FOLDER (or experiment_name=NAME), where to save");
 }
 
 void check_configuration(const config::Resolved& resolved) {
@@ -190,12 +194,16 @@ void check_configuration(const config::Resolved& resolved) {
   check_finetune_keys(resolved);
 }
 
+void check_supported(const config::Resolved& resolved) {
+  check_not_yet(resolved);
+  check_offload(resolved);
+}
+
 std::optional<fs::path> check_run(const config::Resolved& resolved, int ranks, const Place& place) {
   const auto& config = resolved.config;
   const auto batches = config::plan_batches(resolved, ranks);
   check_backend(config.parallel, place);
-  check_not_yet(resolved);
-  check_offload(resolved);
+  check_supported(resolved);
   std::error_code ignored;
   const auto output = config::output_folder(config.checkpoint);
   if (fs::is_directory(output, ignored)) check_foreign_files(output);

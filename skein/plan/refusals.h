@@ -16,7 +16,9 @@
 
 namespace skein::plan {
 
-// What `skein train` cannot do without: a model, data, a place to save. Throws UserError.
+// What training steps cannot do without: a model, data. Throws UserError, in the name of `command`.
+void check_model_given(const config::RunConfig& config, const char* command);
+// The same, and a place to save: for `skein train`.
 void check_given(const config::RunConfig& config);
 
 // What is wrong wherever the run starts, of what is given and before the data is read. Throws
@@ -36,6 +38,9 @@ void check_configuration(const config::Resolved& resolved);
 //   a checkpoint that is not there, must not be continued, or is not of this run.
 // Returns the checkpoint that the run will continue, unless its ranks find a byte changed.
 std::optional<fs::path> check_run(const config::Resolved& resolved, int ranks, const Place& place);
+
+// Of check_run(): keys that this version does not know to carry out, here or anywhere.
+void check_supported(const config::Resolved& resolved);
 
 // The rest, once the data is prepared (run_data.h): ids that the model does not have, data
 // that leaves no step, too many steps, a checkpoint that was saved with other data. Throws

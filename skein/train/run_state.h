@@ -50,6 +50,9 @@ class RunState {
  public:
   RunState(const RunParts& parts, RunStateOptions options);
 
+  // Do its files hold an adapter alone?
+  bool is_adapter() const { return !options_.identity.tuning.adapter_config.empty(); }
+
   // First weights: keyed by the seed, or from a model folder. Whatever is read, here and below, a
   // rank reads its shard of; the rest comes from the other ranks: collective.
   void initialise(uint64_t seed);
@@ -80,7 +83,6 @@ class RunState {
 
  private:
   void check_base_in_adapter(const fs::path& folder);
-  bool is_adapter() const { return !options_.identity.tuning.adapter_config.empty(); }
   const char* stem() const;
   // What the model's files hold, and of it this rank's slices under the names there.
   std::vector<checkpoint::TensorEntry> model_entries() const;

@@ -42,6 +42,8 @@ fs::path checked_folder(const config::Resolved& resolved, World& world) {
   return output;
 }
 
+}  // namespace
+
 // `auto` depends on the GPU: ranks on different ones could disagree, and would wait for ever in a
 // collective of different sizes.
 DType agreed_dtype(const config::ModelConfig& model, World& world) {
@@ -63,6 +65,8 @@ data::LoaderOptions loader_options(const config::RunConfig& config,
           .seed = plan::data_seed(config)};
 }
 
+namespace {
+
 plan::DataIdentity identity_of(const config::RunConfig& config, const config::BatchPlan& batches,
                                const plan::HfConfig& architecture, const data::Loader& loader,
                                const plan::RunPlan& plan) {
@@ -81,6 +85,8 @@ Beginning beginning_of(const config::CheckpointConfig& config, const fs::path& o
   if (found.checkpoint) plan::check_continuation(*found.checkpoint, architecture, identity);
   return found;
 }
+
+}  // namespace
 
 std::unique_ptr<model::Model> build_model(const config::RunConfig& config,
                                           const config::BatchPlan& batches,
@@ -103,10 +109,23 @@ parallel::ShardOptions shard_options(const config::RunConfig& config,
           .pin_memory = config.offload.pin_memory};
 }
 
+std::unique_ptr<optim::Optimizer> build_optimizer(const config::RunConfig& config,
+                                                  parallel::Sharded& sharded) {
+  return optim::make_optimizer(sharded.owned_ranges(), config.optimizer, sharded.memory());
+}
+
+std::unique_ptr<algorithms::Algorithm> build_algorithm(const config::RunConfig& config,
+                                                       const model::Model& model) {
+  return algorithms::build(config.stage, model,
+                           {.label_smoothing = config.finetune.label_smoothing_factor});
+}
+
 std::unique_ptr<plan::LossScaler> make_scaler(const config::RunConfig& config, DType dtype) {
   if (dtype != DType::kF16) return nullptr;
   return std::make_unique<plan::LossScaler>(config.loss_scale, config.schedule.deepspeed.ds_compat);
 }
+
+namespace {
 
 MetricOptions metric_options(const config::RunConfig& config, const fs::path& output,
                              const plan::HfConfig& architecture, DType dtype, const World& world) {
@@ -159,32 +178,39 @@ RunStateOptions state_options(const config::RunConfig& config, const plan::DataI
   return options;
 }
 
+void load_base(RunState& state, const config::RunConfig& config, const World& world) {
+  if (config.model.train_from_scratch) {
+    state.initialise(static_cast<uint64_t>(config.seed));
+    return;
+  }
+  check_once(config.model.model_name_or_path, world);
+  state.load_weights(config.model.model_name_or_path);
+}
+
 // Returns the step that it is of.
 int64_t load_first_state(Session& run) {
-  const auto& config = run.config;
-  const auto seed = static_cast<uint64_t>(config.seed);
-  const bool is_adapter = !run.identity.tuning.adapter_config.empty();
   const auto& checkpoint = run.beginning.checkpoint;
-  if (checkpoint && !is_adapter) return run.state.restore(*checkpoint);
-  if (config.model.train_from_scratch) {
-    run.state.initialise(seed);
+  if (!checkpoint) {
+    load_first_weights(run.state, run.config, run.world);
     return 0;
   }
-  check_once(config.model.model_name_or_path, run.world);
-  run.state.load_weights(config.model.model_name_or_path);
-  if (!is_adapter) return 0;
-  if (checkpoint) return run.state.restore(*checkpoint);
-  const auto& adapter = config.finetune.adapter_name_or_path;
-  if (adapter.empty()) {
-    run.state.initialise_adapter(seed);
-  } else {
-    check_once(adapter, run.world);
-    run.state.load_adapter(adapter);
-  }
-  return 0;
+  if (run.state.is_adapter()) load_base(run.state, run.config, run.world);
+  return run.state.restore(*checkpoint);
 }
 
 }  // namespace
+
+void load_first_weights(RunState& state, const config::RunConfig& config, const World& world) {
+  load_base(state, config, world);
+  if (!state.is_adapter()) return;
+  const auto& adapter = config.finetune.adapter_name_or_path;
+  if (adapter.empty()) {
+    state.initialise_adapter(static_cast<uint64_t>(config.seed));
+  } else {
+    check_once(adapter, world);
+    state.load_adapter(adapter);
+  }
+}
 
 Session::Session(const config::Resolved& given, const config::BatchPlan& plan_of_batches,
                  World& ranks)
@@ -202,9 +228,8 @@ Session::Session(const config::Resolved& given, const config::BatchPlan& plan_of
       beginning(beginning_of(config.checkpoint, output, architecture, identity, world)),
       model(build_model(config, batches, architecture, dtype)),
       sharded(model->table(), shard_options(config, batches, world.device), world.group),
-      optimizer(optim::make_optimizer(sharded.owned_ranges(), config.optimizer, sharded.memory())),
-      algorithm(algorithms::build(config.stage, *model,
-                                  {.label_smoothing = config.finetune.label_smoothing_factor})),
+      optimizer(build_optimizer(config, sharded)),
+      algorithm(build_algorithm(config, *model)),
       scaler(make_scaler(config, dtype)),
       metrics(metric_options(config, output, architecture, dtype, world)),
       store(store_options(config, output, world), world.store),

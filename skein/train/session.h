@@ -56,6 +56,23 @@ struct Session {
   double peak_rate = 0;  // learning_rate after lr_scaling
 };
 
+// How a session builds its parts; verify_strategy.cpp builds them several times over.
+DType agreed_dtype(const config::ModelConfig& model, World& world);  // collective
+data::LoaderOptions loader_options(const config::RunConfig& config,
+                                   const config::BatchPlan& batches);
+std::unique_ptr<model::Model> build_model(const config::RunConfig& config,
+                                          const config::BatchPlan& batches,
+                                          const plan::HfConfig& architecture, DType dtype);
+parallel::ShardOptions shard_options(const config::RunConfig& config,
+                                     const config::BatchPlan& batches, at::Device device);
+std::unique_ptr<optim::Optimizer> build_optimizer(const config::RunConfig& config,
+                                                  parallel::Sharded& sharded);
+std::unique_ptr<algorithms::Algorithm> build_algorithm(const config::RunConfig& config,
+                                                       const model::Model& model);
+std::unique_ptr<plan::LossScaler> make_scaler(const config::RunConfig& config, DType dtype);
+// What a run without a checkpoint begins with. Collective.
+void load_first_weights(RunState& state, const config::RunConfig& config, const World& world);
+
 // First weights, or those of the checkpoint to continue; then the banner. Returns the number of
 // finished steps. Collective.
 int64_t begin(Session& run);
