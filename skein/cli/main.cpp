@@ -56,6 +56,8 @@ constexpr Command kCommands[] = {
     {"chat", "MODEL [--system TEXT] ...", "talk with a model", nullptr},
     {"eval", "MODEL --dataset FILE [--json] [launch flags]", "loss and perplexity of a model",
      run_eval_command, /*takes_stops=*/true},
+    {"verify-strategy", "CONFIG.yaml ... [--json]", "do all strategies learn the same?",
+     run_verify_command, /*takes_stops=*/true},
     {"bench", "NAME ...", "how fast is this machine?", nullptr},
 };
 

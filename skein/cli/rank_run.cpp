@@ -13,6 +13,7 @@
 #include <limits>
 #include <random>
 
+#include "skein/board/board.h"
 #include "skein/cli/guard.h"
 #include "skein/config/handover.h"
 #include "skein/config/output_folder.h"
@@ -22,6 +23,7 @@
 #include "skein/launch/process/stop_request.h"
 #include "skein/launch/ranks/rank_environment.h"
 #include "skein/plan/rules.h"
+#include "skein/plan/run_data.h"
 
 namespace skein::cli {
 namespace {
@@ -123,6 +125,12 @@ int run_body(const RankCommand& command, const config::Resolved& typed, RankSess
 }
 
 }  // namespace
+
+std::string prepare_training_data(config::RunConfig config, bool may_overwrite) {
+  const board::HostWork work("preparing data");
+  config.data.overwrite_cache = config.data.overwrite_cache && may_overwrite;
+  return plan::prepare_data(config);
+}
 
 int run_rank(const RankCommand& command) {
   const auto environment = launch::from_environment();

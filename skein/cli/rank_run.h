@@ -5,6 +5,7 @@
 // One rank of a command from its start to its exit code, in skein-worker. launch_ranks.h starts it.
 
 #include <functional>
+#include <string>
 
 #include "skein/cli/rank_session.h"
 #include "skein/config/load.h"
@@ -20,6 +21,9 @@ struct RankCommand {
   // rank at once.
   bool ends_by_itself = false;
 };
+
+// RankCommand::prepare of commands that train.
+std::string prepare_training_data(config::RunConfig config, bool may_overwrite);
 
 // Throws UserError when the process was not started as a rank.
 int run_rank(const RankCommand& command);

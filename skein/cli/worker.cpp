@@ -12,13 +12,11 @@
 #include <string>
 #include <vector>
 
-#include "skein/board/board.h"
 #include "skein/cli/commands.h"
 #include "skein/cli/guard.h"
 #include "skein/cli/rank_run.h"
 #include "skein/config/batch_plan.h"
 #include "skein/core/error.h"
-#include "skein/plan/run_data.h"
 #include "skein/train/offline.h"
 
 namespace skein::cli {
@@ -37,12 +35,6 @@ train::Outcome with_memory_advice(const std::function<train::Outcome()>& body) t
       reason.substr(0, reason.find('\n'))));
 }
 
-std::string prepare_data(config::RunConfig config, bool may_overwrite) {
-  const board::HostWork work("preparing data");
-  config.data.overwrite_cache = config.data.overwrite_cache && may_overwrite;
-  return plan::prepare_data(config);
-}
-
 int run_training(const config::Resolved& resolved, train::World& world) {
   const auto batches = config::plan_batches(resolved, world.group.size());
   const auto outcome =
@@ -53,7 +45,7 @@ int run_training(const config::Resolved& resolved, train::World& world) {
 
 // The words are the launcher's, for `ps`: the configuration has been handed over.
 int run_train_rank(std::span<const std::string> /*arguments*/) {
-  return run_rank({.body = run_training, .prepare = prepare_data, .ends_by_itself = true});
+  return run_rank({.body = run_training, .prepare = prepare_training_data, .ends_by_itself = true});
 }
 
 // LibTorch multiplies 16-bit matrices on CPUs with AMX tiles where the CPU says that it has them,
@@ -67,10 +59,11 @@ struct Command {
 };
 
 constexpr Command kCommands[] = {
-    {"train", run_train_rank},        {"generate", run_generate_command},
-    {"chat", run_chat_command},       {"eval", run_eval_rank},
-    {"bench", run_bench_command},     {"doctor-facts", run_doctor_facts},
-    {"doctor-rank", run_doctor_rank}, {"debug-forward", run_debug_forward}};
+    {"train", run_train_rank},           {"generate", run_generate_command},
+    {"chat", run_chat_command},          {"eval", run_eval_rank},
+    {"bench", run_bench_command},        {"verify-strategy", run_verify_rank},
+    {"doctor-facts", run_doctor_facts},  {"doctor-rank", run_doctor_rank},
+    {"debug-forward", run_debug_forward}};
 
 int run(const std::vector<std::string>& arguments) {
   for (const auto& command : kCommands) {
