@@ -64,7 +64,7 @@ config::Resolved with_variant(config::Resolved resolved, const Variant& variant)
 
 std::optional<std::string> reason_to_leave_out(const config::Resolved& resolved,
                                                const plan::Place& place) try {
-  plan::check_supported(resolved, place);
+  plan::check_supported(resolved);
   return std::nullopt;
 } catch (const UserError& error) {
   return error.what();
