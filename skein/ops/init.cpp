@@ -11,6 +11,7 @@
 #include "skein/core/parallel.h"
 #include "skein/core/random.h"
 #include "skein/ops/fused.h"
+#include "skein/ops/nf4.h"
 #include "skein/ops/normal_kernel.h"
 
 namespace skein::ops {
@@ -109,6 +110,20 @@ void initialise(const at::Tensor& data, int64_t begin, const Init& init, uint64_
       draw_uniform(data, {begin, init.deviation, key});
       break;
   }
+}
+
+void initialise(const at::Tensor& data, int64_t begin, const tensor::Parameter& parameter,
+                uint64_t seed) {
+  const auto key = init_key(seed, parameter.name);
+  if (!parameter.packed) return initialise(data, begin, parameter.init, key);
+  const auto bytes =
+      quantise_nf4(parameter.packed->layout(), [&](int64_t first, const at::Tensor& values) {
+        const auto drawn =
+            data.is_cuda() ? at::empty(values.sizes(), data.options().dtype(at::kFloat)) : values;
+        initialise(drawn, first, parameter.init, key);
+        if (!drawn.is_same(values)) values.copy_(drawn);
+      });
+  data.copy_(bytes.narrow(0, begin, data.numel()));
 }
 
 }  // namespace skein::ops

@@ -20,4 +20,9 @@ uint64_t init_key(uint64_t seed, const std::string& name);
 // the parameter.
 void initialise(const at::Tensor& data, int64_t begin, const tensor::Init& init, uint64_t key);
 
+// The same by the parameter's own description. Of one in 4 bits `data` are bytes: its values are
+// drawn and quantised piece by piece.
+void initialise(const at::Tensor& data, int64_t begin, const tensor::Parameter& parameter,
+                uint64_t seed);
+
 }  // namespace skein::ops

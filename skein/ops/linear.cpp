@@ -49,6 +49,7 @@ struct Plan : torch::CustomClassHolder {
     bool bias = false, low_rank = false;
     double scale = 1;
     Dropout dropout{};
+    std::optional<Nf4Matrix> nf4{};  // of its weight
 
     bool drops() const { return dropout.probability > 0; }
   };
@@ -60,6 +61,13 @@ struct Plan : torch::CustomClassHolder {
     return layer.drops() ? drop(rows.view(shape), layer.dropout).view(rows.sizes()) : rows;
   }
 };
+
+// As products take it.
+at::Tensor whole_weight(const std::optional<Nf4Matrix>& nf4, const at::Tensor& stored,
+                        at::ScalarType dtype) {
+  return nf4 ? dequantise_nf4(stored, *nf4, dtype) : stored;
+}
+
 using PlanPointer = c10::intrusive_ptr<Plan>;
 
 // The tensors of one layer, and where its weight stands in the list of all layers' parameters:
@@ -165,7 +173,7 @@ struct FusedLinears : Function<FusedLinears> {
     bool keeps_x = false;
     for (size_t i = 0; i < layers.size(); ++i) {
       const auto& [place, weight, bias, a, b] = layers[i];
-      auto y = at::linear(x, weight, bias);
+      auto y = at::linear(x, whole_weight(plan->layers[i].nf4, weight, x.scalar_type()), bias);
       if (a.defined()) y.addmm_(inner[i], b.t(), 1, plan->layers[i].scale);
       outputs.push_back(y);
       keeps_x = keeps_x || weight.requires_grad() ||
@@ -203,7 +211,9 @@ struct FusedLinears : Function<FusedLinears> {
       if (!d_y.defined()) continue;
       const auto& layer = plan->layers[i];
       const auto& tensors = layers[i];
-      if (d_x) add_input_gradient(*d_x, d_y, tensors.weight);
+      if (d_x) {
+        add_input_gradient(*d_x, d_y, whole_weight(layer.nf4, tensors.weight, d_y.scalar_type()));
+      }
       if (auto* d_w = wanted(tensors.place)) *d_w = weight_gradient(tensors.weight, d_y, x);
       auto* const d_bias = layer.bias ? wanted(tensors.place + 1) : nullptr;
       if (d_bias) *d_bias = column_sum(d_y);
@@ -222,18 +232,21 @@ bool has_low_rank(const std::vector<LinearParameters>& layers) {
   return std::ranges::any_of(layers, [](const auto& layer) { return layer.low_rank.has_value(); });
 }
 
-// Is there anything to gain?
+// Is there anything to gain? Of a weight in 4 bits autograd would keep the values for backward.
 bool fits(const at::Tensor& x, const std::vector<LinearParameters>& layers) {
-  return fits_kernels(x) && c10::GradMode::is_enabled() &&
-         (layers.size() > 1 || layers[0].bias.defined());
+  if (!c10::GradMode::is_enabled()) return false;
+  if (std::ranges::any_of(layers, [](const auto& layer) { return layer.nf4.has_value(); })) {
+    return true;
+  }
+  return fits_kernels(x) && (layers.size() > 1 || layers[0].bias.defined());
 }
 
 PlanPointer plan_of(const at::Tensor& x, const std::vector<LinearParameters>& layers,
                     variable_list& parameters) {
   auto plan = c10::make_intrusive<Plan>();
   plan->shape = x.sizes().vec();
-  for (const auto& [weight, bias, low_rank] : layers) {
-    Plan::Layer layer{.bias = bias.defined(), .low_rank = low_rank.has_value()};
+  for (const auto& [weight, bias, low_rank, nf4] : layers) {
+    Plan::Layer layer{.bias = bias.defined(), .low_rank = low_rank.has_value(), .nf4 = nf4};
     parameters.push_back(weight);
     if (bias.defined()) parameters.push_back(bias);
     if (low_rank) {
@@ -252,7 +265,10 @@ PlanPointer plan_of(const at::Tensor& x, const std::vector<LinearParameters>& la
 std::vector<at::Tensor> linears(const at::Tensor& x, const std::vector<LinearParameters>& layers) {
   std::vector<at::Tensor> outputs;
   if (!fits(x, layers) && !has_low_rank(layers)) {
-    for (const auto& layer : layers) outputs.push_back(at::linear(x, layer.weight, layer.bias));
+    for (const auto& layer : layers) {
+      const auto weight = whole_weight(layer.nf4, layer.weight, x.scalar_type());
+      outputs.push_back(at::linear(x, weight, layer.bias));
+    }
     return outputs;
   }
   variable_list parameters;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "skein/ops/dropout.h"
+#include "skein/ops/nf4.h"
 
 namespace skein::ops {
 
@@ -21,9 +22,12 @@ struct LowRank {
 };
 
 struct LinearParameters {
-  at::Tensor weight;  // (out, in), or a transposed view of (in, out)
+  at::Tensor weight;  // (out, in), or a transposed view of (in, out); or the bytes of `nf4`
   at::Tensor bias;    // (out), or undefined
   std::optional<LowRank> low_rank{};
+  // The weight is in 4 bits and constant. Its values, in the input's dtype, exist while its own
+  // product is made, in forward and again in backward: at most one layer's at a time.
+  std::optional<Nf4Matrix> nf4{};
 };
 
 // x · weightᵀ + bias for each layer, (…, in) -> (…, out), and what its low-rank part adds. On a

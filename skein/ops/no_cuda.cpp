@@ -10,6 +10,7 @@
 #include "skein/ops/dropout_kernel.h"
 #include "skein/ops/embedding_noise_kernel.h"
 #include "skein/ops/layer_norm_kernel.h"
+#include "skein/ops/nf4_kernel.h"
 #include "skein/ops/normal_kernel.h"
 #include "skein/ops/pinned_memory.h"
 #include "skein/ops/rms_norm_kernel.h"
@@ -34,6 +35,7 @@ void dropout_on_cuda(const DropoutCall&) { refuse(); }
 void embedding_noise_on_cuda(const EmbeddingNoiseCall&) { refuse(); }
 void layer_norm_on_cuda(const LayerNormForward&) { refuse(); }
 void layer_norm_backward_on_cuda(const LayerNormBackward&) { refuse(); }
+void dequantise_on_cuda(const DequantiseCall&) { refuse(); }
 void normal_on_cuda(const NormalCall&) { refuse(); }
 void rms_norm_on_cuda(const RmsNormForward&) { refuse(); }
 void rms_norm_backward_on_cuda(const RmsNormBackward&) { refuse(); }

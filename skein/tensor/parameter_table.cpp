@@ -16,6 +16,8 @@ int64_t product(const std::vector<int64_t>& shape) {
 
 }  // namespace
 
+Nf4Layout PackedShape::layout() const { return {.numel = product(shape), .doubly = doubly}; }
+
 int64_t Parameter::numel() const { return product(shape); }
 
 std::vector<int64_t> Parameter::memory_shape() const {
@@ -39,6 +41,9 @@ void ParameterTable::add(Parameter parameter) {
   SKEIN_CHECK(parameter.padded_rows == 0 ||
                   (!parameter.shape.empty() && parameter.padded_rows >= parameter.shape[0]),
               parameter.name);
+  SKEIN_CHECK(!parameter.packed || (!parameter.trainable && parameter.dtype == at::kByte &&
+                                    parameter.numel() == parameter.packed->layout().bytes()),
+              parameter.name);
   parameters.push_back(std::move(parameter));
 }
 
@@ -51,7 +56,7 @@ const Parameter* ParameterTable::find(const std::string& name) const {
 
 int64_t ParameterTable::num_elements() const {
   int64_t count = 0;
-  for (const auto& parameter : parameters) count += parameter.numel();
+  for (const auto& parameter : parameters) count += product(parameter.file_shape());
   return count;
 }
 

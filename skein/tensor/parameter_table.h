@@ -12,8 +12,11 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "skein/core/nf4_layout.h"
 
 namespace skein::tensor {
 
@@ -21,6 +24,14 @@ struct Init {
   enum class Kind { kZeros, kOnes, kNormal, kUniform };
   Kind kind = Kind::kZeros;
   double deviation = 0;  // of kNormal; of kUniform, which is even around 0, the bound
+};
+
+// A frozen matrix that memory holds in 4 bits.
+struct PackedShape {
+  std::vector<int64_t> shape;  // in files
+  bool doubly = true;          // double_quantization
+
+  Nf4Layout layout() const;
 };
 
 struct Parameter {
@@ -35,9 +46,12 @@ struct Parameter {
   bool trainable = true;
   bool decay = true;  // weight decay applies: matrices yes, biases and norm weights no
   double rate = 1;    // its learning rate is this times the step's
+  // It is in 4 bits: `shape` (one dimension) and `dtype` are those of its bytes.
+  std::optional<PackedShape> packed{};
   at::Tensor* slot = nullptr;
 
   int64_t numel() const;
+  const std::vector<int64_t>& file_shape() const { return packed ? packed->shape : shape; }
   std::vector<int64_t> memory_shape() const;  // of the leaf
   int64_t memory_numel() const;
 };
@@ -63,7 +77,7 @@ struct ParameterTable {
   void add(Parameter parameter);
 
   const Parameter* find(const std::string& name) const;
-  int64_t num_elements() const;  // padding not counted
+  int64_t num_elements() const;  // those of files: no padding, and no bytes of 4-bit weights
   // forward_order, or the blocks as they stand.
   std::vector<int> turns() const;
 };

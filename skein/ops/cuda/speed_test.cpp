@@ -20,6 +20,7 @@
 #include "skein/ops/column_sum.h"
 #include "skein/ops/device.h"
 #include "skein/ops/layer_norm.h"
+#include "skein/ops/nf4.h"
 #include "skein/ops/rms_norm.h"
 #include "skein/ops/square_sum.h"
 
@@ -83,6 +84,18 @@ TEST(CudaSpeed, Sums) {
     const auto x = at::ones({1 << 29}, at::TensorOptions(at::kCUDA).dtype(dtype));
     print_speed(fmt::format("add_square_sum of 2^29 {}", c10::toString(dtype)).c_str(),
                 static_cast<int64_t>(x.nbytes()), [&] { add_square_sum(x, sum); });
+  }
+}
+
+TEST(CudaSpeed, Dequantisation) {
+  if (!at::hasCUDA()) GTEST_SKIP() << "no GPU";
+  for (const bool doubly : {false, true}) {
+    const Nf4Matrix matrix{.rows = 14336, .columns = 4096, .doubly = doubly};
+    const auto bytes =
+        at::zeros({matrix.layout().bytes()}, at::TensorOptions(at::kCUDA).dtype(at::kByte));
+    print_speed(doubly ? "dequantise_nf4, double" : "dequantise_nf4",
+                bytes.numel() + 2 * matrix.rows * matrix.columns,
+                [&] { dequantise_nf4(bytes, matrix, at::kBFloat16); });
   }
 }
 
