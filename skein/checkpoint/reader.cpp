@@ -63,6 +63,11 @@ void Reader::load(std::span<TensorSlice> slices, const LoadOptions& options) con
   }
 }
 
+void Reader::read(TensorSlice slice, bool foreign) const {
+  const c10::NoGradGuard no_grad;
+  read_slice(*find_tensor(files_, slice.name, foreign), slice);
+}
+
 void read_checkpoint(const fs::path& folder, const CheckpointSlices& wanted) {
   Reader(folder, wanted.stem)
       .load(wanted.model, {.tensors = wanted.model_tensors, .foreign = false});

@@ -27,6 +27,10 @@ class Reader {
   // is read; a broken file is an IoError.
   void load(std::span<tensor::TensorSlice> slices, const LoadOptions& options = {}) const;
 
+  // One slice of a tensor that load() has found to be there, as it would be: for tensors that are
+  // read in pieces.
+  void read(tensor::TensorSlice slice, bool foreign = true) const;
+
   const ModelFiles& files() const { return files_; }
 
  private:

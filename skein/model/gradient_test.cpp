@@ -2,6 +2,7 @@
 // Copyright the skein authors.
 // Gradients of whole models: against finite differences, and across the unit boundary.
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/allclose.h>
 #include <ATen/ops/equal.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -200,6 +201,60 @@ TEST(Gradients, RunThroughFrozenBlocksForATrainableEmbeddingAlone) {
   EXPECT_EQ(blocks_entered(frozen(0, "wte")), 2);
   EXPECT_EQ(blocks_entered(tiny_lora(R"("target_modules": ["lm_head"])")), 0);
   EXPECT_EQ(blocks_entered(tiny_lora(R"("target_modules": ["wte"])")), 2);
+}
+
+// A model in 4 bits, with adapters that do something, and one with the values that its bits stand
+// for.
+struct PackedPair {
+  std::unique_ptr<Model> packed, plain;
+};
+
+PackedPair packed_pair(const plan::HfConfig& config, const std::string& keys, bool doubly) {
+  auto tuning = tiny_lora(keys);
+  PackedPair pair{.packed = {}, .plain = build(config, {.tuning = tuning})};
+  tuning.four_bits = plan::FourBits{.doubly = doubly};
+  pair.packed = build(config, {.tuning = tuning});
+  materialise(pair.packed->table(), at::kCPU, 3);
+  const auto& ours = pair.packed->table().parameters;
+  for (size_t i = 0; i < ours.size(); ++i) {
+    if (ours[i].trainable) {
+      *ours[i].slot = (at::randn(ours[i].shape) * 0.4).set_requires_grad(true);
+    }
+    auto& other = *pair.plain->table().parameters[i].slot;
+    other = ours[i].slot->detach().clone().set_requires_grad(ours[i].trainable);
+    if (!ours[i].packed) continue;
+    const auto& shape = ours[i].packed->shape;
+    other = ops::dequantise_nf4(other, {.rows = shape[0], .columns = shape[1], .doubly = doubly},
+                                at::kFloat);
+  }
+  return pair;
+}
+
+TEST(FourBits, ComputeWhatTheirValuesDo) {
+  at::manual_seed(21);
+  for (const auto& family : tiny_families()) {
+    const auto config = tiny_config(family);
+    // All layers, as DoRA too, or some: the others have no adapter.
+    for (const std::string keys : {R"("target_modules": "all-linear")",
+                                   R"("target_modules": "all-linear", "use_dora": true,
+                                      "lora_dropout": 0.2)",
+                                   R"("target_modules": ".*(o_proj|attn.c_proj)")"}) {
+      const auto [packed, plain] = packed_pair(config, keys, keys.size() % 2 == 0);
+      const auto batch = tiny_batch(2, 5);
+      const auto gradients = [&](const Model& model) {
+        tensor::PlainUnits units;
+        const auto loss = loss_sum(model, batch, units);
+        auto found = torch::autograd::grad({loss}, trainable_leaves(model));
+        found.push_back(loss.detach());
+        return found;
+      };
+      const auto found = gradients(*packed), expected = gradients(*plain);
+      for (size_t i = 0; i < found.size(); ++i) {
+        EXPECT_TRUE(found[i].allclose(expected[i], 1e-4, 1e-5)) << config.family << keys << i;
+      }
+      EXPECT_GT(found.front().abs().max().item<double>(), 0);
+    }
+  }
 }
 
 }  // namespace

@@ -25,9 +25,16 @@ namespace {
 
 using tensor::Init;
 
-// (out, in)
-at::Tensor weight_of(const Linear& layer) {
+// (out, in); of 4 bits their values in `dtype`.
+at::Tensor weight_of(const Linear& layer, at::ScalarType dtype) {
+  if (layer.nf4) return ops::dequantise_nf4(layer.weight, *layer.nf4, dtype);
   return layer.transposed ? layer.weight.t() : layer.weight;
+}
+
+// Without its adapter.
+ops::LinearParameters base_of(const Linear& layer) {
+  if (layer.nf4) return {.weight = layer.weight, .bias = layer.bias, .nf4 = layer.nf4};
+  return {.weight = layer.transposed ? layer.weight.t() : layer.weight, .bias = layer.bias};
 }
 
 ops::LowRank low_rank(const Lora& lora, const Draws& draws) {
@@ -38,17 +45,20 @@ ops::LowRank low_rank(const Lora& lora, const Draws& draws) {
 // the whole one.
 at::Tensor dora_linear(const Linear& layer, const at::Tensor& x, const Draws& draws) {
   const auto& lora = *layer.lora;
-  const auto weight = weight_of(layer);
-  const auto factor = dora_factor(weight, lora);
-  const ops::LowRank part{.a = lora.a, .b = lora.b, .scale = lora.scale};
+  const auto factor = dora_factor(weight_of(layer, x.scalar_type()), lora);
   const auto dropout = draws.at(lora);
   const auto input = ops::dropout(x, dropout);
-  const auto scaled = ops::linears(input, {{weight, {}, part}})[0] * factor;
+  const auto whole_layer = base_of(layer);
+  auto dropped_layer = whole_layer;
+  dropped_layer.bias.reset();
+  auto scaled_layer = dropped_layer;
+  scaled_layer.low_rank = ops::LowRank{.a = lora.a, .b = lora.b, .scale = lora.scale};
+  const auto scaled = ops::linears(input, {scaled_layer})[0] * factor;
   if (dropout.probability == 0) {
     return (layer.bias.defined() ? scaled + layer.bias : scaled).to(x.scalar_type());
   }
-  const auto whole = ops::linears(x, {{weight, layer.bias}})[0];
-  const auto dropped = ops::linears(input, {{weight, {}}})[0];
+  const auto whole = ops::linears(x, {whole_layer})[0];
+  const auto dropped = ops::linears(input, {dropped_layer})[0];
   return (whole + (scaled - dropped)).to(x.scalar_type());
 }
 
@@ -84,7 +94,7 @@ std::vector<at::Tensor> linears(const std::vector<const Linear*>& layers, const 
   parameters.reserve(layers.size());
   for (const auto* layer : layers) {
     if (is_dora(layer)) continue;
-    parameters.push_back({weight_of(*layer), layer->bias});
+    parameters.push_back(base_of(*layer));
     if (layer->lora) parameters.back().low_rank = low_rank(*layer->lora, draws);
   }
   auto outputs = parameters.empty() ? tensor::Tensors() : ops::linears(x, parameters);
@@ -112,9 +122,11 @@ Recipe::Recipe(const BuildOptions& options, const plan::TunedModel& tuned)
     : dtype_(options.dtype),
       embedding_noise_(options.embedding_noise),
       tuned_(tuned),
+      doubly_quantised_(options.tuning.four_bits && options.tuning.four_bits->doubly),
       dora_(std::make_shared<std::vector<DoraLayer>>()) {
   for (const auto& parameter : tuned.shapes.parameters) {
     if (parameter.trainable) trainable_.insert(parameter.name);
+    if (parameter.packed_bytes > 0) packed_.insert(parameter.name);
   }
 }
 
@@ -156,10 +168,30 @@ void UnitBuilder::add_linear(const std::string& name, const LinearShape& shape, 
   layer.transposed = shape.transposed;
   auto size = std::vector<int64_t>{shape.out, shape.in};
   if (shape.transposed) std::swap(size[0], size[1]);
-  add(name + ".weight", size, {Init::Kind::kNormal, shape.deviation}, layer.weight);
+  if (recipe_.packs(name + ".weight")) {
+    add_packed(name + ".weight", size, shape.deviation, layer);
+  } else {
+    add(name + ".weight", size, {Init::Kind::kNormal, shape.deviation}, layer.weight);
+  }
   if (shape.bias) add(name + ".bias", {shape.out}, {Init::Kind::kZeros}, layer.bias);
-  add_adapter(name, {shape.in, shape.out, false, [&layer] { return weight_of(layer); }},
-              layer.lora);
+  const auto weight = [&layer, dtype = recipe_.dtype()] { return weight_of(layer, dtype); };
+  add_adapter(name, {shape.in, shape.out, false, weight}, layer.lora);
+}
+
+void UnitBuilder::add_packed(const std::string& name, const std::vector<int64_t>& shape,
+                             double deviation, Linear& layer) {
+  layer.nf4 = {.rows = shape[0],
+               .columns = shape[1],
+               .doubly = recipe_.doubly_quantised(),
+               .transposed = layer.transposed};
+  table_.add({.name = name,
+              .shape = {layer.nf4->layout().bytes()},
+              .dtype = at::kByte,
+              .unit = unit_,
+              .init = {Init::Kind::kNormal, deviation},
+              .trainable = false,
+              .packed = tensor::PackedShape{.shape = shape, .doubly = layer.nf4->doubly},
+              .slot = &layer.weight});
 }
 
 void UnitBuilder::add_embedding(const std::string& name, const EmbeddingShape& shape,

@@ -17,6 +17,7 @@
 
 #include "skein/ops/attention.h"
 #include "skein/ops/dropout.h"
+#include "skein/ops/nf4.h"
 #include "skein/plan/tuning.h"
 #include "skein/tensor/batch.h"
 #include "skein/tensor/parameter_table.h"
@@ -44,10 +45,11 @@ struct Lora {
 };
 
 struct Linear {
-  at::Tensor weight;        // (out, in), or (in, out) when transposed
+  at::Tensor weight;        // (out, in), or (in, out) when transposed; or the bytes of `nf4`
   at::Tensor bias;          // (out), or undefined
   bool transposed = false;  // GPT-2's Conv1D layout
   std::optional<Lora> lora;
+  std::optional<ops::Nf4Matrix> nf4;  // the weight is in 4 bits
 };
 
 // Rows for tokens, or for positions.
@@ -96,6 +98,8 @@ class Recipe {
   at::ScalarType adapter_dtype() const;
   double embedding_noise() const { return embedding_noise_; }
   bool trains(const std::string& parameter) const { return trainable_.contains(parameter); }
+  bool packs(const std::string& parameter) const { return packed_.contains(parameter); }
+  bool doubly_quantised() const { return doubly_quantised_; }
   const plan::LoraShape* adapter_of(const std::string& module) const;
   // Filled while the model is built.
   std::vector<DoraLayer>& dora() const { return *dora_; }
@@ -104,7 +108,8 @@ class Recipe {
   at::ScalarType dtype_;
   double embedding_noise_;
   const plan::TunedModel& tuned_;  // outlives this
-  std::unordered_set<std::string> trainable_;
+  std::unordered_set<std::string> trainable_, packed_;
+  bool doubly_quantised_;
   std::shared_ptr<std::vector<DoraLayer>> dora_;
 };
 
@@ -157,6 +162,9 @@ class UnitBuilder {
     std::function<at::Tensor()> weight;
   };
   void add_adapter(const std::string& name, const AdapterShape& shape, std::optional<Lora>& lora);
+  // The weight of a linear layer, in 4 bits; `shape` as in files.
+  void add_packed(const std::string& name, const std::vector<int64_t>& shape, double deviation,
+                  Linear& layer);
 
   tensor::ParameterTable& table_;
   int unit_;

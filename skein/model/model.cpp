@@ -151,8 +151,7 @@ void materialise(const tensor::ParameterTable& table, at::Device device, uint64_
   for (const auto& parameter : table.parameters) {
     auto leaf = make_leaf(parameter, device);
     if (!leaf.is_meta()) {
-      ops::initialise(without_padding(parameter, leaf).view(-1), 0, parameter.init,
-                      ops::init_key(seed, parameter.name));
+      ops::initialise(without_padding(parameter, leaf).view(-1), 0, parameter, seed);
     }
     *parameter.slot = leaf.set_requires_grad(parameter.trainable);
   }

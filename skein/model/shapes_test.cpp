@@ -34,13 +34,22 @@ TEST(Families, EveryOneHasATinyModel) {
   }
 }
 
-// Nothing, adapters of every kind, a head that is trained whole, and frozen blocks.
+plan::Tuning in_four_bits(plan::Tuning tuning, bool doubly) {
+  tuning.four_bits = plan::FourBits{.doubly = doubly};
+  return tuning;
+}
+
+// Nothing, adapters of every kind, beside weights in 4 bits too, a head that is trained whole, and
+// frozen blocks.
 std::vector<plan::Tuning> tunings_of(const plan::HfConfig& config) {
   std::vector<plan::Tuning> tunings = {
       {},
       tiny_lora(R"("target_modules": "all-linear", "use_dora": true)"),
       tiny_lora(R"("target_modules": ".*", "rank_pattern": {"lm_head": 3})"),
-      {.freeze = plan::FreezeOptions{.trainable_layers = 1}}};
+      in_four_bits(tiny_lora(R"("target_modules": "all-linear", "use_dora": true)"), true),
+      in_four_bits(tiny_lora(R"("target_modules": ".*(embed_tokens|wte)")"), false),
+      {
+    .freeze = plan::FreezeOptions{.trainable_layers = 1}}};
   if (config.architecture->untied()) {
     tunings.push_back(
         tiny_lora(R"("target_modules": "all-linear", "modules_to_save": ["lm_head"])"));
@@ -64,13 +73,16 @@ TEST(Shapes, AreThoseOfTheRealModel) {
         const auto& expected = shapes.parameters[i];
         const auto& found = table.parameters[i];
         EXPECT_EQ(expected.name, found.name);
-        EXPECT_EQ(expected.shape, found.shape) << found.name;
+        EXPECT_EQ(expected.shape, found.file_shape()) << found.name;
         EXPECT_EQ(expected.padded_rows, found.padded_rows);
-        EXPECT_EQ(expected.memory_numel(), found.memory_numel());
+        const bool packed = found.packed.has_value();
+        EXPECT_EQ(packed ? expected.packed_bytes : expected.memory_numel(), found.memory_numel());
+        EXPECT_EQ(expected.packed_bytes > 0, packed) << found.name;
         EXPECT_EQ(expected.unit, found.unit) << found.name;
         EXPECT_EQ(expected.decay, found.decay) << found.name;
         EXPECT_EQ(expected.trainable, found.trainable) << found.name;
-        EXPECT_EQ(expected.adapter ? at::kFloat : at::kBFloat16, found.dtype) << found.name;
+        const auto dtype = packed ? at::kByte : expected.adapter ? at::kFloat : at::kBFloat16;
+        EXPECT_EQ(dtype, found.dtype) << found.name;
       }
       EXPECT_EQ(shapes.numel(), table.num_elements());
     }
@@ -83,7 +95,7 @@ void expect_flat_bytes(const plan::HfConfig& config, const plan::Tuning& tuning,
   int64_t weights = 0, gradients = 0, states = 0;  // whole
   for (const auto& segment : tensor::lay_out(model->table(), ranks)) {
     const bool wide = segment.dtype == at::kFloat;
-    weights += segment.whole_size * (wide ? 4 : 2);
+    weights += segment.whole_size * static_cast<int64_t>(c10::elementSize(segment.dtype));
     if (!segment.trainable) continue;
     gradients += segment.whole_size * 4;
     states += segment.whole_size * (wide ? 8 : 12);

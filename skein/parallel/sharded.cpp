@@ -391,7 +391,7 @@ void Sharded::initialise(uint64_t seed,
   for (const auto& slice : kept_slices()) {
     const auto* parameter = table_.find(slice.name);
     if (which && !which(*parameter)) continue;
-    ops::initialise(slice.data, slice.begin, parameter->init, ops::init_key(seed, slice.name));
+    ops::initialise(slice.data, slice.begin, *parameter, seed);
   }
 }
 

@@ -158,6 +158,25 @@ void check_base_stays(const config::RunConfig& config) {
       wanted - there, wanted));
 }
 
+// Weights in 4 bits cannot be trained, nor are they worth more than they are told to be.
+void check_four_bits(const config::Resolved& resolved) {
+  const auto& model = resolved.config.model;
+  const auto type = resolved.config.finetune.finetuning_type;
+  if (model.quantization_bit == config::QuantizationBit::kNone) return;
+  if (type != FinetuningType::kLora) {
+    config::refuse(resolved.origin_of("quantization_bit"),
+                   fmt::format("'quantization_bit: 4' is for adapters beside frozen weights, and "
+                               "finetuning_type is {}, which trains the weights: give "
+                               "finetuning_type=lora, or leave quantization_bit out",
+                               config::to_text(type)));
+  }
+  if (model.dtype == DType::kF64) {
+    config::refuse(resolved.origin_of("quantization_bit"),
+                   "'quantization_bit: 4' computes in float32, bfloat16 or float16, and dtype is "
+                   "float64: give dtype=float32, or leave quantization_bit out");
+  }
+}
+
 // Rows of new tokens that stay as they were made; "": they train, or there are none.
 std::string new_tokens_warning(const config::RunConfig& config) {
   if (config.model.new_special_tokens.empty() || config.model.model_name_or_path.empty()) return "";
@@ -185,6 +204,9 @@ Tuning tuning_of(const config::RunConfig& config) {
   if (keys.finetuning_type != FinetuningType::kLora) return tuning;
   tuning.lora = keys.adapter_name_or_path.empty() ? new_adapter(keys)
                                                   : read_adapter(keys.adapter_name_or_path);
+  if (config.model.quantization_bit == config::QuantizationBit::kFour) {
+    tuning.four_bits = FourBits{.doubly = config.model.double_quantization};
+  }
   return tuning;
 }
 
@@ -236,6 +258,7 @@ void check_finetune_keys(const config::Resolved& resolved) {
         resolved.origin_of(key.name).place(), key.name, config::to_text(keys.finetuning_type),
         config::to_text(key.type)));
   }
+  check_four_bits(resolved);
   if (keys.finetuning_type == FinetuningType::kFull) return;
   if (resolved.config.model.train_from_scratch) {
     throw UserError(
@@ -253,6 +276,10 @@ std::vector<std::string> finetune_warnings(const config::Resolved& resolved) {
   for (const auto& key : keys_without_effect(keys)) {
     warnings.push_back(fmt::format("{} has no effect with finetuning_type {}", key.name,
                                    config::to_text(keys.finetuning_type)));
+  }
+  if (resolved.config.model.quantization_bit == config::QuantizationBit::kNone &&
+      resolved.origins.contains("double_quantization")) {
+    warnings.emplace_back("double_quantization has no effect without quantization_bit=4");
   }
   if (auto warning = new_tokens_warning(resolved.config); !warning.empty()) {
     warnings.push_back(std::move(warning));

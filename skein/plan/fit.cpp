@@ -117,6 +117,18 @@ std::vector<Choice> single_changes(const Choice& asked, const RunMemory& memory)
   return changes;
 }
 
+// What would need less of the model itself, with a comma behind it.
+const char* smaller_model(const Shapes& shapes) {
+  const auto& parameters = shapes.parameters;
+  if (shapes.trainable_numel() == shapes.numel()) {
+    return "finetuning_type=lora, which trains adapters alone, ";
+  }
+  const bool lora = std::ranges::any_of(parameters, &ParameterShape::adapter);
+  const bool packed =
+      std::ranges::any_of(parameters, [](const auto& p) { return p.packed_bytes > 0; });
+  return lora && !packed ? "quantization_bit=4, which holds frozen weights in 4 bits, " : "";
+}
+
 }  // namespace
 
 RunMemory::RunMemory(const config::RunConfig& config, const HfConfig& model, const Machine& machine,
@@ -203,11 +215,10 @@ std::string smallest_change(const RunMemory& memory, const Choice& asked) {
   for (const auto& change : single_changes(all, memory)) {
     if (memory.fits(change)) return fmt::format("{} make it fit", typed_keys(asked, change));
   }
-  const bool full = memory.shapes().trainable_numel() == memory.shapes().numel();
   return fmt::format(
       "no smaller micro-batch, gradient_checkpointing, stage or offload makes it fit: {}shorter "
       "rows (block_size), more ranks with distributed_strategy=zero3, or more memory",
-      full ? "finetuning_type=lora, which trains adapters alone, " : "");
+      smaller_model(memory.shapes()));
 }
 
 namespace {

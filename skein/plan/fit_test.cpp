@@ -275,6 +275,9 @@ TEST_F(FitTest, ChangesTogetherAndWhatElseWouldHelp) {
   EXPECT_PRED2(contains, advice(machine), "makes it fit: finetuning_type=lora, which trains");
   config().finetune.finetuning_type = config::FinetuningType::kLora;
   EXPECT_FALSE(contains(advice(machine), "lora"));
+  EXPECT_PRED2(contains, advice(machine), "makes it fit: quantization_bit=4, which holds frozen");
+  config().model.quantization_bit = config::QuantizationBit::kFour;
+  EXPECT_FALSE(contains(advice(machine), "quantization_bit"));
 }
 
 }  // namespace

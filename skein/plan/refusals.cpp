@@ -62,7 +62,6 @@ void check_not_yet(const config::Resolved& resolved) {
   const auto& config = resolved.config;
   const std::pair<const char*, bool> asked[] = {
       {"offload_activations", config.model.offload_activations},
-      {"quantization_bit", config.model.quantization_bit != config::QuantizationBit::kNone},
       {"optim", config.optimizer.optim != config::OptimizerKind::kAdamW},
       {"pure_bf16", config.optimizer.pure_bf16},
       {"offload_optimizer", config.offload.offload_optimizer == config::Offload::kNvme},

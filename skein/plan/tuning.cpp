@@ -13,6 +13,7 @@
 #include "skein/adapter/tensor_names.h"
 #include "skein/config/syntax/suggest.h"
 #include "skein/core/error.h"
+#include "skein/core/nf4_layout.h"
 
 namespace skein::plan {
 namespace {
@@ -214,6 +215,17 @@ bool unties_head(const Architecture& architecture, const Tuning& tuning) {
   return saved(shapes.parameters.front().name) || saved(shapes.tied_head->name);
 }
 
+// The head, which is as large as many layers, keeps its bits, as in transformers.
+void pack(const FourBits& four_bits, Shapes& shapes) {
+  for (auto& parameter : shapes.parameters) {
+    const bool is_linear =
+        parameter.kind == ModuleKind::kLinear || parameter.kind == ModuleKind::kTransposedLinear;
+    if (!is_linear || parameter.trainable) continue;
+    const Nf4Layout layout{.numel = parameter.numel(), .doubly = four_bits.doubly};
+    parameter.packed_bytes = layout.bytes();
+  }
+}
+
 }  // namespace
 
 TunedModel tune(const std::shared_ptr<const Architecture>& architecture, const Tuning& tuning) {
@@ -250,6 +262,7 @@ TunedModel tune(const std::shared_ptr<const Architecture>& architecture, const T
   }
   if (weight) add_adapter_of(*weight);
   if (own.tied_head) add_adapter_of(*own.tied_head);
+  if (tuning.four_bits) pack(*tuning.four_bits, tuned.shapes);
   if (tuned.shapes.trainable_numel() == 0) {
     throw UserError(
         "nothing of the model would train: freeze_trainable_layers is 0, and "

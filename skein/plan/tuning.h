@@ -31,12 +31,19 @@ struct FreezeOptions {
   bool use_llama_pro = false;
 };
 
+// The frozen weights of linear layers in blocks are held in 4 bits.
+struct FourBits {
+  bool doubly = true;  // double_quantization
+};
+
 // Neither: everything trains.
 struct Tuning {
   // PEFT's adapters on `targets`; of the model's own parameters modules_to_save alone train.
   std::optional<adapter::AdapterConfig> lora{};
   // These of the model's own parameters train.
   std::optional<FreezeOptions> freeze{};
+  // Beside adapters.
+  std::optional<FourBits> four_bits{};
 };
 
 // Of adapters beside weights of a type, in memory and in files: 16 bits would lose small steps.

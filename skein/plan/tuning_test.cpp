@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <set>
+#include <tuple>
 
 #include "skein/core/error.h"
 #include "skein/core/testing.h"
@@ -217,6 +218,60 @@ TEST(Tuning, FrozenWeightsHaveNeitherGradientsNorStates) {
   const auto last = tune(llama().architecture, {.freeze = FreezeOptions{.trainable_layers = 1}});
   EXPECT_EQ(activation_bytes(last.shapes, dimensions, question).kept,
             all - (all - tokens * 4 * 8) / 4 * 3);
+}
+
+TEST(Tuning, FourBitsAreOfTheFrozenLayersOfBlocks) {
+  auto tuning = lora(R"("r": 4, "target_modules": ["q_proj"], "modules_to_save": ["up_proj"])");
+  tuning.four_bits.emplace();
+  const auto shapes = tune(llama().architecture, tuning).shapes;
+  Names packed;
+  for (const auto& parameter : shapes.parameters) {
+    if (parameter.packed_bytes == 0) continue;
+    packed.insert(parameter.name);
+    EXPECT_FALSE(parameter.trainable) << parameter.name;
+  }
+  EXPECT_EQ(packed.size(), 4U * 6);
+  EXPECT_TRUE(packed.contains("model.layers.0.self_attn.q_proj.weight"));
+  for (const auto* name :
+       {"lm_head.weight", "model.embed_tokens.weight", "model.norm.weight",
+        "model.layers.0.mlp.up_proj.weight", "model.layers.0.self_attn.q_proj.lora_A.weight"}) {
+    EXPECT_FALSE(packed.contains(name)) << name;
+  }
+  // Parameters are counted as before; a product's weights lie there while it is made.
+  tuning.four_bits.reset();
+  const auto whole = tune(llama().architecture, tuning).shapes;
+  EXPECT_EQ(shapes.numel(), whole.numel());
+  EXPECT_EQ(shapes.trainable_numel(), whole.trainable_numel());
+  const MemoryQuestion question{.weight_bytes = 2, .rows = 2, .tokens = 32};
+  const auto unit = [&](const Shapes& of) {
+    return activation_bytes(of, llama().dimensions(), question).unit;
+  };
+  EXPECT_EQ(unit(shapes), unit(whole) + 2 * 8 * 12);
+}
+
+// 8B: its layers in 4 bits, embedding and head in 16.
+TEST(Tuning, FourBitsAreHalfAByteAndALittle) {
+  const auto config = parse_hf_config(
+      R"({"model_type": "llama", "vocab_size": 128256, "hidden_size": 4096,
+          "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32,
+          "num_key_value_heads": 8, "tie_word_embeddings": false})",
+      "8b");
+  auto tuning = lora(R"("r": 16, "target_modules": ["q_proj", "k_proj", "v_proj", "o_proj"])");
+  for (const auto& [doubly, least, most] : {std::tuple{true, 0.51, 0.52}, {false, 0.56, 0.57}}) {
+    tuning.four_bits = FourBits{.doubly = doubly};
+    const auto shapes = tune(config.architecture, tuning).shapes;
+    double bytes = 0, elements = 0;
+    for (const auto& parameter : shapes.parameters) {
+      if (parameter.packed_bytes == 0) continue;
+      bytes += static_cast<double>(parameter.packed_bytes);
+      elements += static_cast<double>(parameter.numel());
+    }
+    EXPECT_GT(elements, 6.9e9);
+    EXPECT_GT(bytes / elements, least);
+    EXPECT_LT(bytes / elements, most);
+    const auto flat = flat_bytes(shapes, {.weight_bytes = 2, .gradient_bytes = 2});
+    EXPECT_LT(static_cast<double>(flat.weights + flat.states), (doubly ? 5.6 : 5.9) * (1 << 30));
+  }
 }
 
 // Whether the head is the embedding or not: what trains stands behind the blocks, or before them.

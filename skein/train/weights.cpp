@@ -3,17 +3,18 @@
 #include "skein/train/weights.h"
 
 #include <algorithm>
-#include <map>
+#include <iterator>
 
 #include "skein/adapter/tensor_names.h"
+#include "skein/ops/nf4.h"
 #include "skein/tensor/dtype.h"
 
 namespace skein::train {
 namespace {
 
 checkpoint::TensorEntry entry(const std::string& name, const tensor::Parameter& parameter) {
-  return {
-      name, tensor::dtype_of(parameter.dtype), {parameter.shape.begin(), parameter.shape.end()}};
+  const auto& shape = parameter.file_shape();
+  return {name, tensor::dtype_of(parameter.dtype), {shape.begin(), shape.end()}};
 }
 
 }  // namespace
@@ -38,6 +39,7 @@ BaseWeights::BaseWeights(const fs::path& folder, const plan::HfConfig& architect
       rows_.tensors.insert(name_of(parameter.name));
     }
     options_.tensors.push_back(entry(name_of(parameter.name), parameter));
+    if (parameter.packed) packed_[parameter.name] = *parameter.packed;
   }
 }
 
@@ -47,18 +49,37 @@ const std::string& BaseWeights::name_of(const std::string& parameter) const {
 
 void BaseWeights::load(Slices slices) const {
   std::erase_if(slices, [](const auto& slice) { return adapter::is_adapter_tensor(slice.name); });
+  const auto is_packed = [&](const auto& slice) { return packed_.contains(slice.name); };
+  Slices packed;
+  std::ranges::copy_if(slices, std::back_inserter(packed), is_packed);
+  std::erase_if(slices, is_packed);
   for (auto& slice : slices) slice.name = name_of(slice.name);
   if (rows_.there == rows_.wanted) {
     reader_.load(slices, options_);
   } else {
     checkpoint::load_with_new_rows(reader_, slices, options_, rows_);
   }
+  for (const auto& slice : packed) load_packed(slice);
+}
+
+void BaseWeights::load_packed(const tensor::TensorSlice& slice) const {
+  const auto& whole = packed_.at(slice.name);
+  const auto bytes =
+      ops::quantise_nf4(whole.layout(), [&](int64_t begin, const at::Tensor& values) {
+        reader_.read({.name = slice.name,
+                      .shape = whole.shape,
+                      .begin = begin,
+                      .end = begin + values.numel(),
+                      .data = values});
+      });
+  slice.data.copy_(bytes.narrow(0, slice.begin, slice.end - slice.begin));
 }
 
 bool BaseWeights::differ_in_dtype() const {
   return std::ranges::any_of(options_.tensors, [&](const checkpoint::TensorEntry& wanted) {
     const auto* stored = checkpoint::find_tensor(reader_.files(), wanted.name, /*foreign=*/true);
-    return stored != nullptr && stored->tensor->dtype != wanted.dtype;
+    return stored != nullptr && stored->tensor->dtype != wanted.dtype &&
+           !packed_.contains(wanted.name);
   });
 }
 

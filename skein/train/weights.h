@@ -4,6 +4,7 @@
 
 // The weights of a model folder, and of an adapter beside it, read into a model's parameters.
 
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -34,11 +35,14 @@ class BaseWeights {
 
  private:
   const std::string& name_of(const std::string& parameter) const;
+  // Of a weight in 4 bits: all of it is read in pieces and quantised, the slice's bytes stay.
+  void load_packed(const tensor::TensorSlice& slice) const;
 
   checkpoint::Reader reader_;
   checkpoint::LoadOptions options_;
   checkpoint::NewRows rows_;
   std::string head_, embedding_;  // a head that begins as the embedding; else empty
+  std::map<std::string, tensor::PackedShape> packed_;  // by name
 };
 
 // Of PEFT's folder: all that trains, and what it holds of the base's embedding and head. Throws one

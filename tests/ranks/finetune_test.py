@@ -12,6 +12,7 @@ from harness import children, kill, write_safetensors
 
 STEPS = 6
 LORA = {"finetuning_type": "lora", "lora_rank": 4, "lora_target": ["q_proj", "down_proj"]}
+FOUR_BITS = LORA | {"quantization_bit": 4}
 FREEZE = {"finetuning_type": "freeze", "freeze_trainable_layers": 1, "freeze_extra_modules": ["lm_head"]}
 PREFIX = "base_model.model."
 
@@ -106,11 +107,14 @@ SPLITS = [(1, 8, 1, "ddp"), (1, 2, 4, "ddp"), (2, 4, 1, "zero3"), (2, 2, 2, "zer
           (2, 1, 4, "zero3"), (4, 2, 1, "zero2"), (4, 1, 2, "ddp")]
 KINDS = {"lora": LORA | {"lora_dropout": 0.1}, "lora_saved": LORA | {"modules_to_save": ["lm_head"]},
          "loraplus": LORA | {"loraplus_lr_ratio": 8}, "dora": LORA | {"use_dora": True}, "freeze": FREEZE}
+KINDS_IN_FOUR_BITS = {"lora": FOUR_BITS | {"lora_dropout": 0.1}, "single": FOUR_BITS | {"double_quantization": False},
+                      "dora": FOUR_BITS | {"use_dora": True},
+                      "recomputed": FOUR_BITS | {"gradient_checkpointing": True, "modules_to_save": ["up_proj"]}}
 
 
 class Splits(unittest.TestCase):
-    def check(self, kind, dtype, tolerance):
-        with Tuned(dtype=dtype, **KINDS[kind]) as work:
+    def check(self, keys, dtype, tolerance):
+        with Tuned(dtype=dtype, **keys) as work:
             expected = self.train(work, SPLITS[0])
             for split in sample(SPLITS[1:], 3):
                 with self.subTest(split=split):
@@ -129,12 +133,27 @@ class Splits(unittest.TestCase):
     def test_float32(self):
         for kind in sample(KINDS, 2):
             with self.subTest(kind=kind):
-                self.check(kind, "float32", 1e-5)
+                self.check(KINDS[kind], "float32", 1e-5)
 
     def test_float64(self):
         for kind in sample(KINDS, 2):
             with self.subTest(kind=kind):
-                self.check(kind, "float64", 1e-10)
+                self.check(KINDS[kind], "float64", 1e-10)
+
+    def test_four_bits(self):
+        for kind in sample(KINDS_IN_FOUR_BITS, 2):
+            with self.subTest(kind=kind):
+                self.check(KINDS_IN_FOUR_BITS[kind], "float32", 1e-5)
+
+    def test_stages_of_four_bits_are_bit_equal(self):
+        """Without accumulation, as all stages are: each gathers the same bytes."""
+        with Tuned(global_batch_size=4, per_device_train_batch_size=2, **FOUR_BITS) as work:
+            for strategy in ("ddp", "zero1", "zero2", "zero3"):
+                work.run(f"distributed_strategy={strategy}", f"output_dir={strategy}", ranks=2)
+            for strategy in ("zero1", "zero2", "zero3"):
+                self.assertEqual(numbers(work.records(strategy)), numbers(work.records("ddp")), strategy)
+                name = "adapter_model.safetensors"
+                self.assertEqual((work / strategy / name).read_bytes(), (work / "ddp" / name).read_bytes(), strategy)
 
 
 class Continued(unittest.TestCase):
@@ -169,6 +188,10 @@ class Continued(unittest.TestCase):
         with Tuned(distributed_strategy="zero3", **FREEZE) as work:
             self.kill_and_compare(work, "model.safetensors")
 
+    def test_killed_and_resumed_lora_in_four_bits_is_byte_equal(self):
+        with Tuned(distributed_strategy="zero3", lora_dropout=0.1, **FOUR_BITS) as work:
+            self.kill_and_compare(work, "adapter_model.safetensors")
+
     def test_any_stage_and_number_of_ranks_goes_on(self):
         with Tuned(**LORA) as work:
             work.run("output_dir=whole", "distributed_strategy=zero3", ranks=2)
@@ -193,6 +216,59 @@ class Continued(unittest.TestCase):
             self.assertLess(second[0]["loss"], first[0]["loss"])
             tensors = read_safetensors(work / "second/adapter_model.safetensors")
             self.assertEqual({tensor[1][0] for name, tensor in tensors.items() if ".lora_A." in name}, {4})
+
+
+class InFourBits(unittest.TestCase):
+    def test_memory_is_what_the_plan_says(self):
+        """And of the linear layers little more than half a byte an element."""
+        with Tuned(llama(hidden_size=64, intermediate_size=128, num_hidden_layers=4), **FOUR_BITS) as work:
+            weights = {}
+            for bits in ("4", "none"):
+                for stage, strategy in enumerate(("ddp", "zero1", "zero2", "zero3")):
+                    words = (f"distributed_strategy={strategy}", f"output_dir={strategy}-{bits}", f"quantization_bit={bits}")
+                    command = ["plan", *work.command(*words, ranks=2)[1:], "--json"]
+                    memory = json.loads(run_skein(command, work.folder).stdout)["model"]["memory_per_rank"][stage]
+                    work.run(*words, ranks=2)
+                    self.assertEqual(memory["flat_peak"], work.records(f"{strategy}-{bits}")[-1]["peak_memory_bytes"],
+                                     (strategy, bits))
+                    weights[strategy, bits] = memory["weights"]
+            elements = 4 * (2 * 64 * 64 + 2 * 64 * 32 + 3 * 64 * 128)
+            self.assertLessEqual(weights["ddp", "4"], weights["ddp", "none"] - 4 * elements + 0.6 * elements)
+            self.assertLessEqual(weights["zero3", "4"], weights["zero3", "none"] - (4 - 0.6) * elements / 2)
+
+    def test_what_it_has_learnt_is_merged_with_the_weights_as_they_were(self):
+        with Tuned(**FOUR_BITS) as work:
+            work.run("output_dir=out", "learning_rate=0.05", ranks=2)
+            run_skein(["merge", "out", "--out", "merged"], work.folder)
+            base, merged = (read_safetensors(work / name / "model.safetensors") for name in ("base", "merged"))
+            for name, tensor in base.items():
+                changed = name.endswith(("q_proj.weight", "down_proj.weight"))
+                self.assertEqual(merged[name] != tensor, changed, name)
+
+    def test_it_learns_about_as_well_as_without(self):
+        with Tuned(max_steps=40, learning_rate=0.05, **FOUR_BITS) as work:
+            losses = {}
+            for bits in ("4", "none"):
+                work.run(f"output_dir={bits}", f"quantization_bit={bits}")
+                losses[bits] = [record["loss"] for record in work.records(bits)]
+            self.assertLess(losses["4"][-1], 0.98 * losses["4"][0])
+            self.assertNotEqual(losses["4"], losses["none"])
+            self.assertLess(relative(losses["4"][-1], losses["none"][-1]), 0.02)
+
+    def test_what_would_train_the_weights_is_refused(self):
+        with Tuned() as work:
+            four = "quantization_bit=4"
+            for words, says in ((["finetuning_type=full"], "finetuning_type is full, which trains the weights"),
+                                (["finetuning_type=freeze"], "finetuning_type is freeze, which trains the weights"),
+                                (["train_from_scratch=true"], "finetuning_type is full, which trains the weights"),
+                                (["finetuning_type=lora", "dtype=float64"], "dtype is float64: give dtype=float32")):
+                with self.subTest(words=words):
+                    ended = work.run("output_dir=new", four, *words, code=2, ranks=2)
+                    self.assertEqual(ended.stderr.count("error: "), 1, ended.stderr)
+                    self.assertIn(says, ended.stderr)
+                    self.assertFalse((work / "new").exists())
+                    ended = run_skein(["config", "check", "c.yaml", four, *words], work.folder, code=2)
+                    self.assertIn(says, ended.stderr)
 
 
 class Opened(unittest.TestCase):

@@ -35,31 +35,36 @@ struct UnitBytes {
   }
 };
 
-// Those of each unit. It has a buffer for what is frozen, one for what trains, and one for adapters
-// where they are wider than the weights; each is padded to a multiple of alignment x ranks.
+// Those of each unit. It has a buffer for what is frozen, one for that in 4 bits, one for what
+// trains, and one for adapters where they are wider than the weights; each is padded to a multiple
+// of alignment x ranks.
 std::vector<UnitBytes> unit_bytes(const Shapes& shapes, const MemoryQuestion& question) {
   struct Buffers {
-    int64_t frozen = 0, trainable = 0, adapters = 0;  // elements
+    int64_t packed = 0, frozen = 0, trainable = 0, adapters = 0;  // elements; packed: bytes
   };
   std::vector<Buffers> units(shapes.units.size());
   const bool narrow = question.weight_bytes < 4;
   for (const auto& parameter : shapes.parameters) {
     auto& unit = units[static_cast<size_t>(parameter.unit)];
+    if (parameter.packed_bytes > 0) {
+      unit.packed += round_up(parameter.packed_bytes, kAlignment);
+      continue;
+    }
     auto& buffer = parameter.adapter && narrow ? unit.adapters
                    : parameter.trainable       ? unit.trainable
                                                : unit.frozen;
     buffer += round_up(parameter.memory_numel(), kAlignment);
   }
   std::vector<UnitBytes> bytes;
-  for (auto& [frozen, trainable, adapters] : units) {
-    for (auto* size : {&frozen, &trainable, &adapters}) {
+  for (auto& [packed, frozen, trainable, adapters] : units) {
+    for (auto* size : {&packed, &frozen, &trainable, &adapters}) {
       *size = round_up(*size, kAlignment * question.ranks);
     }
     const auto window = [&](int64_t elements) {
       return std::min(elements / (question.stage >= 1 ? question.ranks : 1), optim::kUploadWindow);
     };
     bytes.push_back(
-        {.weights = (frozen + trainable) * question.weight_bytes + adapters * 4,
+        {.weights = packed + (frozen + trainable) * question.weight_bytes + adapters * 4,
          .gradients = trainable * question.gradient_bytes + adapters * 4,
          .states = trainable * question.state_bytes + adapters * question.adapter_state_bytes,
          .upload = std::max(window(trainable) * question.weight_bytes, window(adapters) * 4)});
@@ -242,6 +247,15 @@ int64_t largest_block(const Shapes& shapes, const MemoryQuestion& question) {
   return sizes.empty() ? 0 : *std::ranges::max_element(sizes);
 }
 
+// The values of one weight in 4 bits, while its product is made.
+int64_t largest_unpacked(const Shapes& shapes, const MemoryQuestion& question) {
+  int64_t largest = 0;
+  for (const auto& parameter : shapes.parameters) {
+    if (parameter.packed_bytes > 0) largest = std::max(largest, parameter.numel());
+  }
+  return largest * question.weight_bytes;
+}
+
 // What of a block's activations its linear layers keep, because they or adapters of them train.
 struct KeptInputs {
   bool attention = false, mlp = false, down = false;
@@ -345,7 +359,7 @@ Activations activation_bytes(const Shapes& shapes, const Dimensions& d,
   for (const auto& unit : unit_bytes(shapes, question)) {
     if (question.ranks > 1) received = std::max(received, unit.gradients);
   }
-  result.unit = largest_block(shapes, question) + received;
+  result.unit = largest_block(shapes, question) + received + largest_unpacked(shapes, question);
   result.kept =
       question.weight_bytes * rows_tokens * (kept + ends) +
       (question.recompute ? std::min<int64_t>(1, unfused) : unfused) * score_bytes(d, question);

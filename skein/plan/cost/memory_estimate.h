@@ -55,7 +55,7 @@ struct Activations {
   int64_t kept = 0;  // from forward to backward
   int64_t head = 0;  // while it runs: logits of one chunk, d_weight as a wide sum, d_hidden
   // A block's gradients as autograd gives them, before flat memory has them, and what the reduction
-  // of the unit before receives.
+  // of the unit before receives; the values of one weight in 4 bits.
   int64_t unit = 0;
   std::string formula;  // of `kept`, with the numbers put in
 

@@ -36,6 +36,8 @@ struct ParameterShape {
   ModuleKind kind = ModuleKind::kVector;
   bool trainable = true;
   bool adapter = false;  // beside a module: in fp32 where the model is in 16 bits
+  // Frozen, and in memory these bytes, of 4 bits an element (core/nf4_layout.h); 0: it is not.
+  int64_t packed_bytes = 0;
 
   int64_t numel() const;
   int64_t memory_numel() const;

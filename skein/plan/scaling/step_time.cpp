@@ -21,7 +21,9 @@ std::vector<UnitTraffic> unit_traffic(const Shapes& shapes, const ElementBytes& 
   for (const auto& parameter : shapes.parameters) {
     auto& unit = units[static_cast<size_t>(parameter.unit)];
     const auto size = static_cast<double>(parameter.memory_numel());
-    const double weights = size * (parameter.adapter ? bytes.adapters : bytes.weights);
+    const double weights = parameter.packed_bytes > 0
+                               ? static_cast<double>(parameter.packed_bytes)
+                               : size * (parameter.adapter ? bytes.adapters : bytes.weights);
     unit.weights += weights;
     if (!parameter.trainable) continue;
     unit.published += weights;
