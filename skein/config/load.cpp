@@ -119,11 +119,10 @@ class LayerBuilder {
     } else if (is_inline_object(setting)) {
       for (const auto& member : inline_members(setting)) add(member);
     } else if (is_translated_key(setting.key)) {
-      auto resolved = translate(setting, notes_);
-      if (!resolved) return;
-      const auto key = resolved->key;
-      resolved->key = setting.key;
-      insert(key, *resolved, true);
+      for (auto& resolved : translate(setting, notes_)) {
+        const auto key = std::exchange(resolved.key, setting.key);
+        insert(key, resolved, true);
+      }
     } else if (const auto* known = find_known_key(setting.key)) {
       auto note = check_known_key(*known, setting);
       if (!note.empty()) notes_.push_back(std::move(note));

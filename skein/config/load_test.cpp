@@ -108,7 +108,10 @@ TEST_F(LoadTest, RefusalsSayWhereAndWhy) {
       {"report_to: [tensorboard, mlflow]\n",
        "'report_to: mlflow' is known, but this version does not support it"},
       {"val_size: -1\n", "'val_size' must be a share of the data below 1, or rows, not '-1'"},
-      {"adapter: qlora\n", "'adapter: qlora' is known, but this version does not support it"},
+      {"adapter: qlora\nquantization_bit: none\n", "contradicts 'adapter'"},
+      {"load_in_4bit: 3\n", "'load_in_4bit' must be true or false, not '3'"},
+      {"quantization_bit: 8\n", "'quantization_bit' must be"},
+      {"quantization_type: fp4\n", "4-bit weights are NF4"},
       {"rank_pattern: {q_proj: 0.5}\n", "'rank_pattern.q_proj' must be at least 1, not '0.5'"},
       {"rank_pattern: 8\n", "'rank_pattern' must be names with numbers, {name: number}, not '8'"},
       {"use_peft: true\nfinetuning_type: full\n", "contradicts 'use_peft'"},
@@ -394,6 +397,14 @@ TEST_F(LoadTest, ListsOfModulesAndMapsKeepTheirWords) {
 TEST_F(LoadTest, OtherToolsWordsForFineTuning) {
   EXPECT_EQ(load_yaml("adapter: lora").config.finetune.finetuning_type, FinetuningType::kLora);
   EXPECT_EQ(load_yaml("use_peft: true").config.finetune.finetuning_type, FinetuningType::kLora);
+  const auto qlora = load_yaml(
+                         "adapter: qlora\nload_in_4bit: true\n"
+                         "bnb_4bit_use_double_quant: false\nbnb_4bit_quant_type: nf4\n")
+                         .config;
+  EXPECT_EQ(qlora.finetune.finetuning_type, FinetuningType::kLora);
+  EXPECT_EQ(qlora.model.quantization_bit, QuantizationBit::kFour);
+  EXPECT_FALSE(qlora.model.double_quantization);
+  EXPECT_EQ(load_yaml("load_in_4bit: false").config.model.quantization_bit, QuantizationBit::kNone);
   EXPECT_TRUE(load_yaml("assistant_only_loss: false").config.rows.train_on_prompt);
   EXPECT_FALSE(load_yaml("completion_only_loss: true").config.rows.train_on_prompt);
   EXPECT_TRUE(load_yaml("neat_packing: true").config.rows.packing);

@@ -88,9 +88,20 @@ Result use_peft(const Setting& setting, Notes&) {
   return stands_for(setting, "finetuning_type", *on ? "lora" : "full");
 }
 
+// axolotl's qlora is LoRA beside weights in 4 bits: translate() adds the second key.
+bool is_qlora(const Setting& setting) {
+  return setting.key == "adapter" && lower(setting.value.text) == "qlora";
+}
+
 Result adapter(const Setting& setting, Notes&) {
   if (is_absent(setting.value) || parse_bool(setting.value.text) == false) return std::nullopt;
-  return stands_for(setting, "finetuning_type", setting.value.text);
+  return stands_for(setting, "finetuning_type", is_qlora(setting) ? "lora" : setting.value.text);
+}
+
+Result load_in_4bit(const Setting& setting, Notes&) {
+  const auto on = parse_bool(setting.value.text);
+  if (!on) refuse_choice(setting, "true or false");
+  return stands_for(setting, "quantization_bit", *on ? "4" : "none");
 }
 
 Result lora_target_linear(const Setting& setting, Notes&) {
@@ -201,6 +212,7 @@ const std::map<std::string_view, Result (*)(const Setting&, Notes&)> kTranslatio
     {"completion_only_loss", not_on_prompt},
     {"use_peft", use_peft},
     {"adapter", adapter},
+    {"load_in_4bit", load_in_4bit},
     {"lora_target_linear", lora_target_linear},
     {"neat_packing", neat_packing},
     {"rope_scaling.type", rope_type},
@@ -223,6 +235,7 @@ bool is_translated_flag(std::string_view key) {
                                          "assistant_only_loss",
                                          "completion_only_loss",
                                          "use_peft",
+                                         "load_in_4bit",
                                          "neat_packing",
                                          "lora_target_linear",
                                          kDoEvalKey,
@@ -241,10 +254,14 @@ std::vector<std::string> translated_keys() {
   return names;
 }
 
-Result translate(const Setting& setting, Notes& notes) {
+std::vector<Setting> translate(const Setting& setting, Notes& notes) {
   const auto resolve = kTranslations.at(setting.key);
-  if (is_null(setting.value) && resolve != deepspeed) return std::nullopt;
-  return resolve(setting, notes);
+  if (is_null(setting.value) && resolve != deepspeed) return {};
+  const auto first = resolve(setting, notes);
+  if (!first) return {};
+  std::vector<Setting> settings{*first};
+  if (is_qlora(setting)) settings.push_back(stands_for(setting, "quantization_bit", "4"));
+  return settings;
 }
 
 }  // namespace skein::config

@@ -29,8 +29,8 @@ bool is_translated_key(std::string_view key);
 bool is_translated_flag(std::string_view key);
 std::vector<std::string> translated_keys();
 
-// The canonical setting that it stands for; none when the value asks for what happens anyway.
-// The value keeps its origin. Throws UserError; may add notes.
-std::optional<Setting> translate(const Setting& setting, std::vector<std::string>& notes);
+// The canonical settings that it stands for; none when the value asks for what happens anyway.
+// The values keep their origin. Throws UserError; may add notes.
+std::vector<Setting> translate(const Setting& setting, std::vector<std::string>& notes);
 
 }  // namespace skein::config

@@ -499,7 +499,7 @@ Spellings<FinetuningType> spellings_of(FinetuningType) {
   static constexpr Spelling<FinetuningType> kKnown[] = {{"full", FinetuningType::kFull},
                                                         {"freeze", FinetuningType::kFreeze},
                                                         {"lora", FinetuningType::kLora}};
-  static constexpr const char* kNotBuilt[] = {"oft", "qlora", "galore", "badam"};
+  static constexpr const char* kNotBuilt[] = {"oft", "galore", "badam"};
   return {kKnown, kNotBuilt};
 }
 Spellings<ExcessLength> spellings_of(ExcessLength) {
