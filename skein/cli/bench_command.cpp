@@ -28,7 +28,7 @@ constexpr const char* kUsage =
     "skein bench train MODEL [--batch 8] [--tokens 1024] [--steps 20] [--warmup 5] [--zero 0]\n"
     "                        [--dtype float32|bfloat16|float16|float64] [--recompute]\n"
     "                        [--device auto|cpu|cuda|cuda:N]\n"
-    "                        [--lora RANK] [--lora-target q_proj,k_proj,v_proj,o_proj]\n"
+    "                        [--lora RANK] [--lora-target q_proj,k_proj,v_proj,o_proj] [--4bit]\n"
     "                        [--packed] [--masked SHARE] [--trace FILE]\n"
     "                        [--accumulation 1] [--no-clipping]\n"
     "                        [--offload] [--offload-ratio 1] [--offload-param]\n"
@@ -37,10 +37,12 @@ constexpr const char* kUsage =
     "step,\n"
     "milliseconds, seconds that drawing the first weights took, peak memory, and the first and "
     "last\n"
-    "loss (the last must be lower). --lora trains adapters alone; --packed fills the rows with\n"
-    "documents of 256 to 2047 tokens that do not see each other, of which --masked leaves out the\n"
-    "first SHARE of the targets. --offload puts optimizer states, --offload-param the shards of\n"
-    "--zero 3 too, into host memory.\n"
+    "loss (the last must be lower). --lora trains adapters alone, --4bit beside weights in NF4 "
+    "with\n"
+    "double quantisation; --packed fills the rows with documents of 256 to 2047 tokens that do "
+    "not\n"
+    "see each other, of which --masked leaves out the first SHARE of the targets. --offload puts\n"
+    "optimizer states, --offload-param the shards of --zero 3 too, into host memory.\n"
     "\n"
     "skein bench adamw [--elements 67108864] [--dtype float32|bfloat16|float16] [--rounds 10]\n"
     "                  [--threads N]\n"
@@ -81,6 +83,7 @@ train::BenchOptions parse(std::span<const std::string> arguments) {
   flags.add("recompute", options.recompute);
   flags.add("lora", options.lora_rank, /*least=*/1);
   flags.add("lora-target", targets);
+  flags.add("4bit", options.four_bits);
   flags.add("packed", options.packed);
   flags.add("masked", masked);
   flags.add("accumulation", options.accumulation, /*least=*/1);
@@ -104,6 +107,9 @@ train::BenchOptions parse(std::span<const std::string> arguments) {
   }
   options.offload.ratio = ratio.value_or(1);
   if (no_clipping) options.max_grad_norm = 0;
+  if (options.four_bits && options.lora_rank == 0) {
+    throw UserError("--4bit is of weights beside adapters: give --lora RANK too");
+  }
   read_tuning(targets, masked, options);
   if (!trace.empty()) File::create(trace);  // now, rather than after minutes
   options.device = device_of(device);
@@ -111,6 +117,9 @@ train::BenchOptions parse(std::span<const std::string> arguments) {
   options.model = words.front();
   options.stage = static_cast<int>(stage);
   options.dtype = tensor::scalar_type_of(dtype.value_or(cuda ? DType::kBF16 : DType::kF32));
+  if (options.four_bits && options.dtype == at::kDouble) {
+    throw UserError("--4bit computes in float32, bfloat16 or float16, not float64");
+  }
   options.trace = trace;
   return options;
 }
@@ -163,23 +172,26 @@ int run_bench_command(std::span<const std::string> arguments) {
   const auto result = train::bench_training(options);
   const double seconds = result.median_seconds();
   const auto tokens = static_cast<double>(options.rows * options.tokens * options.accumulation);
-  const nlohmann::ordered_json row = {{"model", options.model.string()},
-                                      {"parameters", result.num_parameters},
-                                      {"trainable", result.num_trainable},
-                                      {"batch", options.rows},
-                                      {"tokens", options.tokens},
-                                      {"targets", result.num_targets},
-                                      {"stage", options.stage},
-                                      {"dtype", dtype_word(tensor::dtype_of(options.dtype))},
-                                      {"device", options.device.str()},
-                                      {"tokens_per_second", tokens / seconds},
-                                      {"milliseconds", seconds * 1e3},
-                                      {"first_weights_seconds", result.first_weights_seconds},
-                                      {"peak_flat_bytes", result.peak_flat_bytes},
-                                      {"peak_host_bytes", result.peak_host_bytes},
-                                      {"peak_device_bytes", result.peak_device_bytes},
-                                      {"first_loss", result.first_loss},
-                                      {"last_loss", result.last_loss}};
+  const nlohmann::ordered_json row = {
+      {"model", options.model.string()},
+      {"parameters", result.num_parameters},
+      {"trainable", result.num_trainable},
+      {"batch", options.rows},
+      {"tokens", options.tokens},
+      {"targets", result.num_targets},
+      {"stage", options.stage},
+      {"dtype", dtype_word(tensor::dtype_of(options.dtype))},
+      {"weight_bits",
+       options.four_bits ? 4 : 8 * static_cast<int64_t>(c10::elementSize(options.dtype))},
+      {"device", options.device.str()},
+      {"tokens_per_second", tokens / seconds},
+      {"milliseconds", seconds * 1e3},
+      {"first_weights_seconds", result.first_weights_seconds},
+      {"peak_flat_bytes", result.peak_flat_bytes},
+      {"peak_host_bytes", result.peak_host_bytes},
+      {"peak_device_bytes", result.peak_device_bytes},
+      {"first_loss", result.first_loss},
+      {"last_loss", result.last_loss}};
   fmt::print("{}\n", row.dump());
   if (result.last_loss < result.first_loss) return 0;
   throw InternalError("the loss did not fall: the figure is of no use");

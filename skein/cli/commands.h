@@ -48,5 +48,9 @@ int run_doctor_rank(Arguments arguments);
 // (1) float64 over the next tokens, and `grad.NAME` of loss_sum / number of targets for every
 // parameter. Dropout is off. The default is float32.
 int run_debug_forward(Arguments arguments);
+// The same: debug-nf4 MODEL OUT [--single], the weights of its linear layers as a run with
+// quantization_bit 4 reads them. OUT gets NAME, their values in float32, and NAME.bytes, as
+// core/nf4_layout.h says; --single without double quantisation.
+int run_debug_nf4(Arguments arguments);
 
 }  // namespace skein::cli

@@ -9,28 +9,20 @@
 #include <fmt/format.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include <map>
-#include <utility>
 #include <vector>
 
 #include "skein/checkpoint/files/safetensors.h"
+#include "skein/cli/debug_tensors.h"
 #include "skein/cli/flag_set.h"
 #include "skein/cli/load_model.h"
 #include "skein/core/error.h"
 #include "skein/core/file.h"
 #include "skein/model/model.h"
 #include "skein/tensor/batch.h"
-#include "skein/tensor/dtype.h"
 #include "skein/tensor/units.h"
 
 namespace skein::cli {
 namespace {
-
-using NamedTensors = std::map<std::string, at::Tensor>;
-
-std::span<std::byte> bytes_of(const at::Tensor& tensor) {
-  return {static_cast<std::byte*>(tensor.mutable_data_ptr()), tensor.nbytes()};
-}
 
 at::Tensor read_tokens(const fs::path& path) {
   const auto file = File::open_to_read(path);
@@ -40,7 +32,8 @@ at::Tensor read_tokens(const fs::path& path) {
     if (entry.dtype != DType::kI64 || entry.shape.size() != 2) break;
     auto tokens = at::empty(
         {static_cast<int64_t>(entry.shape[0]), static_cast<int64_t>(entry.shape[1])}, at::kLong);
-    file.read_at(header.data_begin + entry.begin, bytes_of(tokens));
+    file.read_at(header.data_begin + entry.begin,
+                 {static_cast<std::byte*>(tokens.mutable_data_ptr()), tokens.nbytes()});
     return tokens;
   }
   throw UserError(
@@ -76,21 +69,6 @@ NamedTensors compute(const model::Model& model, const tensor::Batch& batch) {
     found["grad." + parameters[i]->name] = model::without_padding(*parameters[i], gradients[i]);
   }
   return found;
-}
-
-void write_tensors(const fs::path& path, const NamedTensors& tensors) {
-  std::vector<checkpoint::TensorEntry> entries;
-  for (const auto& [name, value] : tensors) {
-    const auto sizes = value.sizes();
-    entries.push_back({name, tensor::dtype_of(value.scalar_type()), {sizes.begin(), sizes.end()}});
-  }
-  std::vector<checkpoint::PlacedTensor> placed;
-  const auto header = checkpoint::build_header(std::move(entries), placed);
-  const auto file = File::overwrite(path);
-  file.write_at(0, std::as_bytes(std::span(header)));
-  for (const auto& entry : placed) {
-    file.write_at(header.size() + entry.begin, bytes_of(tensors.at(entry.name).contiguous()));
-  }
 }
 
 }  // namespace

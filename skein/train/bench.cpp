@@ -46,6 +46,7 @@ model::BuildOptions build_options(const BenchOptions& options) {
       .rank = options.lora_rank,
       .alpha = 2 * static_cast<double>(options.lora_rank),
       .targets = {.kind = adapter::ModuleChoice::Kind::kNames, .names = options.lora_targets}};
+  if (options.four_bits) build.tuning.four_bits.emplace();
   return build;
 }
 

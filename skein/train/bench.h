@@ -32,8 +32,9 @@ struct BenchOptions {
   // trains.
   int64_t lora_rank = 0;
   std::vector<std::string> lora_targets{"q_proj", "k_proj", "v_proj", "o_proj"};
-  bool packed = false;  // packed_rows(), else rows of one document each
-  double masked = 0;    // of packed rows: the share of a document's targets that is left out
+  bool four_bits = false;  // beside adapters: the weights, with double quantisation
+  bool packed = false;     // packed_rows(), else rows of one document each
+  double masked = 0;       // of packed rows: the share of a document's targets that is left out
   at::ScalarType dtype = at::kFloat;
   at::Device device = at::kCPU;
   fs::path trace;  // when given: two more steps under the profiler
