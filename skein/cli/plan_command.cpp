@@ -23,7 +23,6 @@
 #include "skein/core/amounts.h"
 #include "skein/core/error.h"
 #include "skein/launch/ranks/lease.h"
-#include "skein/optim/states.h"
 #include "skein/plan/nothing_left.h"
 #include "skein/plan/outlook.h"
 #include "skein/plan/run_data.h"
@@ -474,7 +473,7 @@ std::optional<plan::StepQuestion> step_question(const Seen& seen, const PlanFlag
   const bool wide = plan::has_wide_gradients(optimizer, seen.outlook.batches);
   question.gradient_bytes =
       static_cast<int64_t>(dtype_bytes(plan::gradient_dtype(question.dtype, wide)));
-  question.state_bytes = optim::state_bytes(optimizer, question.dtype);
+  question.state_bytes = plan::state_bytes_each(optimizer, question.dtype);
   return question;
 }
 

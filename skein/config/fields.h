@@ -236,7 +236,7 @@ void fields(BatchConfig& config, auto&& field) {
 
 void fields(OptimizerConfig& config, auto&& field) {
   field("optim", config.optim,
-        About{.help = "adamw_torch; not yet: adamw_8bit, moments in 8 bits",
+        About{.help = "adamw_torch; adamw_8bit: moments in 8 bits, with a scale per 128",
               .aliases = {"optimizer"}});
   field("pure_bf16", config.pure_bf16,
         About{.help = "not yet: weights, gradients and moments in bfloat16, no fp32 master"});

@@ -2,7 +2,7 @@
 // Copyright the skein authors.
 #pragma once
 
-// The contract between optim/adamw.cpp and its CUDA kernel, in raw pointers.
+// The contract between optim/adamw.cpp and its CUDA kernels, in raw pointers.
 
 #include "skein/core/dtype.h"
 
@@ -13,8 +13,12 @@ namespace skein::ops {
 struct AdamWCall {
   void* weights = nullptr;  // in `type`; null when the master is the weights
   float* master = nullptr;
-  float* exp_avg = nullptr;
-  float* exp_avg_sq = nullptr;
+  void* exp_avg = nullptr;  // fp32
+  void* exp_avg_sq = nullptr;
+  // Where they are given, moments are bytes of ops/moment_code.h, and these the scales of their
+  // blocks.
+  float* exp_avg_scale = nullptr;
+  float* exp_avg_sq_scale = nullptr;
   const void* gradient = nullptr;  // in `gradient_type`
   const double* factor = nullptr;  // on the device: multiplies the gradient (clipping)
   const float* skip = nullptr;     // on the device: 1 leaves everything as it is
@@ -26,5 +30,7 @@ struct AdamWCall {
 };
 
 void adamw_on_cuda(const AdamWCall& call);
+// With moments in 8 bits. The same bits as ops/cpu/adamw.h.
+void adamw_8bit_on_cuda(const AdamWCall& call);
 
 }  // namespace skein::ops

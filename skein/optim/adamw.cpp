@@ -11,6 +11,7 @@
 #include <c10/core/ScalarType.h>
 
 #include <algorithm>
+#include <string_view>
 
 #include "skein/ops/adamw_kernel.h"
 #include "skein/ops/cpu/adamw.h"
@@ -26,6 +27,10 @@ bool has_master(const at::Tensor& parameters) { return parameters.element_size()
 
 void* separate_weights(const at::Tensor& parameters) {
   return has_master(parameters) ? parameters.mutable_data_ptr() : nullptr;
+}
+
+float* scales(const at::Tensor& state) {
+  return state.defined() ? state.mutable_data_ptr<float>() : nullptr;
 }
 
 bool is_uploaded(const OwnedRange& range) { return range.host && !range.parameters.is_cpu(); }
@@ -133,6 +138,12 @@ void AdamW::end_step() {
   step_ = {};
 }
 
+at::Tensor AdamW::state_part(size_t range, std::string_view name, tensor::Range elements) const {
+  const auto* found = state(range, name);
+  if (found == nullptr) return {};
+  return found->data.narrow(0, elements.begin / found->block, elements.size() / found->block);
+}
+
 std::vector<AdamW::Part> AdamW::parts(size_t range, double learning_rate) const {
   const auto& weights = ranges()[range].parameters;
   return parts(range, {0, weights.numel()}, weights, learning_rate);
@@ -145,15 +156,15 @@ std::vector<AdamW::Part> AdamW::parts(size_t range, tensor::Range window, const 
   for (const auto& group : owned.groups) {
     const auto cut = intersect(group.range, window);
     if (cut.empty()) continue;
-    const auto of_range = [&](const at::Tensor& whole) {
-      return whole.narrow(0, cut.begin, cut.size());
-    };
+    const auto cut_state = [&](const char* name) { return state_part(range, name, cut); };
     const auto parameters = weights.narrow(0, cut.begin - window.begin, cut.size());
     list.push_back({.parameters = parameters,
-                    .gradients = of_range(owned.gradients),
-                    .master = has_master(weights) ? of_range(state(range, "master")) : parameters,
-                    .exp_avg = of_range(state(range, "exp_avg")),
-                    .exp_avg_sq = of_range(state(range, "exp_avg_sq")),
+                    .gradients = owned.gradients.narrow(0, cut.begin, cut.size()),
+                    .master = has_master(weights) ? cut_state("master") : parameters,
+                    .exp_avg = cut_state("exp_avg"),
+                    .exp_avg_sq = cut_state("exp_avg_sq"),
+                    .exp_avg_scale = cut_state("exp_avg_scale"),
+                    .exp_avg_sq_scale = cut_state("exp_avg_sq_scale"),
                     .learning_rate = learning_rate * group.rate,
                     .weight_decay = group.decay ? options().weight_decay : 0.0});
   }
@@ -167,6 +178,8 @@ void AdamW::update_on_cpu(const std::vector<Part>& parts, const Update& update) 
                      .master = part.master.mutable_data_ptr(),
                      .exp_avg = part.exp_avg.mutable_data_ptr(),
                      .exp_avg_sq = part.exp_avg_sq.mutable_data_ptr(),
+                     .exp_avg_scale = scales(part.exp_avg_scale),
+                     .exp_avg_sq_scale = scales(part.exp_avg_sq_scale),
                      .gradient = part.gradients.const_data_ptr(),
                      .count = part.parameters.numel(),
                      .type = tensor::dtype_of(part.parameters.scalar_type()),
@@ -213,24 +226,28 @@ void AdamW::update_window(size_t range, tensor::Range window, const HostStep& st
   slots_->send(weights, slot);
 }
 
-// 28 bytes of traffic per 16-bit parameter.
+// 28 bytes of traffic per 16-bit parameter; 16 with moments in 8 bits.
 void AdamW::update_on_cuda(const Part& part, const Decision& decision) {
-  ops::adamw_on_cuda({.weights = separate_weights(part.parameters),
-                      .master = part.master.mutable_data_ptr<float>(),
-                      .exp_avg = part.exp_avg.mutable_data_ptr<float>(),
-                      .exp_avg_sq = part.exp_avg_sq.mutable_data_ptr<float>(),
-                      .gradient = part.gradients.const_data_ptr(),
-                      .factor = decision.factor.const_data_ptr<double>(),
-                      .skip = decision.skip.const_data_ptr<float>(),
-                      .step = update_count().const_data_ptr<float>(),
-                      .count = part.parameters.numel(),
-                      .type = ops::element_type(part.parameters),
-                      .gradient_type = ops::element_type(part.gradients),
-                      .learning_rate = part.learning_rate,
-                      .beta1 = options().adam_beta1,
-                      .beta2 = options().adam_beta2,
-                      .epsilon = options().adam_epsilon,
-                      .weight_decay = part.weight_decay});
+  const bool narrow = part.exp_avg_scale.defined();
+  const auto update = narrow ? ops::adamw_8bit_on_cuda : ops::adamw_on_cuda;
+  update({.weights = separate_weights(part.parameters),
+          .master = part.master.mutable_data_ptr<float>(),
+          .exp_avg = part.exp_avg.mutable_data_ptr(),
+          .exp_avg_sq = part.exp_avg_sq.mutable_data_ptr(),
+          .exp_avg_scale = scales(part.exp_avg_scale),
+          .exp_avg_sq_scale = scales(part.exp_avg_sq_scale),
+          .gradient = part.gradients.const_data_ptr(),
+          .factor = decision.factor.const_data_ptr<double>(),
+          .skip = decision.skip.const_data_ptr<float>(),
+          .step = update_count().const_data_ptr<float>(),
+          .count = part.parameters.numel(),
+          .type = ops::element_type(part.parameters),
+          .gradient_type = ops::element_type(part.gradients),
+          .learning_rate = part.learning_rate,
+          .beta1 = options().adam_beta1,
+          .beta2 = options().adam_beta2,
+          .epsilon = options().adam_epsilon,
+          .weight_decay = part.weight_decay});
 }
 
 // fp64, for proofs. Gradients are scaled chunk by chunk, in a copy: those of the range remain as

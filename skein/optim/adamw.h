@@ -3,7 +3,7 @@
 #pragma once
 
 // AdamW. Under 16-bit weights it keeps an fp32 master of each range; under fp32 and fp64 the
-// weights are the master.
+// weights are the master. `optim: adamw_8bit` has moments in 8 bits (ops/moment_code.h).
 
 #include <ATen/core/Tensor.h>
 
@@ -30,7 +30,8 @@ class AdamW final : public Optimizer {
   // One group of a range.
   struct Part {
     at::Tensor parameters, gradients;
-    at::Tensor master, exp_avg, exp_avg_sq;  // the master aliases weights that are not 16-bit
+    at::Tensor master, exp_avg, exp_avg_sq;      // the master aliases weights that are not 16-bit
+    at::Tensor exp_avg_scale, exp_avg_sq_scale;  // of moments in 8 bits; else undefined
     double learning_rate, weight_decay;
   };
   // The step that is being made.
@@ -42,6 +43,8 @@ class AdamW final : public Optimizer {
   // The same as the tasks of the host's side see it.
   struct HostStep;
 
+  // Elements of a range's state; undefined where it has none of this name.
+  at::Tensor state_part(size_t range, std::string_view name, tensor::Range elements) const;
   // Of a range those that lie in `window`, whose weights are `weights`.
   std::vector<Part> parts(size_t range, tensor::Range window, const at::Tensor& weights,
                           double learning_rate) const;

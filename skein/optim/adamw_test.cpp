@@ -22,6 +22,10 @@ namespace skein::optim {
 namespace {
 
 const config::OptimizerConfig kOptions{.weight_decay = 0.1, .adam_beta1 = 0.9, .adam_beta2 = 0.95};
+const config::OptimizerConfig k8bit{.optim = config::OptimizerKind::kAdamW8bit,
+                                    .weight_decay = 0.1,
+                                    .adam_beta1 = 0.9,
+                                    .adam_beta2 = 0.95};
 
 AdamW::Decision decision(double skip = 0, double factor = 1) {
   return {at::full({}, factor, at::kDouble), at::full({}, skip, at::kFloat)};
@@ -103,25 +107,27 @@ TEST(AdamW, StaysWithTorchForAHundredSteps) {
 
 TEST(AdamW, ThreadsChangeNothing) {
   const int before = at::get_num_threads();
-  const auto run = [](int threads) {
+  const auto run = [](int threads, const config::OptimizerConfig& options) {
     at::set_num_threads(threads);
     at::manual_seed(3);
     const auto memory = tensor::FlatMemory::create(at::kCPU);
     const int64_t size = 128 * 3000;
     auto weights = at::randn({size}).to(at::kBFloat16);
     const auto gradients = at::randn({size}).to(at::kBFloat16);
-    AdamW adamw({{weights, gradients, groups(size / 3, size)}}, kOptions, *memory);
+    AdamW adamw({{weights, gradients, groups(size / 3, size)}}, options, *memory);
     for (int i = 0; i < 3; ++i) adamw.step(1e-2, decision());
     return adamw.states()[0][0].data;
   };
-  EXPECT_TRUE(run(1).equal(run(3)));
+  EXPECT_TRUE(run(1, kOptions).equal(run(3, kOptions)));
+  EXPECT_TRUE(run(1, k8bit).equal(run(3, k8bit)));
   at::set_num_threads(before);
 }
 
 TEST(AdamW, ShardsAreBitEqualToTheWhole) {
   at::manual_seed(1);
   const auto start = at::randn({1024}), gradient = at::randn({1024});
-  const auto run = [&](const std::vector<std::pair<int64_t, int64_t>>& cuts) {
+  const auto run = [&](const config::OptimizerConfig& options,
+                       const std::vector<std::pair<int64_t, int64_t>>& cuts) {
     const auto memory = tensor::FlatMemory::create(at::kCPU);
     auto weights = start.clone();
     std::vector<OwnedRange> ranges;
@@ -129,11 +135,34 @@ TEST(AdamW, ShardsAreBitEqualToTheWhole) {
       ranges.push_back({weights.slice(0, begin, end), gradient.slice(0, begin, end),
                         groups(std::clamp<int64_t>(640 - begin, 0, end - begin), end - begin)});
     }
-    AdamW adamw(ranges, kOptions, *memory);
+    AdamW adamw(ranges, options, *memory);
     for (int i = 0; i < 4; ++i) adamw.step(1e-2, decision());
     return weights;
   };
-  EXPECT_TRUE(run({{0, 1024}}).equal(run({{0, 384}, {384, 768}, {768, 1024}})));
+  for (const auto& options : {kOptions, k8bit}) {
+    EXPECT_TRUE(run(options, {{0, 1024}}).equal(run(options, {{0, 384}, {384, 768}, {768, 1024}})));
+  }
+}
+
+// Rounded moments lead about where exact ones do.
+TEST(AdamW, EightBitMomentsFollowFp32Ones) {
+  const auto run = [](const config::OptimizerConfig& options) {
+    at::manual_seed(5);
+    const auto memory = tensor::FlatMemory::create(at::kCPU);
+    auto weights = at::randn({4096}), gradients = at::zeros({4096});
+    const auto target = at::randn({4096});
+    AdamW adamw({{weights, gradients, groups(0, 4096)}}, options, *memory);
+    for (int i = 0; i < 300; ++i) {
+      gradients.copy_(weights - target + at::randn({4096}) * 0.3);
+      adamw.step(1e-2, decision());
+    }
+    return std::pair((weights - target).norm().item<double>(), weights);
+  };
+  const auto [exact_distance, exact] = run(kOptions);
+  const auto [distance, weights] = run(k8bit);
+  EXPECT_NEAR(distance / exact_distance, 1, 0.05);
+  EXPECT_LT((weights - exact).norm().item<double>() / exact.norm().item<double>(), 0.01);
+  EXPECT_FALSE(weights.equal(exact));
 }
 
 TEST(AdamW, GroupsHaveRatesOfTheirOwn) {
@@ -198,7 +227,7 @@ TEST(AdamW, SixteenBitWeightsHaveAnFp32Master) {
       AdamW adamw({{weights, gradients, groups(0, 128)}}, kOptions, *memory);
       for (int i = 0; i < 10; ++i) adamw.step(1e-4, decision());
       // Ten steps of 1e-4 are below 16 bits' resolution at 1, and must not be lost.
-      const auto& [name, master] = adamw.states()[0][0];
+      const auto& [name, master, block] = adamw.states()[0][0];
       ASSERT_EQ(name, "master");
       EXPECT_NEAR(master[0].item<float>(), 1 - 1e-3, 1e-5);
       EXPECT_TRUE(weights.equal(master.to(dtype)));
@@ -209,24 +238,33 @@ TEST(AdamW, SixteenBitWeightsHaveAnFp32Master) {
 
 // What plans count and checkpoints list is what is there.
 TEST(AdamW, StatesAreThoseOfTheList) {
-  for (const auto dtype : {at::kBFloat16, at::kFloat, at::kDouble}) {
+  using Case = std::pair<at::ScalarType, config::OptimizerConfig>;
+  for (const auto& [dtype, options] :
+       {Case{at::kBFloat16, kOptions}, Case{at::kFloat, kOptions}, Case{at::kDouble, kOptions},
+        Case{at::kBFloat16, k8bit}, Case{at::kFloat, k8bit}}) {
     const auto memory = tensor::FlatMemory::create(at::kCPU);
     const auto weights = at::ones({256}, dtype), gradients = at::ones({256}, dtype);
     const AdamW adamw({{weights, gradients, groups(0, 256)}, {weights, gradients, groups(0, 256)}},
-                      kOptions, *memory);
-    const auto list = state_tensors(kOptions, tensor::dtype_of(dtype));
+                      options, *memory);
+    const auto list = state_tensors(options, tensor::dtype_of(dtype));
     ASSERT_EQ(adamw.states().size(), 2U);
     for (const auto& states : adamw.states()) {
       ASSERT_EQ(states.size(), list.size());
       for (size_t i = 0; i < list.size(); ++i) {
         EXPECT_EQ(states[i].name, list[i].name);
         EXPECT_EQ(tensor::dtype_of(states[i].data.scalar_type()), list[i].dtype);
-        EXPECT_EQ(states[i].data.numel(), 256);
+        EXPECT_EQ(states[i].data.numel(), 256 / list[i].block);
       }
     }
-    const auto each = state_bytes(kOptions, tensor::dtype_of(dtype));
-    EXPECT_EQ(memory->all_bytes(), (MediumBytes{.device = 2 * 256 * each}));
+    const auto each = state_bytes(options, tensor::dtype_of(dtype), 2 * 256);
+    EXPECT_EQ(memory->all_bytes(), (MediumBytes{.device = each}));
   }
+}
+
+TEST(AdamW, BytesOfStates) {
+  EXPECT_EQ(state_bytes(kOptions, DType::kBF16, 1280).device, 1280 * 12);
+  EXPECT_EQ(state_bytes(k8bit, DType::kBF16, 1280).device, 1280 * (4 + 2) + 2 * 10 * 4);
+  EXPECT_EQ(state_bytes(k8bit, DType::kF32, 1280).device, 1280 * 2 + 2 * 10 * 4);
 }
 
 }  // namespace

@@ -13,6 +13,8 @@
 
 namespace skein::optim {
 
+static_assert(tensor::kFlatAlignment % kStateBlock == 0, "blocks have one owner");
+
 Optimizer::Optimizer(std::vector<OwnedRange> ranges, const config::OptimizerConfig& options,
                      tensor::FlatMemory& memory)
     : ranges_(std::move(ranges)), options_(options) {
@@ -20,19 +22,19 @@ Optimizer::Optimizer(std::vector<OwnedRange> ranges, const config::OptimizerConf
     auto& named = states_.emplace_back();
     const auto weights = tensor::dtype_of(parameters.scalar_type());
     const auto medium = host ? host->states : Medium::kDevice;
-    for (const auto& [name, dtype] : state_tensors(options_, weights)) {
+    for (const auto& [name, dtype, block] : state_tensors(options_, weights)) {
       const auto type = tensor::scalar_type_of(dtype);
-      buffers_.push_back(memory.allocate(parameters.numel(), type, medium));
-      named.push_back({name, buffers_.back().tensor()});
+      buffers_.push_back(memory.allocate(parameters.numel() / block, type, medium));
+      named.push_back({name, buffers_.back().tensor(), block});
     }
   }
   update_count_ = at::zeros({}, at::TensorOptions().dtype(at::kFloat).device(memory.device()));
   refresh_masters();
 }
 
-at::Tensor Optimizer::state(size_t range, std::string_view name) const {
+const NamedState* Optimizer::state(size_t range, std::string_view name) const {
   const auto found = std::ranges::find(states_[range], name, &NamedState::name);
-  return found == states_[range].end() ? at::Tensor() : found->data;
+  return found == states_[range].end() ? nullptr : &*found;
 }
 
 void Optimizer::step(double learning_rate, const Decision& decision) {
@@ -55,7 +57,7 @@ const std::vector<RangeStates>& Optimizer::states() const {
 void Optimizer::refresh_masters() {
   finish_updates();
   for (size_t i = 0; i < ranges_.size(); ++i) {
-    if (auto master = state(i, "master"); master.defined()) master.copy_(ranges_[i].parameters);
+    if (const auto* master = state(i, "master")) master->data.copy_(ranges_[i].parameters);
   }
 }
 

@@ -33,10 +33,11 @@ struct OwnedRange {
   std::shared_ptr<HostRange> host{};
 };
 
-// What an optimizer keeps of one range, one element per element: optim::state_tensors(), allocated.
+// What an optimizer keeps of one range: optim::state_tensors(), allocated.
 struct NamedState {
   std::string name;
-  at::Tensor data;
+  at::Tensor data;    // an entry for every `block` elements of the range
+  int64_t block = 1;  // of which offsets and sizes of ranges and groups are multiples
 };
 using RangeStates = std::vector<NamedState>;
 
@@ -75,8 +76,8 @@ class Optimizer {
             tensor::FlatMemory& memory);
 
   const std::vector<OwnedRange>& ranges() const { return ranges_; }
-  // Of a range; undefined where the list has none of this name.
-  at::Tensor state(size_t range, std::string_view name) const;
+  // Of a range; null where the list has none of this name. Waits for nothing.
+  const NamedState* state(size_t range, std::string_view name) const;
   // A float32 scalar on the device: num_updates(), without waiting for it.
   const at::Tensor& update_count() const { return update_count_; }
   // The same for host ranges; their updates count there.

@@ -235,15 +235,19 @@ optim::OwnedRange Segment::owned() const {
 
 void cut_slices(const tensor::SegmentLayout& layout, const FlatPart& part, Range want,
                 const std::string& suffix, std::vector<tensor::TensorSlice>& out) {
+  // Only the end of a parameter lies inside a block: all else begins and ends with one.
+  const auto entries = [&](int64_t elements) { return (elements + part.block - 1) / part.block; };
   for (const auto& [parameter, range, memory] : layout.placements) {
     const Range cut = intersect(range, intersect(part.range, want));
     if (cut.empty()) continue;
+    const int64_t begin = entries(cut.begin - range.begin), end = entries(cut.end - range.begin);
+    const auto data = part.data.narrow(0, entries(cut.begin - part.range.begin), end - begin);
     out.push_back({.name = parameter->name + suffix,
-                   .shape = parameter->shape,
+                   .shape = part.block == 1 ? parameter->shape : std::vector{entries(range.size())},
                    .dtype = part.data.scalar_type(),
-                   .begin = cut.begin - range.begin,
-                   .end = cut.end - range.begin,
-                   .data = part.data.narrow(0, cut.begin - part.range.begin, cut.size())});
+                   .begin = begin,
+                   .end = end,
+                   .data = data});
   }
 }
 

@@ -104,13 +104,15 @@ class Segment {
   std::shared_ptr<optim::HostRange> host_;
 };
 
-// A part of a segment's elements, and where it lies.
+// A part of a segment's elements, or of what an optimizer keeps of them, and where it lies.
 struct FlatPart {
   at::Tensor data;
-  tensor::Range range;
+  tensor::Range range;  // of elements, also where several share an entry
+  int64_t block = 1;    // elements per entry
 };
 
-// The elements of `part` that lie in `want`, as slices of tensors named NAME + suffix.
+// The elements of `part` that lie in `want`, as slices of tensors named NAME + suffix. Entries that
+// elements share are a tensor of one dimension, which begins with the parameter.
 void cut_slices(const tensor::SegmentLayout& layout, const FlatPart& part, tensor::Range want,
                 const std::string& suffix, std::vector<tensor::TensorSlice>& out);
 

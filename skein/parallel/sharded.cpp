@@ -340,9 +340,9 @@ std::vector<TensorSlice> Sharded::state_slices(const States& states,
   std::vector<TensorSlice> slices;
   const auto segments = trainable_segments();
   for (size_t i = 0; i < segments.size(); ++i) {
-    for (const auto& [name, data] : states[i]) {
-      cut_slices(segments[i]->layout(), {data, segments[i]->owned_range()}, want(*segments[i]),
-                 "." + name, slices);
+    for (const auto& [name, data, block] : states[i]) {
+      cut_slices(segments[i]->layout(), {data, segments[i]->owned_range(), block},
+                 want(*segments[i]), "." + name, slices);
     }
   }
   return slices;
@@ -366,7 +366,10 @@ void Sharded::gather_loaded(const States& states) {
   if (options_.stage.shards_states()) return;
   const auto segments = trainable_segments();
   for (size_t i = 0; i < segments.size(); ++i) {
-    for (const auto& [name, data] : states[i]) gather_state(data, segments[i]->own_shard());
+    const Range own = segments[i]->own_shard();
+    for (const auto& [name, data, block] : states[i]) {
+      gather_state(data, {own.begin / block, own.end / block});
+    }
   }
 }
 

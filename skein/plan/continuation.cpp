@@ -237,15 +237,30 @@ void check_step(const fs::path& checkpoint) {
       (checkpoint / checkpoint::kManifestName).string(), manifest->step, kStateFile, step));
 }
 
-void check_optimizer(const fs::path& checkpoint) {
-  if (fs::exists(checkpoint / "optimizer.safetensors") ||
-      fs::exists(checkpoint / "optimizer.safetensors.index.json")) {
-    return;
+// None: a file is damaged. Who reads every byte says so, and may go on from an older checkpoint.
+std::optional<bool> has_8bit_moments(const fs::path& checkpoint) try {
+  const auto files = checkpoint::open_model_files(checkpoint, checkpoint::kOptimizerStem);
+  return std::ranges::any_of(
+      files.tensors, [](const auto& tensor) { return tensor.first.ends_with(".exp_avg_scale"); });
+} catch (const IoError&) {
+  return std::nullopt;
+}
+
+void check_optimizer(const fs::path& checkpoint, const DataIdentity& identity) {
+  if (!fs::exists(checkpoint / "optimizer.safetensors") &&
+      !fs::exists(checkpoint / "optimizer.safetensors.index.json")) {
+    throw UserError(fmt::format(
+        "{} has no optimizer state (save_only_model): it cannot be continued. Use it as "
+        "model_name_or_path of a new run, or start over with --fresh",
+        checkpoint.string()));
   }
-  throw UserError(
-      fmt::format("{} has no optimizer state (save_only_model): it cannot be continued. Use it as "
-                  "model_name_or_path of a new run, or start over with --fresh",
-                  checkpoint.string()));
+  const bool is_narrow = identity.optim == config::OptimizerKind::kAdamW8bit;
+  const bool was_narrow = has_8bit_moments(checkpoint).value_or(is_narrow);
+  if (was_narrow == is_narrow) return;
+  constexpr const char* kWords[] = {"adamw_torch", "adamw_8bit"};
+  throw UserError(fmt::format("{} was saved with optim: {}, this start has {}; {}",
+                              checkpoint.string(), kWords[was_narrow], kWords[is_narrow],
+                              kOldKeys));
 }
 
 }  // namespace
@@ -257,6 +272,7 @@ DataIdentity identity_before_data(const config::RunConfig& config, const config:
           .seed = static_cast<int64_t>(data_seed(config)),
           .block_size = config.data.block_size,
           .ranks = batches.ranks,
+          .optim = config.optimizer.optim,
           .tuning = tuning_identity(config, model)};
 }
 
@@ -377,7 +393,7 @@ void check_continuation(const fs::path& checkpoint, const HfConfig& model,
   check_step(checkpoint);
   check_model(checkpoint, model, identity.tuning);
   check_order(checkpoint, identity);
-  check_optimizer(checkpoint);
+  check_optimizer(checkpoint, identity);
 }
 
 }  // namespace skein::plan

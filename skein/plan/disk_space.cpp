@@ -83,7 +83,8 @@ CheckpointFiles checkpoint_files(const Shapes& shapes, const config::RunConfig& 
     if (!parameter.trainable) continue;
     const auto type = parameter.adapter ? wide : dtype;
     for (const auto& state : optim::state_tensors(config.optimizer, type)) {
-      states.push_back({parameter.name + "." + state.name, state.dtype, shape});
+      states.push_back({parameter.name + "." + state.name, state.dtype,
+                        optim::stored_shape(state, parameter.shape)});
     }
   }
   const auto* stem = adapter ? checkpoint::kAdapterStem : checkpoint::kModelStem;

@@ -10,7 +10,6 @@
 
 #include "skein/config/syntax/values.h"
 #include "skein/core/amounts.h"
-#include "skein/optim/states.h"
 #include "skein/plan/finetune.h"
 #include "skein/plan/run_model.h"
 
@@ -141,8 +140,8 @@ RunMemory::RunMemory(const config::RunConfig& config, const HfConfig& model, con
   const auto adapters = dtype_ == DType::kF64 ? DType::kF64 : DType::kF32;
   question_ = {.ranks = machine.ranks,
                .weight_bytes = static_cast<int64_t>(dtype_bytes(dtype_)),
-               .state_bytes = optim::state_bytes(optimizer_, dtype_),
-               .adapter_state_bytes = optim::state_bytes(optimizer_, adapters),
+               .state_bytes = state_bytes_each(optimizer_, dtype_),
+               .adapter_state_bytes = state_bytes_each(optimizer_, adapters),
                .tokens = tokens,
                .adapter_dropout = config.finetune.lora_dropout > 0,
                .cuda = machine.place.on_gpus()};

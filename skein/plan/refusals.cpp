@@ -62,7 +62,6 @@ void check_not_yet(const config::Resolved& resolved) {
   const auto& config = resolved.config;
   const std::pair<const char*, bool> asked[] = {
       {"offload_activations", config.model.offload_activations},
-      {"optim", config.optimizer.optim != config::OptimizerKind::kAdamW},
       {"pure_bf16", config.optimizer.pure_bf16},
       {"offload_optimizer", config.offload.offload_optimizer == config::Offload::kNvme},
       {"offload_param", config.offload.offload_param == config::Offload::kNvme},
@@ -73,6 +72,15 @@ void check_not_yet(const config::Resolved& resolved) {
         resolved.origin_of(key),
         fmt::format("'{}' is known, but this version does not support it; leave it out", key));
   }
+}
+
+void check_states(const config::Resolved& resolved, const Place& place) {
+  const auto dtype = working_dtype(resolved.config.model.dtype, place);
+  const bool is_narrow = resolved.config.optimizer.optim == config::OptimizerKind::kAdamW8bit;
+  if (!is_narrow || dtype != DType::kF64) return;
+  config::refuse(resolved.origin_of("optim"),
+                 "optim: adamw_8bit computes in float32, and dtype is float64: give another dtype, "
+                 "or optim=adamw_torch");
 }
 
 void check_backend(const config::ParallelConfig& parallel, const Place& place) {
@@ -203,6 +211,7 @@ std::optional<fs::path> check_run(const config::Resolved& resolved, int ranks, c
   const auto batches = config::plan_batches(resolved, ranks);
   check_backend(config.parallel, place);
   check_supported(resolved);
+  check_states(resolved, place);
   std::error_code ignored;
   const auto output = config::output_folder(config.checkpoint);
   if (fs::is_directory(output, ignored)) check_foreign_files(output);

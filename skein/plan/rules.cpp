@@ -3,6 +3,7 @@
 #include "skein/plan/rules.h"
 
 #include "skein/core/error.h"
+#include "skein/optim/states.h"
 #include "skein/plan/rates/schedule.h"
 
 namespace skein::plan {
@@ -42,6 +43,11 @@ optim::Offload offload_of(const config::OffloadConfig& config) {
   offload.ratio = 1;
   if (offload.states == Medium::kDevice) offload.states = Medium::kPinnedHost;
   return offload;
+}
+
+double state_bytes_each(const config::OptimizerConfig& optimizer, DType weights) {
+  const auto bytes = optim::state_bytes(optimizer, weights, optim::kStateBlock);
+  return static_cast<double>(bytes) / static_cast<double>(optim::kStateBlock);
 }
 
 int zero_stage(config::Strategy strategy) {

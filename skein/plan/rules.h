@@ -34,6 +34,8 @@ DType inference_dtype(std::optional<DType> asked, std::string_view stored, const
 // Gradients of 16-bit weights may have 16 bits where nothing is added up over micro-batches.
 bool has_wide_gradients(const config::OptimizerConfig& optimizer, const config::BatchPlan& batches);
 DType gradient_dtype(DType weights, bool wide_gradients);
+// Of the optimizer's states on the device, per element; not whole where elements share a scale.
+double state_bytes_each(const config::OptimizerConfig& optimizer, DType weights);
 
 // What lies outside of the device. Shards of parameters take the states along.
 optim::Offload offload_of(const config::OffloadConfig& config);

@@ -37,6 +37,8 @@ struct DataIdentity {
   int64_t block_size = 0;  // 0: an older program did not note it
   int64_t total_steps = 0;
   int64_t ranks = 0;  // not kept
+  // Not kept: the tensors tell.
+  config::OptimizerKind optim = config::OptimizerKind::kAdamW;
   TuningIdentity tuning = {};
 };
 

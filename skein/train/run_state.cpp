@@ -182,9 +182,8 @@ std::vector<TensorEntry> RunState::optimizer_entries() const {
     if (!parameter.trainable) continue;
     const auto weights = tensor::dtype_of(parameter.dtype);
     for (const auto& state : optim::state_tensors(optimizer_.options(), weights)) {
-      entries.push_back({parameter.name + "." + state.name,
-                         state.dtype,
-                         {parameter.shape.begin(), parameter.shape.end()}});
+      entries.push_back({parameter.name + "." + state.name, state.dtype,
+                         optim::stored_shape(state, parameter.shape)});
     }
   }
   return entries;

@@ -43,15 +43,26 @@ plan::Tuning adapters() {
 struct Holding {
   int stage = 0;
   int ranks = 1;
+  optim::Offload offload{};
+  config::OptimizerConfig optimizer{};
 
-  parallel::ShardOptions options() const { return {.stage = parallel::kStages[stage]}; }
-  std::string text() const { return fmt::format("stage {}, {} ranks", stage, ranks); }
+  parallel::ShardOptions options() const {
+    return {.stage = parallel::kStages[stage], .offload = offload};
+  }
+  std::string text() const {
+    return fmt::format("stage {}, {} ranks, states in medium {}, shards in {}", stage, ranks,
+                       static_cast<int>(offload.states), static_cast<int>(offload.parameters));
+  }
 };
 
 std::vector<Holding> all_holdings() {
   std::vector<Holding> all;
   for (const int ranks : {1, 2, 3, 4}) {
-    for (const int stage : {0, 1, 2, 3}) all.push_back({stage, ranks});
+    for (const int stage : {0, 1, 2, 3}) {
+      all.push_back({stage, ranks});
+      all.push_back({stage, ranks, {.states = Medium::kPinnedHost, .ratio = 0.5}});
+      all.push_back({stage, ranks, {Medium::kPinnedHost, 1, Medium::kPinnedHost}});
+    }
   }
   return all;
 }
@@ -63,7 +74,7 @@ struct Parts {
       : architecture(plan::parse_hf_config(kModel, "config.json")),
         model(model::build(architecture, {.dtype = dtype, .tuning = tuning})),
         sharded(model->table(), holding.options(), std::move(group)),
-        optimizer(sharded.owned_ranges(), {}, sharded.memory()),
+        optimizer(sharded.owned_ranges(), holding.optimizer, sharded.memory()),
         metrics({}),
         state({architecture, *model, sharded, optimizer, metrics},
               {.identity = {.data_digest = "d",
@@ -89,7 +100,8 @@ struct Parts {
 // Unlike those of any other tensor, and alike for every split.
 at::Tensor values(const tensor::TensorSlice& slice) {
   const auto key = static_cast<double>(hash64(slice.name) % 1000);
-  return (at::arange(slice.begin, slice.end, at::kDouble) * 3 + key).to(slice.dtype);
+  const auto all = at::arange(slice.begin, slice.end, at::kDouble) * 3 + key;
+  return (slice.dtype == at::kByte ? all.remainder(251) : all).to(slice.dtype);
 }
 
 // The same, but a master has its weight's, unrounded.
@@ -181,6 +193,25 @@ TEST_F(RunStateTest, EveryHoldingSavesTheSameBytesAndLoadsThem) {
     EXPECT_TRUE(expected.contains("optimizer.safetensors"));
     EXPECT_TRUE(expected.contains("trainer_state.json"));
   }
+}
+
+TEST_F(RunStateTest, AnyStageAndSizeLoadsMomentsIn8Bits) {
+  const auto holding = [](int stage, int ranks) {
+    return Holding{
+        .stage = stage, .ranks = ranks, .optimizer = {.optim = config::OptimizerKind::kAdamW8bit}};
+  };
+  for (const int saved : {0, 2, 3}) {
+    save(holding(saved, 1 + saved), at::kBFloat16);
+    for (const int ranks : {1, 2, 3}) {
+      for (const int stage : {0, 1, 2, 3}) load(holding(stage, ranks), at::kBFloat16);
+    }
+  }
+  const checkpoint::Reader reader(folder_ / "checkpoint-7", "optimizer");
+  const auto& bias = *reader.files().tensors.at("transformer.h.0.attn.c_attn.bias.exp_avg").tensor;
+  EXPECT_EQ(bias.dtype, DType::kU8);
+  const auto& scales =
+      *reader.files().tensors.at("transformer.h.0.attn.c_attn.bias.exp_avg_scale").tensor;
+  EXPECT_EQ(scales.shape, (std::vector<uint64_t>{2}));  // of 192 elements
 }
 
 // At every stage: what a rank keeps beyond its shard comes from the other ranks.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
-// One loop in plain C++, compiled for several instruction sets: CMakeLists.txt lets the compiler
-// vectorize it and forbids it to contract a product and a sum into one rounding.
+// Loops in plain C++, compiled for several instruction sets: CMakeLists.txt lets the compiler
+// vectorize them and forbids it to contract a product and a sum into one rounding.
 #include "skein/ops/cpu/adamw.h"
 
 #include <algorithm>
@@ -11,6 +11,8 @@
 
 #include "skein/core/error.h"
 #include "skein/core/parallel.h"
+#include "skein/ops/adamw_formula.h"
+#include "skein/ops/moment_code.h"
 
 namespace skein::ops {
 namespace {
@@ -56,30 +58,11 @@ struct Half {
   }
 };
 
-// What the loop multiplies with. In double, and rounded there at last: `1 - beta` of a rounded beta
-// would be wrong in the fifth digit.
-struct Constants {
-  double factor, gain1, gain2, beta2, inverse_root, epsilon, size, shrink;
-};
-
-Constants constants_of(const HostAdamW& call) {
-  // Of a moment's bias towards its beginning, zero.
-  const auto correction = [&](double beta) {
-    return 1 - std::pow(beta, static_cast<double>(call.step));
-  };
-  return {.factor = call.factor,
-          .gain1 = 1 - call.beta1,
-          .gain2 = 1 - call.beta2,
-          .beta2 = call.beta2,
-          .inverse_root = 1 / std::sqrt(correction(call.beta2)),
-          .epsilon = call.epsilon,
-          .size = call.learning_rate / correction(call.beta1),
-          .shrink = call.learning_rate * call.weight_decay};
-}
+constexpr MomentCode kSigned = make_moment_code(true), kUnsigned = make_moment_code(false);
 
 struct Part {
   const HostAdamW* call = nullptr;
-  Constants constants;
+  AdamWConstants constants;
   int64_t begin = 0, end = 0;
 };
 
@@ -90,45 +73,87 @@ auto* elements(Pointer* array, const Part& part) {
   return static_cast<Stored*>(array) + part.begin;
 }
 
-// The weight takes decay and update in one sum, and is rounded once.
+template <typename W, typename Weight>
+auto* separate_weights(const Part& part) {
+  constexpr bool kSeparate = !std::is_same_v<Weight, Plain<W>>;
+  return elements<Weight>(kSeparate ? part.call->weights : part.call->master, part);
+}
+
 template <typename W, typename Weight, typename Gradient>
 void update(const Part& part) {
-  const auto& constants = part.constants;
-  const auto factor = static_cast<W>(constants.factor), gain1 = static_cast<W>(constants.gain1),
-             gain2 = static_cast<W>(constants.gain2), beta2 = static_cast<W>(constants.beta2),
-             inverse_root = static_cast<W>(constants.inverse_root),
-             epsilon = static_cast<W>(constants.epsilon), size = static_cast<W>(constants.size),
-             shrink = static_cast<W>(constants.shrink);
+  const AdamWFormula<W> formula(part.constants);
   const auto* __restrict gradient = elements<Gradient>(part.call->gradient, part);
   auto* __restrict master = elements<Plain<W>>(part.call->master, part);
   auto* __restrict exp_avg = elements<Plain<W>>(part.call->exp_avg, part);
   auto* __restrict exp_avg_sq = elements<Plain<W>>(part.call->exp_avg_sq, part);
-  constexpr bool kSeparate = !std::is_same_v<Weight, Plain<W>>;
-  auto* __restrict weights =
-      elements<Weight>(kSeparate ? part.call->weights : part.call->master, part);
+  auto* __restrict weights = separate_weights<W, Weight>(part);
   const int64_t count = part.end - part.begin;
   for (int64_t i = 0; i < count; ++i) {
-    const W g = Gradient::widen(gradient[i]) * factor;
-    const W m = exp_avg[i] + gain1 * (g - exp_avg[i]);
-    const W v = beta2 * exp_avg_sq[i] + gain2 * g * g;
-    const W direction = m / (std::sqrt(v) * inverse_root + epsilon);
-    const W w = master[i] - (shrink * master[i] + size * direction);
+    W m = exp_avg[i], v = exp_avg_sq[i], w = master[i];
+    formula.update(Gradient::widen(gradient[i]), m, v, w);
     exp_avg[i] = m;
     exp_avg_sq[i] = v;
     master[i] = w;
-    if constexpr (kSeparate) weights[i] = Weight::narrow(w);
+    if constexpr (!std::is_same_v<Weight, Plain<W>>) weights[i] = Weight::narrow(w);
   }
+}
+
+// Returns the scale. Magnitudes are compared as integers: their order is the same, and a largest
+// one can be searched for in any order.
+float encode(const float* __restrict values, const MomentCode& code, uint8_t* __restrict bytes) {
+  uint32_t largest = 0;
+  for (int64_t i = 0; i < kMomentBlock; ++i) {
+    largest = std::max(largest, std::bit_cast<uint32_t>(values[i]) & 0x7FFFFFFF);
+  }
+  const auto scale = std::bit_cast<float>(largest);
+  const float divisor = largest == 0 ? 1 : scale;
+  for (int64_t i = 0; i < kMomentBlock; ++i) bytes[i] = code.nearest(values[i] / divisor);
+  return scale;
+}
+
+// Block by block: moments are numbers only while their block is at hand.
+template <typename Weight, typename Gradient>
+void update_blocks(const Part& part) {
+  const AdamWFormula<float> formula(part.constants);
+  const auto* __restrict gradient = elements<Gradient>(part.call->gradient, part);
+  auto* __restrict master = elements<Plain<float>>(part.call->master, part);
+  auto* __restrict exp_avg = elements<Plain<uint8_t>>(part.call->exp_avg, part);
+  auto* __restrict exp_avg_sq = elements<Plain<uint8_t>>(part.call->exp_avg_sq, part);
+  auto* __restrict weights = separate_weights<float, Weight>(part);
+  for (int64_t begin = 0; begin < part.end - part.begin; begin += kMomentBlock) {
+    auto& scale1 = part.call->exp_avg_scale[(part.begin + begin) / kMomentBlock];
+    auto& scale2 = part.call->exp_avg_sq_scale[(part.begin + begin) / kMomentBlock];
+    const float old_scale1 = scale1, old_scale2 = scale2;
+    float m[kMomentBlock], v[kMomentBlock];
+    for (int64_t j = 0; j < kMomentBlock; ++j) {
+      const int64_t i = begin + j;
+      float w = master[i];
+      m[j] = kSigned.values[exp_avg[i]] * old_scale1;
+      v[j] = kUnsigned.values[exp_avg_sq[i]] * old_scale2;
+      formula.update(Gradient::widen(gradient[i]), m[j], v[j], w);
+      master[i] = w;
+      if constexpr (!std::is_same_v<Weight, Plain<float>>) weights[i] = Weight::narrow(w);
+    }
+    scale1 = encode(m, kSigned, exp_avg + begin);
+    scale2 = encode(v, kUnsigned, exp_avg_sq + begin);
+  }
+}
+
+template <typename Weight, typename Gradient>
+void update_by_moments(const Part& part) {
+  return part.call->exp_avg_scale == nullptr ? update<float, Weight, Gradient>(part)
+                                             : update_blocks<Weight, Gradient>(part);
 }
 
 template <typename Weight>
 void update_by_gradient(const Part& part) {
   switch (part.call->gradient_type) {
     case DType::kBF16:
-      return update<float, Weight, BFloat16>(part);
+      return update_by_moments<Weight, BFloat16>(part);
     case DType::kF16:
-      return update<float, Weight, Half>(part);
+      return update_by_moments<Weight, Half>(part);
     default:
-      return update<float, Weight, Plain<float>>(part);
+      return update_by_moments<Weight, Plain<float>>(part);
   }
 }
 
@@ -175,6 +200,10 @@ void check(const HostAdamW& call) {
               "AdamW takes gradients in float, bfloat16 and half, in double beside double");
   SKEIN_CHECK((call.weights != nullptr) == is(call.type, DType::kBF16, DType::kF16),
               "16-bit weights lie beside their master, others are it");
+  const bool in_blocks = call.exp_avg_scale != nullptr;
+  SKEIN_CHECK(in_blocks == (call.exp_avg_sq_scale != nullptr), "both moments have scales, or none");
+  SKEIN_CHECK(!in_blocks || (!wide && call.count % kMomentBlock == 0),
+              "moments in 8 bits are whole blocks, and not beside double");
 }
 
 }  // namespace
@@ -193,7 +222,7 @@ void adamw_on_cpu(std::span<const HostAdamW> calls, const HostAdamWOptions& opti
   for (const auto& call : calls) {
     check(call);
     total += call.count;
-    const auto constants = constants_of(call);
+    const auto constants = adamw_constants(call, call.factor, static_cast<double>(call.step));
     for (int64_t begin = 0; begin < call.count; begin += kPart) {
       parts.push_back({&call, constants, begin, std::min(begin + kPart, call.count)});
     }

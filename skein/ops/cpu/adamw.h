@@ -3,7 +3,8 @@
 #pragma once
 
 // AdamW on host memory: one pass that reads the gradient, updates master and moments, and writes
-// the weights. 28 bytes of traffic per parameter, whether its weight has 16 bits or 32.
+// the weights. 28 bytes of traffic per parameter, whether its weight has 16 bits or 32; 16 with
+// moments in 8 bits.
 //
 // An element goes through the same IEEE operations wherever it lies and whatever computes it: no
 // fused multiply-add, no approximate root. So the bits depend neither on the processor nor on the
@@ -23,6 +24,10 @@ struct HostAdamW {
   void* master = nullptr;   // fp32, as the moments; all of them fp64 where `type` is
   void* exp_avg = nullptr;
   void* exp_avg_sq = nullptr;
+  // Where they are given, moments are bytes of ops/moment_code.h, and these the scales of their
+  // blocks: the elements are whole blocks then.
+  float* exp_avg_scale = nullptr;
+  float* exp_avg_sq_scale = nullptr;
   const void* gradient = nullptr;  // in `gradient_type`
   int64_t count = 0;
   DType type = DType::kF32;           // fp32, bf16, fp16; or fp64

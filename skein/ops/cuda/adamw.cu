@@ -29,8 +29,8 @@ __global__ void adamw(AdamWCall call) {
   for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
        i < call.count / kWidth; i += stride) {
     auto master = reinterpret_cast<Four<float>*>(call.master)[i];
-    auto m = reinterpret_cast<Four<float>*>(call.exp_avg)[i];
-    auto v = reinterpret_cast<Four<float>*>(call.exp_avg_sq)[i];
+    auto m = static_cast<Four<float>*>(call.exp_avg)[i];
+    auto v = static_cast<Four<float>*>(call.exp_avg_sq)[i];
     const auto gradient = static_cast<const Four<G>*>(call.gradient)[i];
     Four<T> weights;
     for (int j = 0; j < kWidth; ++j) {
@@ -42,8 +42,8 @@ __global__ void adamw(AdamWCall call) {
       weights.values[j] = narrow<T>(master.values[j]);
     }
     reinterpret_cast<Four<float>*>(call.master)[i] = master;
-    reinterpret_cast<Four<float>*>(call.exp_avg)[i] = m;
-    reinterpret_cast<Four<float>*>(call.exp_avg_sq)[i] = v;
+    static_cast<Four<float>*>(call.exp_avg)[i] = m;
+    static_cast<Four<float>*>(call.exp_avg_sq)[i] = v;
     if (call.weights != nullptr) static_cast<Four<T>*>(call.weights)[i] = weights;
   }
 }

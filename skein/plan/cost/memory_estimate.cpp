@@ -63,10 +63,12 @@ std::vector<UnitBytes> unit_bytes(const Shapes& shapes, const MemoryQuestion& qu
     const auto window = [&](int64_t elements) {
       return std::min(elements / (question.stage >= 1 ? question.ranks : 1), optim::kUploadWindow);
     };
+    const double states = static_cast<double>(trainable) * question.state_bytes +
+                          static_cast<double>(adapters) * question.adapter_state_bytes;
     bytes.push_back(
         {.weights = packed + (frozen + trainable) * question.weight_bytes + adapters * 4,
          .gradients = trainable * question.gradient_bytes + adapters * 4,
-         .states = trainable * question.state_bytes + adapters * question.adapter_state_bytes,
+         .states = static_cast<int64_t>(states),
          .upload = std::max(window(trainable) * question.weight_bytes, window(adapters) * 4)});
   }
   return bytes;

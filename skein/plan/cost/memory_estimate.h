@@ -22,16 +22,16 @@ namespace skein::plan {
 struct MemoryQuestion {
   int stage = 0;  // of sharding
   int64_t ranks = 1;
-  int64_t weight_bytes = 4;         // per element: 2, 4 or 8
-  int64_t gradient_bytes = 4;       // per element
-  int64_t state_bytes = 8;          // per element on the device: optim::state_bytes()
-  int64_t adapter_state_bytes = 8;  // the same of adapters, which are fp32 beside 16-bit weights
-  int64_t micro_batches = 1;        // per update
-  int64_t rows = 1;                 // of a micro-batch
-  int64_t tokens = 1;               // of a row
-  bool recompute = false;           // gradient_checkpointing
-  bool adapter_dropout = false;     // lora_dropout
-  bool cuda = false;                // else a CPU
+  int64_t weight_bytes = 4;        // per element: 2, 4 or 8
+  int64_t gradient_bytes = 4;      // per element
+  double state_bytes = 8;          // per element, exact: optim::state_bytes()
+  double adapter_state_bytes = 8;  // the same of adapters, which are fp32 beside 16-bit weights
+  int64_t micro_batches = 1;       // per update
+  int64_t rows = 1;                // of a micro-batch
+  int64_t tokens = 1;              // of a row
+  bool recompute = false;          // gradient_checkpointing
+  bool adapter_dropout = false;    // lora_dropout
+  bool cuda = false;               // else a CPU
   optim::Offload offload{};
 };
 

@@ -32,8 +32,8 @@ Work work_of(const Shapes& shapes, const Dimensions& dimensions, const StepQuest
   const double rate = question.gpu->flops(question.dtype) * question.utilisation;
   const int64_t owners = question.choice.stage == 0 ? 1 : ranks;
   const double updated = static_cast<double>(shapes.trainable_numel()) *
-                         static_cast<double>(2 * question.state_bytes + question.gradient_bytes +
-                                             static_cast<int64_t>(dtype_bytes(question.dtype))) /
+                         (2 * question.state_bytes + static_cast<double>(question.gradient_bytes) +
+                          static_cast<double>(dtype_bytes(question.dtype))) /
                          static_cast<double>(owners);
   return {.forward = forward * tokens / rate,
           .backward = backward * tokens / rate,

@@ -21,7 +21,7 @@ struct StepQuestion {
   int64_t tokens = 1;  // of a row
   DType dtype = DType::kBF16;
   int64_t gradient_bytes = 2;  // per element
-  int64_t state_bytes = 12;    // the same
+  double state_bytes = 12;     // the same
   // Absent: ranks on CPUs, which share memory inside a node.
   const report::GpuModel* gpu = nullptr;
   double utilisation = 0;      // MFU

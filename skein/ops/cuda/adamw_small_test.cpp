@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+// AdamW with states in fewer bytes: the kernels give the CPU's bits.
+
+#include <ATen/Context.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/pow.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/zeros.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "skein/ops/adamw_kernel.h"
+#include "skein/ops/cpu/adamw.h"
+#include "skein/ops/moment_code.h"
+#include "skein/tensor/dtype.h"
+
+namespace skein::ops {
+namespace {
+
+constexpr int64_t kCount = 4000 * kMomentBlock;
+constexpr double kFactor = 0.75;
+
+// Both calls have these under the same names.
+template <typename Call>
+void set_rates(Call& call) {
+  call.learning_rate = 1e-2;
+  call.beta1 = 0.9;
+  call.beta2 = 0.95;
+  call.epsilon = 1e-8;
+  call.weight_decay = 0.1;
+}
+
+struct Arrays {
+  at::Tensor weights, master, exp_avg, exp_avg_sq, exp_avg_scale, exp_avg_sq_scale;
+
+  Arrays to(at::Device device) const {
+    const auto move = [&](const at::Tensor& x) { return x.to(device).clone(); };
+    return {move(weights),    move(master),        move(exp_avg),
+            move(exp_avg_sq), move(exp_avg_scale), move(exp_avg_sq_scale)};
+  }
+  std::vector<at::Tensor> all() const {
+    return {weights, master, exp_avg, exp_avg_sq, exp_avg_scale, exp_avg_sq_scale};
+  }
+  template <typename Call>
+  void point(Call& call, const at::Tensor& gradient) const {
+    call.type = tensor::dtype_of(weights.scalar_type());
+    call.gradient_type = tensor::dtype_of(gradient.scalar_type());
+    call.weights = call.type == DType::kF32 ? nullptr : weights.mutable_data_ptr();
+    call.master = master.mutable_data_ptr<float>();
+    call.exp_avg = exp_avg.mutable_data_ptr();
+    call.exp_avg_sq = exp_avg_sq.mutable_data_ptr();
+    call.exp_avg_scale = exp_avg_scale.mutable_data_ptr<float>();
+    call.exp_avg_sq_scale = exp_avg_sq_scale.mutable_data_ptr<float>();
+    call.gradient = gradient.const_data_ptr();
+    call.count = kCount;
+    set_rates(call);
+  }
+};
+
+Arrays fresh_arrays(at::ScalarType dtype) {
+  const auto master = at::randn({kCount});
+  const auto scales = at::zeros({kCount / kMomentBlock});
+  const auto bytes = at::zeros({kCount}, at::kByte);
+  return {master.to(dtype), master, bytes.clone(), bytes.clone(), scales.clone(), scales.clone()};
+}
+
+void update_on_cuda(const Arrays& arrays, const at::Tensor& gradient, int64_t step, double skip) {
+  const auto scalar = [](double value, at::ScalarType dtype) {
+    return at::full({}, value, at::TensorOptions().dtype(dtype).device(at::kCUDA));
+  };
+  const auto factor = scalar(kFactor, at::kDouble),
+             number = scalar(static_cast<double>(step), at::kFloat),
+             flag = scalar(skip, at::kFloat);
+  AdamWCall call;
+  arrays.point(call, gradient);
+  call.factor = factor.const_data_ptr<double>();
+  call.step = number.const_data_ptr<float>();
+  call.skip = flag.const_data_ptr<float>();
+  adamw_8bit_on_cuda(call);
+}
+
+void expect_equal(const Arrays& expected, const Arrays& found) {
+  const auto a = expected.all(), b = found.all();
+  for (size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(a[i].equal(b[i].cpu())) << i;
+}
+
+TEST(CudaAdamW8bit, GivesTheBitsOfTheCpu) {
+  if (!at::hasCUDA()) GTEST_SKIP() << "no GPU";
+  at::manual_seed(3);
+  for (const auto dtype : {at::kFloat, at::kBFloat16, at::kHalf}) {
+    for (const auto gradient_dtype : {dtype, at::kFloat}) {
+      const auto host = fresh_arrays(dtype), device = host.to(at::kCUDA);
+      for (int64_t step = 1; step <= 5; ++step) {
+        // Magnitudes differ inside a block, and one block has zeros alone.
+        auto gradient = at::randn({kCount}) * at::pow(10, at::randn({kCount}));
+        gradient.slice(0, kMomentBlock, 2 * kMomentBlock).zero_();
+        gradient = gradient.to(gradient_dtype);
+        HostAdamW call;
+        host.point(call, gradient);
+        call.factor = kFactor;
+        call.step = step;
+        adamw_on_cpu({&call, 1}, {});
+        update_on_cuda(device, gradient.to(at::kCUDA), step, /*skip=*/0);
+        expect_equal(host, device);
+      }
+    }
+  }
+}
+
+TEST(CudaAdamW8bit, SkipLeavesEverythingAsItIs) {
+  if (!at::hasCUDA()) GTEST_SKIP() << "no GPU";
+  const auto before = fresh_arrays(at::kBFloat16), device = before.to(at::kCUDA);
+  update_on_cuda(device, at::randn({kCount}).to(at::kCUDA), 1, /*skip=*/1);
+  expect_equal(before, device);
+}
+
+}  // namespace
+}  // namespace skein::ops
