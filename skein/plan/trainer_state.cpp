@@ -6,6 +6,7 @@
 
 #include <limits>
 
+#include "skein/config/syntax/values.h"
 #include "skein/core/error.h"
 
 namespace skein::plan {
@@ -23,6 +24,27 @@ int64_t whole_in(const nlohmann::ordered_json& json, const char* key,
 
 int64_t count_in(const nlohmann::ordered_json& json, const char* key) {
   return whole_in(json, key, 0);
+}
+
+config::LossScaleRule rule_in(const nlohmann::ordered_json& json) {
+  const auto word = json.at("rule").get<std::string>();
+  for (const auto& [text, rule] : config::spellings_of(config::LossScaleRule()).known) {
+    if (word == text) return rule;
+  }
+  throw IoError(fmt::format("the rule of the loss scale is '{}'", word));
+}
+
+LossScaleState loss_scale_in(const nlohmann::ordered_json& json) {
+  LossScaleState state{.scale = json.at("scale").get<double>(),
+                       .clean_steps = count_in(json, "clean_steps"),
+                       .hysteresis_left = count_in(json, "hysteresis_left"),
+                       .num_skipped = count_in(json, "num_skipped")};
+  if (json.contains("first_scale")) {
+    state.first_scale = json.at("first_scale").get<double>();
+    state.rule = rule_in(json);
+  }
+  if (!(state.scale > 0)) throw IoError(fmt::format("the loss scale is {}", state.scale));
+  return state;
 }
 
 void check_state(const TrainerState& state) {
@@ -76,8 +98,10 @@ std::string trainer_state_text(const TrainerState& state) {
     ours["base_digest"] = tuning.base_digest;
   }
   if (state.loss_scale) {
-    const auto& [scale, clean_steps, hysteresis_left, num_skipped] = *state.loss_scale;
+    const auto& [scale, first, rule, clean_steps, hysteresis_left, num_skipped] = *state.loss_scale;
     ours["loss_scale"] = {{"scale", scale},
+                          {"first_scale", first},
+                          {"rule", config::to_text(rule)},
                           {"clean_steps", clean_steps},
                           {"hysteresis_left", hysteresis_left},
                           {"num_skipped", num_skipped}};
@@ -109,10 +133,7 @@ TrainerState read_trainer_state(const fs::path& folder) {
                     .step = count_in(json, "best_global_step")};
     }
     if (const auto found = ours.find("loss_scale"); found != ours.end()) {
-      state.loss_scale = {.scale = found->at("scale").get<double>(),
-                          .clean_steps = found->at("clean_steps").get<int64_t>(),
-                          .hysteresis_left = found->at("hysteresis_left").get<int64_t>(),
-                          .num_skipped = found->at("num_skipped").get<int64_t>()};
+      state.loss_scale = loss_scale_in(*found);
     }
     check_state(state);
     return state;

@@ -77,9 +77,33 @@ TEST_F(TrainerStateTest, CountsThatNoRunWritesAreRefused) {
 TEST_F(TrainerStateTest, KeepsTheLossScaleOfFloat16) {
   TrainerState state{.step = 7, .num_updates = 5};
   EXPECT_EQ(trainer_state_text(state).find("loss_scale"), std::string::npos);
-  state.loss_scale = {.scale = 0.25, .clean_steps = 3, .hysteresis_left = 2, .num_skipped = 2};
+  state.loss_scale = {.scale = 0.25,
+                      .first_scale = 8,
+                      .rule = config::LossScaleRule::kDeepSpeed,
+                      .clean_steps = 3,
+                      .hysteresis_left = 2,
+                      .num_skipped = 2};
   write_file_atomically(folder_ / kStateFile, trainer_state_text(state));
   EXPECT_EQ(read_trainer_state(folder_).loss_scale, state.loss_scale);
+}
+
+TEST_F(TrainerStateTest, ALossScaleThatNoRunWritesIsRefused) {
+  TrainerState state{.step = 7, .num_updates = 5};
+  state.loss_scale = {.scale = 16, .first_scale = 32, .clean_steps = 3};
+  const auto good = nlohmann::ordered_json::parse(trainer_state_text(state));
+  const auto refused = [&](const char* key, const nlohmann::ordered_json& value) {
+    auto json = good;
+    json["stateful_callbacks"]["skein"]["loss_scale"][key] = value;
+    write_file_atomically(folder_ / kStateFile, json.dump());
+    return !find_trainer_state(folder_);
+  };
+  EXPECT_FALSE(refused("scale", 16));
+  EXPECT_TRUE(refused("scale", 0));
+  EXPECT_TRUE(refused("scale", -16));
+  EXPECT_TRUE(refused("clean_steps", 1.5));
+  EXPECT_TRUE(refused("clean_steps", -1));
+  EXPECT_TRUE(refused("num_skipped", 1e30));
+  EXPECT_TRUE(refused("rule", "apex"));
 }
 
 TEST(EarlyStoppingTest, NeverWithoutPatience) { EXPECT_FALSE(ends({1, 2, 3, 4}, std::nullopt)); }

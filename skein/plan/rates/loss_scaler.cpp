@@ -20,8 +20,8 @@ constexpr double kLeastScale = 0x1p-16;
 [[noreturn]] void stop_at_floor(double scale) {
   throw UserError(fmt::format(
       "float16: the gradient still overflows at a loss scale of {}: the values of this model, not "
-      "the scale, are too large. Use bf16=true (or dtype=float32), lower learning_rate, or look "
-      "for a loss that is not finite",
+      "the scale, are too large. The same command with bf16=true goes on from the last checkpoint, "
+      "with dtype=float32 and --fresh it starts over; or lower learning_rate",
       scale));
 }
 
@@ -31,7 +31,19 @@ LossScaler::LossScaler(const config::LossScaleConfig& config, config::DsCompat c
     : config_(config), compat_(compat) {
   state_.scale =
       is_fixed() ? config.loss_scale : std::exp2(static_cast<double>(config.initial_scale_power));
+  state_.first_scale = state_.scale;
+  state_.rule = config.loss_scaler;
   state_.hysteresis_left = config.hysteresis;
+}
+
+void LossScaler::restore(const LossScaleState& saved) {
+  const bool is_same = saved.first_scale == 0 ||
+                       (saved.first_scale == state_.first_scale && saved.rule == state_.rule);
+  state_.num_skipped = saved.num_skipped;
+  if (is_fixed() || !is_same) return;
+  state_.scale = saved.scale;
+  state_.clean_steps = saved.clean_steps;
+  state_.hysteresis_left = std::min(saved.hysteresis_left, config_.hysteresis);
 }
 
 void LossScaler::update(bool overflow) {

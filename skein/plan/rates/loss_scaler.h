@@ -20,6 +20,10 @@ namespace skein::plan {
 // All that a checkpoint has to hold.
 struct LossScaleState {
   double scale = 1;
+  // What the scale began at, and the rule: a run that is continued with others begins anew. 0: an
+  // older program did not note them.
+  double first_scale = 0;
+  config::LossScaleRule rule = config::LossScaleRule::kPyTorch;
   int64_t clean_steps = 0;      // since the last overflow
   int64_t hysteresis_left = 1;  // the overflow that halves, counted down
   int64_t num_skipped = 0;      // updates that were left out, in the whole run
@@ -39,9 +43,13 @@ class LossScaler {
 
   // One step has ended. Throws UserError, with advice, when the scale can fall no further.
   void update(bool overflow);
+  // One step has ended, and its update was left out for a reason that no scale helps against.
+  void leave_out() { ++state_.num_skipped; }
 
   const LossScaleState& state() const { return state_; }
-  void restore(const LossScaleState& state) { state_ = state; }
+  // Goes on from there where the configuration is that of the state. Else it wins: a fixed scale,
+  // another first one or another rule; what was counted of the run stays.
+  void restore(const LossScaleState& state);
 
  private:
   bool by_deepspeed() const { return config_.loss_scaler == config::LossScaleRule::kDeepSpeed; }

@@ -67,6 +67,8 @@ TEST(LossScaler, AnOverflowAtTheFloorEndsTheRun) {
   LossScaler scaler(config, DsCompat::k0_19);
   EXPECT_EQ(scales(scaler, "xx"), (std::vector<double>{4, 3}));
   EXPECT_PRED2(contains, refusal<UserError>([&] { scaler.update(true); }), "bf16=true");
+  EXPECT_PRED2(contains, refusal<UserError>([&] { scaler.update(true); }),
+               "dtype=float32 and --fresh");
 }
 
 TEST(LossScaler, PyTorchsRuleEndsToo) {
@@ -93,6 +95,48 @@ TEST(LossScaler, ARestoredOneGoesOnAlike) {
     for (const double scale : scales(second, steps.substr(cut))) found.push_back(scale);
     EXPECT_EQ(found, whole) << cut;
   }
+}
+
+TEST(LossScaler, AChangedConfigurationWinsOverTheState) {
+  const LossScaleConfig config{.initial_scale_power = 5, .loss_scale_window = 9};
+  LossScaler first(config, DsCompat::k0_19);
+  scales(first, "xx.");
+  EXPECT_EQ(first.scale(), 8);
+  const auto continued = [&](const LossScaleConfig& changed) {
+    LossScaler scaler(changed, DsCompat::k0_19);
+    scaler.restore(first.state());
+    EXPECT_EQ(scaler.state().num_skipped, 2);
+    return scaler.state();
+  };
+  auto changed = config;
+  changed.loss_scale_window = 3;
+  EXPECT_EQ(continued(changed).scale, 8);
+  EXPECT_EQ(continued(changed).clean_steps, 1);
+  changed.initial_scale_power = 10;
+  EXPECT_EQ(continued(changed).scale, 1024);
+  EXPECT_EQ(continued(changed).clean_steps, 0);
+  changed = config;
+  changed.loss_scaler = LossScaleRule::kDeepSpeed;
+  EXPECT_EQ(continued(changed).scale, 32);
+  EXPECT_EQ(continued(changed).hysteresis_left, 2);
+  changed = config;
+  changed.loss_scale = 128;
+  EXPECT_EQ(continued(changed).scale, 128);
+}
+
+TEST(LossScaler, ANoLongerFixedScaleBeginsAnew) {
+  LossScaler fixed({.loss_scale = 128}, DsCompat::k0_19), moving({}, DsCompat::k0_19);
+  moving.restore(fixed.state());
+  EXPECT_EQ(moving.scale(), 0x1p16);
+}
+
+TEST(LossScaler, HysteresisIsAtMostWhatIsAskedFor) {
+  LossScaleConfig config{.loss_scaler = LossScaleRule::kDeepSpeed, .hysteresis = 4};
+  LossScaler first(config, DsCompat::k0_19);
+  config.hysteresis = 2;
+  LossScaler second(config, DsCompat::k0_19);
+  second.restore(first.state());
+  EXPECT_EQ(second.state().hysteresis_left, 2);
 }
 
 }  // namespace
