@@ -18,6 +18,17 @@ namespace {
 using tensor::TensorSlice;
 
 constexpr int64_t kChunkElements = int64_t{4} << 20;
+
+// A wide file may hold what float16 cannot; as an infinity it would ruin the model without a word.
+void require_finite_half(const at::Tensor& half, const StoredTensor& stored,
+                         const std::string& name) {
+  if (!half.isinf().any().item<bool>()) return;
+  throw UserError(
+      fmt::format("{}: '{}' holds values beyond 65,504, where float16 ends: they would become "
+                  "infinite. Use bf16=true or dtype=float32",
+                  stored.file->name, name));
+}
+
 void read_slice(const StoredTensor& stored, TensorSlice& slice) {
   const auto type = tensor::scalar_type_of(stored.tensor->dtype);
   const auto& data = slice.data;
@@ -40,7 +51,11 @@ void read_slice(const StoredTensor& stored, TensorSlice& slice) {
           start + static_cast<uint64_t>((slice.begin + done) * width),
           {static_cast<std::byte*>(target.data_ptr()), static_cast<size_t>(count * width)});
     });
-    if (!direct) data.narrow(0, done, count).copy_(target);
+    if (!direct) {
+      const auto part = data.narrow(0, done, count);
+      part.copy_(target);
+      if (part.scalar_type() == at::kHalf) require_finite_half(part, stored, slice.name);
+    }
     done += count;
   }
 }

@@ -24,7 +24,7 @@ class Reader {
 
   // Fills `data` of every slice, converting between floating types; `dtype` is not looked at.
   // Names that are missing, unexpected or of another shape come as one UserError, before anything
-  // is read; a broken file is an IoError.
+  // is read, and values that float16 cannot hold as another; a broken file is an IoError.
   void load(std::span<tensor::TensorSlice> slices, const LoadOptions& options = {}) const;
 
   // One slice of a tensor that load() has found to be there, as it would be: for tensors that are

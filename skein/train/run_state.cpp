@@ -4,12 +4,14 @@
 
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/equal.h>
+#include <c10/core/GradMode.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <iterator>
 #include <limits>
+#include <map>
 #include <string_view>
 #include <utility>
 
@@ -59,6 +61,15 @@ bool has_master(const tensor::Parameter& parameter) {
 // On some rank: this one's shard may be padding alone.
 bool has_masters(const tensor::ParameterTable& table) {
   return std::ranges::any_of(table.parameters, has_master);
+}
+
+// Was the checkpoint's model saved in another type?
+bool differs_in_dtype(const fs::path& checkpoint, const tensor::ParameterTable& table) {
+  const checkpoint::Reader reader(checkpoint);
+  return std::ranges::any_of(table.parameters, [&](const tensor::Parameter& parameter) {
+    const auto* stored = checkpoint::find_tensor(reader.files(), parameter.name, /*foreign=*/false);
+    return stored != nullptr && stored->tensor->dtype != tensor::dtype_of(parameter.dtype);
+  });
 }
 
 // Of the optimizer's slices the masters, under the names of their weights.
@@ -246,6 +257,20 @@ void RunState::drop_evaluation(int64_t step) {
   if (best_step() == step) best_ = best_before_;
 }
 
+// What trains, from its masters: 16 bits of another kind have lost what these 16 bits can hold.
+void RunState::round_masters() {
+  std::map<std::string, at::Tensor> masters;
+  for (const auto& slice : masters_of(sharded_.slices_to_save(optimizer_.states()))) {
+    masters[slice.name] = slice.data;
+  }
+  const c10::NoGradGuard no_grad;
+  for (const auto& slice : sharded_.slices_to_save()) {
+    if (const auto found = masters.find(slice.name); found != masters.end()) {
+      slice.data.copy_(found->second);
+    }
+  }
+}
+
 int64_t RunState::restore(const fs::path& checkpoint) {
   auto state = plan::read_trainer_state(checkpoint);
   restore_tensors(checkpoint);
@@ -279,6 +304,7 @@ void RunState::restore_tensors(const fs::path& checkpoint) {
                                            .model_tensors = model_entries(),
                                            .optimizer_tensors = optimizer_entries(),
                                            .stem = stem()});
+  if (!is_adapter() && differs_in_dtype(checkpoint, model_.table())) round_masters();
   sharded_.gather_loaded();
   sharded_.gather_loaded(optimizer_.states());
   optimizer_.set_num_updates(plan::read_trainer_state(checkpoint).num_updates);

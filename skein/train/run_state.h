@@ -90,6 +90,7 @@ class RunState {
   std::vector<tensor::TensorSlice> with_masters(std::vector<tensor::TensorSlice> weights,
                                                 std::vector<tensor::TensorSlice> states) const;
   std::vector<checkpoint::TensorEntry> optimizer_entries() const;
+  void round_masters();
 
   const plan::HfConfig& architecture_;
   const model::Model& model_;

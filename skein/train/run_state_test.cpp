@@ -20,6 +20,7 @@
 #include "skein/checkpoint/files/catalog.h"
 #include "skein/checkpoint/reader.h"
 #include "skein/checkpoint/store.h"
+#include "skein/core/error.h"
 #include "skein/core/hash.h"
 #include "skein/core/testing.h"
 #include "skein/optim/adamw.h"
@@ -324,6 +325,39 @@ TEST_F(RunStateTest, MastersTakeAnFp32FileAsItIs) {
       EXPECT_GT(masters, 0);
     });
   }
+}
+
+// Of a weight beyond float16's range the file has an infinity, and the master the value.
+TEST_F(RunStateTest, SixteenBitsOfAnotherKindAreRoundedFromTheMasters) {
+  save(0, 2,
+       at::kHalf);  // values of 1,500 and more are no bfloat16, those beyond 65,504 no float16
+  for (const int stage : {0, 1, 2, 3}) {
+    comm::run_ranks(2, [&](comm::Group& group) {
+      const c10::NoGradGuard no_grad;
+      Parts run(stage, at::kBFloat16, group);
+      run.state.restore(folder_ / "checkpoint-7");
+      std::map<std::string, at::Tensor> masters;
+      for (const auto& slice : run.sharded.slices_to_save(run.optimizer.states())) {
+        masters[slice.name] = slice.data;
+      }
+      for (const auto& slice : run.sharded.slices_to_save()) {
+        const auto& master = masters.at(slice.name + ".master");
+        EXPECT_TRUE(at::equal(slice.data, master.to(at::kBFloat16))) << slice.name << stage;
+      }
+    });
+  }
+}
+
+// By name, and not as infinities.
+TEST_F(RunStateTest, ValuesThatFloat16CannotHoldAreRefused) {
+  save(0, 1, at::kFloat);
+  const auto message = refusal<UserError>([&] {
+    comm::run_ranks(1, [&](comm::Group& group) {
+      Parts run(0, at::kHalf, group);
+      run.state.load_weights(folder_ / "checkpoint-7");
+    });
+  });
+  EXPECT_PRED2(contains, message, "'transformer.wte.weight' holds values beyond 65,504");
 }
 
 }  // namespace
