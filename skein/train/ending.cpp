@@ -2,6 +2,9 @@
 // Copyright the skein authors.
 #include "skein/train/ending.h"
 
+#include <fmt/format.h>
+
+#include "skein/core/error.h"
 #include "skein/core/log.h"
 #include "skein/plan/nothing_left.h"
 #include "skein/train/run_folder.h"
@@ -17,6 +20,22 @@ void record_named_templates(const fs::path& output, const checkpoint::Contents& 
     if (name.find('/') != std::string::npos) paths.push_back(output / name);
   }
   if (!paths.empty()) record_files(output, paths);
+}
+
+// A run may be too short for its loss scale to find its place, or nan_policy may skip every step.
+void require_updates(const Session& run, int64_t step) {
+  if (step == 0 || run.optimizer->num_updates() > 0) return;
+  const auto advice =
+      run.scaler ? fmt::format(
+                       "float16 overflowed every time, at last at a loss scale of {}: start again "
+                       "with --fresh and bf16=true, dtype=float32, a lower initial_scale_power or "
+                       "more steps",
+                       run.scaler->scale())
+                 : std::string("see the warnings above; lower learning_rate, or look at the data");
+  throw UserError(
+      fmt::format("all {} updates were left out, because no gradient was finite: the weights are "
+                  "as they were at the beginning, and no model was written. {}",
+                  step, advice));
 }
 
 }  // namespace
@@ -47,6 +66,7 @@ std::optional<std::string> reason_to_end(const Session& run) {
 }
 
 void finish(Session& run, int64_t step) {
+  require_updates(run, step);
   if (const auto early = reason_to_end(run); early && step < run.plan.total_steps) {
     log_info("ended early, after step {} of {}: {}", step, run.plan.total_steps, *early);
   }

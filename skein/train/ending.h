@@ -20,7 +20,8 @@ bool has_ended(Session& run, int64_t step);
 // Why the run ends before its last step (plan::reason_to_end); alike on all ranks.
 std::optional<std::string> reason_to_end(const Session& run);
 
-// Writes the final model: the last, or the best when asked for. Collective.
+// Writes the final model: the last, or the best when asked for. Collective. Throws UserError, and
+// writes nothing, when every update was left out: there is no result.
 void finish(Session& run, int64_t step);
 
 }  // namespace skein::train

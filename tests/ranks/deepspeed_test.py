@@ -50,6 +50,7 @@ class GuideFiles(unittest.TestCase):
 
 class Shipped(unittest.TestCase):
     TINY = ("device=cpu", "train_from_scratch=true", "template=chatml", "block_size=128", "max_steps=2", "report_to=none",
+            "initial_scale_power=8",
             "save_strategy=no", "model_name_or_path=model", "train_file=chat.jsonl", "gradient_accumulation_steps=1")
 
     def run_config(self, name, *words, files=()):
