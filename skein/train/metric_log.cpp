@@ -3,10 +3,12 @@
 #include "skein/train/metric_log.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/where.h>
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -40,6 +42,12 @@ void MetricLog::add_step(int64_t step, const Update& update, std::span<const int
     if (options_.peak_flops > 0) flops_ += options_.flops_of(length);
   }
   if (terminal_) terminal_->update(step);
+}
+
+void MetricLog::add_loss(const at::Tensor& loss) {
+  loss_ = loss_.defined() ? loss_ + loss : loss;
+  num_steps_ =
+      num_steps_.defined() ? num_steps_ + 1 : at::ones({}, loss.options().dtype(at::kLong));
 }
 
 double MetricLog::take_loss_share() {
@@ -83,7 +91,9 @@ void MetricLog::write(const StepNumbers& numbers) {
   record["seconds_communication"] = blocked - std::exchange(seconds_blocked_, blocked);
   if (terminal_) {
     terminal_->record(numbers.step, {{"loss", fmt::format("{:.4f}", numbers.loss)},
-                                     {"grad_norm", fmt::format("{:.3f}", numbers.grad_norm)},
+                                     {"grad_norm", std::isfinite(numbers.grad_norm)
+                                                       ? fmt::format("{:.3f}", numbers.grad_norm)
+                                                       : "skipped"},
                                      {"lr", fmt::format("{:.2e}", numbers.learning_rate)},
                                      {"tokens/s", fmt::format("{:.0f}", tokens_per_second)}});
   }

@@ -63,9 +63,11 @@ class MetricLog {
 
   // One finished step: this rank's share of its loss, the norm of its gradient, and the lengths of
   // the documents that all ranks read. The loss of a step whose update was left out (the norm,
-  // alike on all ranks, is not finite) does not count: one such step would take the whole record's
-  // loss with it.
+  // alike on all ranks, is not finite) does not count yet: it may not be finite either, on another
+  // rank, and would take the whole record's loss with it.
   void add_step(int64_t step, const Update& update, std::span<const int64_t> lengths);
+  // The loss of such a step, after all: it is finite on every rank. Before the next record.
+  void add_loss(const at::Tensor& loss);
   // This rank's share of the mean loss since the last record; NaN when no step counts.
   double take_loss_share();
   void write(const StepNumbers& numbers);

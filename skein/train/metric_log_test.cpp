@@ -36,6 +36,19 @@ TEST(MetricLog, LossesOfStepsThatWereLeftOutDoNotCount) {
   EXPECT_TRUE(std::isnan(log.take_loss_share()));
 }
 
+TEST(MetricLog, AFiniteLossCountsAlthoughItsGradientWasNot) {
+  MetricLog log{MetricOptions{}};
+  const auto overflown = update_of(7, std::numeric_limits<double>::infinity());
+  log.add_step(1, update_of(2, 1), kTenTokens);
+  log.add_step(2, overflown, kTenTokens);
+  log.add_loss(overflown.loss);
+  log.add_step(3, update_of(kNan, kNan), kTenTokens);
+  EXPECT_EQ(log.take_loss_share(), 4.5);
+  log.add_step(4, overflown, kTenTokens);
+  log.add_loss(overflown.loss);
+  EXPECT_EQ(log.take_loss_share(), 7);
+}
+
 // What a document costs depends on its own length, not on that of the longest row.
 TEST(MetricLog, UtilisationCountsTheDocumentsThatWereRead) {
   MetricLog log{

@@ -26,60 +26,77 @@ std::string describe(const std::vector<int64_t>& samples) {
 
 }  // namespace
 
-void NanGuard::watch(int64_t step, parallel::Sharded::GradientNorm norm,
-                     std::vector<int64_t> samples) {
-  auto on_host = norm.norm;
+void NanGuard::watch(int64_t step, Update update, std::vector<int64_t> samples) {
+  auto on_host = update.norm.norm;
   std::shared_ptr<c10::Event> arrived;
   if (on_host.is_cuda()) {
     // An event behind the copy: item() would wait for all that is queued by then, the next step
     // too.
+    const auto norm = on_host;
     on_host = at::empty({}, at::TensorOptions().dtype(at::kDouble).pinned_memory(true));
-    on_host.copy_(norm.norm, /*non_blocking=*/true);
+    on_host.copy_(norm, /*non_blocking=*/true);
     arrived = std::make_shared<c10::Event>(at::kCUDA);
-    arrived->record(c10::impl::VirtualGuardImpl(at::kCUDA).getStream(norm.norm.device()));
+    arrived->record(c10::impl::VirtualGuardImpl(at::kCUDA).getStream(norm.device()));
   }
-  watched_ = Watched{step, std::move(norm), std::move(samples), on_host, std::move(arrived)};
+  watched_ = Watched{step, std::move(update), std::move(samples), on_host, std::move(arrived)};
 }
 
-void NanGuard::scale_down(int64_t step) {
+// Collective: of the loss a rank has a share alone. Only a step that went wrong is asked.
+bool NanGuard::is_loss_finite(const Watched& watched) {
+  const bool is_finite = std::isfinite(watched.update.loss.item<double>());
+  return sharded_.group().sum(int64_t{!is_finite}) == 0;
+}
+
+// Collective.
+std::string NanGuard::where(const Watched& watched) {
+  const auto units = sharded_.non_finite_units(watched.update.norm);
+  // Backward runs from the last unit to the first: the last one that is hit is nearest the cause.
+  return fmt::format("first in {} (samples {})",
+                     units.empty() ? "no single layer: the norm overflowed" : units.back(),
+                     describe(watched.samples));
+}
+
+void NanGuard::scale_down(const Watched& watched) {
   const double before = scaler_->scale();
-  scaler_->update(/*overflow=*/true);
-  log_info(
-      "step {}: the gradient overflowed float16; the update was left out, the loss scale {}", step,
-      scaler_->scale() == before ? fmt::format("stays {}", before)
-                                 : fmt::format("falls from {} to {}", before, scaler_->scale()));
+  try {
+    scaler_->update(/*overflow=*/true);
+  } catch (const UserError& error) {
+    throw UserError(
+        fmt::format("step {}: {}. It overflowed {}", watched.step, error.what(), where(watched)));
+  }
+  log_info("step {}: the gradient overflowed float16; the update was left out, the loss scale {}",
+           watched.step,
+           scaler_->scale() == before
+               ? fmt::format("stays {}", before)
+               : fmt::format("falls from {} to {}", before, scaler_->scale()));
 }
 
 NanVerdict NanGuard::judge() {
   const auto watched = std::exchange(watched_, std::nullopt);
-  if (!watched) return NanVerdict::kGoOn;
+  if (!watched) return {};
   if (watched->arrived) watched->arrived->synchronize();
-  const bool is_finite = std::isfinite(watched->norm_on_host.item<double>());
-  if (scaler_ && !is_finite && !scaler_->is_fixed()) {
-    scale_down(watched->step);
-    return NanVerdict::kGoOn;
+  if (std::isfinite(watched->norm_on_host.item<double>())) {
+    if (scaler_) scaler_->update(/*overflow=*/false);
+    return {};
   }
-  if (scaler_) scaler_->update(!is_finite);
-  if (is_finite) return NanVerdict::kGoOn;
-  const auto units = sharded_.non_finite_units(watched->norm);
-  // Backward runs from the last unit to the first: the last one that is hit is nearest the cause.
-  const auto message = fmt::format(
-      "step {}: the gradient is not finite, first in {} (samples {}); the update was left out",
-      watched->step, units.empty() ? "no single layer: the norm overflowed" : units.back(),
-      describe(watched->samples));
-  switch (policy_) {
-    case config::NanPolicy::kStop:
-      throw UserError(message +
-                      ". Lower learning_rate or max_grad_norm, look at the samples, or go on with "
-                      "nan_policy=skip (leave such steps out) or nan_policy=rollback");
-    case config::NanPolicy::kSkip:
-      log_warning("{}", message);
-      return NanVerdict::kGoOn;
-    case config::NanPolicy::kRollback:
-      log_warning("{}", message);
-      return NanVerdict::kRollBack;
+  const bool finite_loss = is_loss_finite(*watched);
+  NanVerdict verdict{.finite_loss = finite_loss ? watched->update.loss : at::Tensor()};
+  if (scaler_ && !scaler_->is_fixed() && finite_loss) {
+    scale_down(*watched);
+    return verdict;
   }
-  return NanVerdict::kGoOn;
+  if (scaler_) scaler_->leave_out();
+  const auto message =
+      fmt::format("step {}: the {} not finite, {}; the update was left out", watched->step,
+                  finite_loss ? "gradient is" : "loss and the gradient are", where(*watched));
+  if (policy_ == config::NanPolicy::kStop) {
+    throw UserError(message +
+                    ". Lower learning_rate or max_grad_norm, look at the samples, or go on with "
+                    "nan_policy=skip (leave such steps out) or nan_policy=rollback");
+  }
+  log_warning("{}", message);
+  verdict.rolls_back = policy_ == config::NanPolicy::kRollback;
+  return verdict;
 }
 
 }  // namespace skein::train

@@ -2,21 +2,25 @@
 // Copyright the skein authors.
 #pragma once
 
-// What happens when a gradient is not finite?
+// What happens when a loss or a gradient is not finite?
 //
-// The update is left out on the device, on all ranks alike (they share the norm). The guard reads
-// the norm one step later, when it is there without waiting, says what happened, with the samples
-// and the layer, and does what nan_policy asks. In float16 it is the loss scale that answers,
-// unless that is fixed.
+// The update is left out on the device, on all ranks alike (they share the norm, which a loss that
+// is not finite spoils too). The guard reads the norm one step later, when it is there without
+// waiting, says what happened, with the samples and the layer, and does what nan_policy asks.
+//
+// In float16 a finite loss with a gradient that is not is answered by the loss scale, unless that
+// is fixed. No scale helps against a loss that is not finite.
 
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "skein/config/run_config.h"
 #include "skein/parallel/sharded.h"
 #include "skein/plan/rates/loss_scaler.h"
+#include "skein/train/update.h"
 
 namespace c10 {
 struct Event;
@@ -24,7 +28,12 @@ struct Event;
 
 namespace skein::train {
 
-enum class NanVerdict { kGoOn, kRollBack };
+struct NanVerdict {
+  bool rolls_back = false;  // weights and states must
+  // This rank's share of the loss of a step whose gradient alone was not finite, on every rank;
+  // else undefined.
+  at::Tensor finite_loss{};
+};
 
 class NanGuard {
  public:
@@ -33,7 +42,7 @@ class NanGuard {
       : policy_(policy), sharded_(sharded), scaler_(scaler) {}
 
   // Remembers a step (finished updates, from 1).
-  void watch(int64_t step, parallel::Sharded::GradientNorm norm, std::vector<int64_t> samples);
+  void watch(int64_t step, Update update, std::vector<int64_t> samples);
   // Judges the remembered step, once. Collective. Throws UserError under nan_policy: stop, and when
   // the loss scale can fall no further.
   NanVerdict judge();
@@ -41,13 +50,15 @@ class NanGuard {
  private:
   struct Watched {
     int64_t step = 0;
-    parallel::Sharded::GradientNorm norm;
+    Update update;
     std::vector<int64_t> samples;
     at::Tensor norm_on_host;
     std::shared_ptr<c10::Event> arrived;  // null on CPUs
   };
 
-  void scale_down(int64_t step);
+  bool is_loss_finite(const Watched& watched);
+  std::string where(const Watched& watched);
+  void scale_down(const Watched& watched);
 
   config::NanPolicy policy_;
   parallel::Sharded& sharded_;

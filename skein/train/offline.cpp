@@ -49,7 +49,9 @@ UpdateOptions update_options(const Session& run, int64_t step) {
 
 // Looks at the step before, and goes back when it must.
 void judge(Session& run, NanGuard& guard, int64_t step) try {
-  if (guard.judge() == NanVerdict::kRollBack) roll_back(run, step);
+  const auto verdict = guard.judge();
+  if (verdict.finite_loss.defined()) run.metrics.add_loss(verdict.finite_loss);
+  if (verdict.rolls_back) roll_back(run, step);
 } catch (const UserError&) {
   run.store.finish();  // all ranks end together: the save under way is healthy
   throw;
@@ -88,7 +90,7 @@ Outcome run_offline(const config::Resolved& resolved, const config::BatchPlan& b
     const auto done = update(trainer, {micro_batches, data.num_targets, key}, options);
     // The step before this one: its norm is there without waiting.
     judge(run, guard, step);
-    guard.watch(++step, done.norm, data.samples);
+    guard.watch(++step, done, data.samples);
 
     phases.enter(Phase::kOther);
     run.metrics.add_step(step, done, data.lengths);

@@ -4,7 +4,9 @@
 is continued is the same to the byte."""
 import json
 import math
+import re
 import shutil
+import struct
 import unittest
 
 from harness import Workspace, gpt2, llama, run_skein
@@ -93,7 +95,80 @@ class Float16(unittest.TestCase):
                             min_loss_scale=2 ** 31) as work:
             ended = work.run("output_dir=out", ranks=2, code=2)
             self.assertIn("still overflows at a loss scale of", ended.stderr)
-            self.assertIn("Use bf16=true", ended.stderr)
+            self.assertIn("The same command with bf16=true goes on", ended.stderr)
+            self.assertRegex(ended.stderr, r"It overflowed first in .+ \(samples \d+")
+
+    def test_a_run_without_an_update_has_no_result(self):
+        # Shorter than the way down to a scale that fits.
+        with self.workspace(initial_scale_power=40, max_steps=4) as work:
+            ended = work.run("output_dir=out", ranks=2, code=2)
+            self.assertIn("all 4 updates were left out", ended.stderr)
+            self.assertIn("at last at a loss scale of", ended.stderr)
+            self.assertFalse((work / "out/model.safetensors").exists())
+            again = work.run("output_dir=out", ranks=2, code=2)
+            self.assertIn("all 4 updates were left out", again.stderr)
+
+    def scaled_model(self, work, name, factor):
+        """A folder whose final norm counts `factor` times, in float32."""
+        work.run("output_dir=plain", "dtype=float32", "max_steps=1", "save_strategy=no")
+        shutil.copytree(work / "plain", work / name)
+        path = work / name / "model.safetensors"
+        data = bytearray(path.read_bytes())
+        length = int.from_bytes(data[:8], "little")
+        header = json.loads(data[8:8 + length])
+        begin, end = (8 + length + offset for offset in header["model.norm.weight"]["data_offsets"])
+        values = struct.unpack(f"<{(end - begin) // 4}f", data[begin:end])
+        data[begin:end] = struct.pack(f"<{len(values)}f", *(factor * value for value in values))
+        path.write_bytes(data)
+
+    def test_values_that_float16_lacks_are_refused_by_name(self):
+        with self.workspace(llama()) as work:
+            self.scaled_model(work, "large", 1e5)
+            ended = work.run("output_dir=out", "model_name_or_path=large", "train_from_scratch=false", ranks=2, code=2)
+            self.assertIn("'model.norm.weight' holds values beyond 65,504, where float16 ends", ended.stderr)
+            work.run("output_dir=wide", "model_name_or_path=large", "train_from_scratch=false", "bf16=true", "max_steps=1")
+
+    def test_a_loss_that_is_not_finite_is_for_nan_policy(self):
+        with self.workspace(llama()) as work:
+            self.scaled_model(work, "hot", 6e4)  # fits, but no logit does
+            words = ("model_name_or_path=hot", "train_from_scratch=false")
+            ended = work.run("output_dir=stop", *words, ranks=2, code=2)
+            self.assertRegex(ended.stderr, r"step 1: the loss and the gradient are not finite, first in .+ \(samples \d+")
+            self.assertNotIn("the loss scale falls", ended.stderr)
+            ended = work.run("output_dir=skip", *words, "nan_policy=skip", ranks=2, code=2)
+            steps = re.findall(r"step (\d+): the loss and the gradient are not finite", ended.stderr)
+            self.assertEqual(set(map(int, steps)), set(range(1, STEPS + 1)))
+            self.assertIn(f"all {STEPS} updates were left out", ended.stderr)
+            state = json.loads((work / f"skip/checkpoint-{STEPS}/trainer_state.json").read_text())
+            scale = state["stateful_callbacks"]["skein"]["loss_scale"]
+            self.assertEqual((scale["scale"], scale["num_skipped"]), (2 ** 16, STEPS))
+
+    def test_an_overflow_leaves_its_finite_loss_in_the_record(self):
+        with self.workspace(initial_scale_power=24) as work:
+            ended = work.run("output_dir=out", "disable_tqdm=true", ranks=2)
+            records = work.records("out")
+            self.assertGreater(sum(map(was_skipped, records)), 0)
+            self.assertTrue(all(math.isfinite(loss) for loss in losses(records)))
+            self.assertIn("skipped", ended.stderr)
+            self.assertNotRegex(ended.stderr, r"[^\w]-?nan\b")
+
+    def test_changed_keys_of_the_scale_count(self):
+        with self.workspace(save_steps=4, initial_scale_power=12, max_steps=4) as work:
+            work.run("output_dir=first")
+            for words, scale in ((("loss_scale=512",), 512), (("initial_scale_power=8",), 256),
+                                 (("loss_scaler=deepspeed",), 2 ** 12)):
+                with self.subTest(words):
+                    shutil.rmtree(work / "cut", ignore_errors=True)
+                    shutil.copytree(work / "first", work / "cut", symlinks=True)
+                    work.run("output_dir=cut", "max_steps=6", *words)
+                    self.assertEqual([record["loss_scale"] for record in work.records("cut")][4:], [scale] * 2)
+
+    def test_bf16_goes_on_where_float16_ended(self):
+        with self.workspace(save_steps=6, initial_scale_power=12, num_blocks=8) as work:
+            work.run("output_dir=out", "max_steps=6", ranks=2)
+            ended = work.run("output_dir=out", "bf16=true", ranks=2)
+            self.assertIn(f"at step 6 of {STEPS}", ended.stderr)
+            self.assertTrue(all(math.isfinite(loss) for loss in losses(work.records("out"))))
 
     def test_a_fixed_scale_leaves_overflows_to_nan_policy(self):
         with self.workspace(loss_scale=2 ** 30) as work:

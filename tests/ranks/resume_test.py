@@ -388,12 +388,12 @@ class NotFinite(Case):
 
     def test_stop_names_step_and_samples(self):
         ended = self.work.run(*self.RUIN, ranks=2, code=2)
-        self.assertRegex(ended.stderr, r"error: step 2: the gradient is not finite, first in .+ \(samples \d+")
+        self.assertRegex(ended.stderr, r"error: step 2: the loss and the gradient are not finite, first in .+ \(samples \d+")
         self.assertIn("nan_policy=skip", ended.stderr)
 
     def test_a_run_that_skips_goes_on_after_a_new_start(self):
         ended = self.work.run(*self.RUIN, "nan_policy=skip", ranks=2)
-        self.assertIn("step 2: the gradient is not finite", ended.stderr)
+        self.assertIn("step 2: the loss and the gradient are not finite", ended.stderr)
         copy_until(self.work, "out", "again", 4)
         self.work.run(*self.RUIN, "nan_policy=skip", "output_dir=again", ranks=2)
         for name in FILES:
@@ -403,7 +403,7 @@ class NotFinite(Case):
     def test_rollback_restores_the_newest_checkpoint(self):
         ended = self.work.run("learning_rate=1e30", "max_grad_norm=0", "warmup_steps=3", "nan_policy=rollback",
                               "lr_scheduler_type=constant_with_warmup", "save_steps=1", ranks=2)
-        self.assertIn("the gradient is not finite", ended.stderr)
+        self.assertIn("the loss and the gradient are not finite", ended.stderr)
 
 
 class SameRun(Case):
