@@ -20,6 +20,7 @@ struct CrossEntropyCall {
   int64_t vocabulary = 0;
   int64_t row_stride = 0;
   float smoothing = 0;
+  float gain = 1;         // of the gradient, before it is rounded
   bool gradient = false;  // else the logits are left as they are
   DType type = DType::kF32;
 };

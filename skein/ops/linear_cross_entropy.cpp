@@ -68,13 +68,23 @@ HeadProduct product_of(at::TensorList tensors) {
   return product;
 }
 
+// d_logits lie between -1 and 1 and are as small as probabilities: in float16, which ends at 6e-8,
+// most of a large vocabulary's would be rounded away before they meet the row's weight, and the
+// loss scale in it. So they are held times a power of two, which is exact, and the weights are
+// divided by it. A factor, which they meet in 16 bits, may be larger than 1.
+double gain_of(const HeadProduct& product) {
+  if (product.hidden.scalar_type() != at::kHalf) return 1;
+  return product.factor.defined() ? 0x1p8 : 0x1p15;
+}
+
 // What one chunk of rows gives.
 struct Chunk {
   int64_t begin = 0;    // first row
   int64_t rows = 0;     // n
   at::Tensor log_prob;  // (n) of the (smoothed) targets, 0 where ignored
   at::Tensor unscaled;  // (n, P) logits before the factor, where there is one and gradients are
-  at::Tensor d_logits;  // (n, P) gradient of log_prob, where asked for; 0 in padding
+  at::Tensor
+      d_logits;  // (n, P) gradient of log_prob times gain_of(), where asked for; 0 in padding
 
   // Its rows of a tensor (N, …).
   at::Tensor of(const at::Tensor& all) const { return all.narrow(0, begin, rows); }
@@ -86,6 +96,7 @@ enum class Want { kValues, kGradients };
 struct Smoothing {
   int64_t vocabulary = 0;
   double share = 0;
+  double gain = 1;  // of the gradient
   double everywhere() const { return share / static_cast<double>(vocabulary); }
 };
 
@@ -107,6 +118,7 @@ void finish_plain(Chunk& chunk, const at::Tensor& padded_logits, const at::Tenso
   if (smoothing.share > 0) gradient.add_(smoothing.everywhere());
   gradient.scatter_add_(1, index, at::full(index.sizes(), 1 - smoothing.share, gradient.options()));
   gradient.mul_(valid.unsqueeze(1));
+  if (smoothing.gain != 1) gradient.mul_(smoothing.gain);
   chunk.d_logits = at::constant_pad_nd(gradient.to(logits.scalar_type()),
                                        {0, padded_logits.size(1) - vocabulary});
 }
@@ -122,6 +134,7 @@ void finish_fused(Chunk& chunk, const at::Tensor& logits, const at::Tensor& targ
                          .vocabulary = smoothing.vocabulary,
                          .row_stride = logits.size(1),
                          .smoothing = static_cast<float>(smoothing.share),
+                         .gain = static_cast<float>(smoothing.gain),
                          .gradient = want == Want::kGradients,
                          .type = element_type(logits)});
   if (want == Want::kGradients) chunk.d_logits = logits;
@@ -163,8 +176,8 @@ void for_each_chunk(const Head& head, Want want, Visit visit) {
     auto logits = logits_of(chunk, head.product, want);
     const auto slope = cap_logits(logits, head.options.cap, want);
     const auto finish = fused ? finish_fused : finish_plain;
-    finish(chunk, logits, chunk.of(head.targets), {head.vocabulary(), head.options.smoothing},
-           want);
+    finish(chunk, logits, chunk.of(head.targets),
+           {head.vocabulary(), head.options.smoothing, gain_of(head.product)}, want);
     if (slope.defined()) chunk.d_logits.mul_(slope);
     visit(chunk);
   }
@@ -252,11 +265,11 @@ using Wanted = std::array<bool, 5>;
 class HeadGradients {
  public:
   HeadGradients(const HeadProduct& product, const at::Tensor& scale, const Wanted& wanted)
-      : scale_(scale), factor_(product.factor) {
-    weight_.emplace(Gradients::Factors{product.hidden, product.weight}, scale, wanted[0],
+      : scale_(gain_of(product) == 1 ? scale : scale / gain_of(product)), factor_(product.factor) {
+    weight_.emplace(Gradients::Factors{product.hidden, product.weight}, scale_, wanted[0],
                     wanted[1]);
     if (product.b.defined()) {
-      adapter_.emplace(Gradients::Factors{product.inner, product.b}, scale, wanted[2], wanted[3]);
+      adapter_.emplace(Gradients::Factors{product.inner, product.b}, scale_, wanted[2], wanted[3]);
     }
     if (wanted[4]) d_factor_ = at::zeros(factor_.sizes(), scale.options());
   }
@@ -282,7 +295,7 @@ class HeadGradients {
 
  private:
   std::optional<Gradients> weight_, adapter_;
-  at::Tensor scale_;  // (N)
+  at::Tensor scale_;  // (N) over the gain
   at::Tensor factor_, d_factor_;
 };
 

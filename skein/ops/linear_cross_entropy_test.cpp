@@ -16,6 +16,7 @@
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -186,6 +187,35 @@ TEST(LinearCrossEntropy, FactorsReachSixteenBitGradientsUnrounded) {
   });
   check("log_probs", 1e-4, [&](double count, const auto& hidden, const auto& weight) {
     return linear_log_probs({hidden, weight}, c.targets).sum() / count;
+  });
+}
+
+// Probabilities of about 1e-7, as most of a large vocabulary's are: multiples of the least float16.
+// A row of the weight whose gradient is made of them must have it all the same.
+TEST(LinearCrossEntropy, SmallProbabilitiesReachFloat16Gradients) {
+  constexpr int64_t kWords = 512, kWidth = 16, kManyRows = 64;
+  at::manual_seed(8);
+  auto values = at::randn({kWords, kWidth}) * 0.25;
+  values[0] += 4;  // every row's hidden state is near (1, 1, …): this one is the likely word
+  const auto states = at::randn({kManyRows, kWidth}) * 0.1 + 0.25;
+  const auto targets = at::zeros({kManyRows}, at::kLong);
+  const auto weights = at::full({kManyRows}, 0x1p16 / kManyRows, at::kDouble);
+  const auto gradients = [&](at::ScalarType dtype, const auto& loss) {
+    const auto hidden = states.to(at::kHalf).to(dtype).set_requires_grad(true);
+    const auto weight = values.to(at::kHalf).to(dtype).set_requires_grad(true);
+    auto found = torch::autograd::grad({loss(hidden, weight)}, {weight});
+    return found[0].to(at::kDouble);
+  };
+  const auto check = [&](const auto& loss) {
+    const auto wanted = gradients(at::kFloat, loss), found = gradients(at::kHalf, loss);
+    const auto error = (found - wanted).norm(2, 1) / wanted.norm(2, 1);
+    EXPECT_LT(error.max().template item<double>(), 0.005);
+  };
+  check([&](const auto& hidden, const auto& weight) {
+    return linear_cross_entropy_sum({hidden, weight}, targets, weights);
+  });
+  check([&](const auto& hidden, const auto& weight) {
+    return (linear_log_probs({hidden, weight}, targets) * weights).sum();
   });
 }
 

@@ -118,7 +118,7 @@ __global__ void cross_entropy(CrossEntropyCall call) {
   for_columns(row, call.row_stride, vectors, [&](int64_t column, T value) {
     if (column >= count) return narrow<T>(0);
     const float probability = __expf(widen(value) - log_sum);
-    return narrow<T>((column == target ? at_target : everywhere) - probability);
+    return narrow<T>(((column == target ? at_target : everywhere) - probability) * call.gain);
   });
 }
 

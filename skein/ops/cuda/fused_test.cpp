@@ -5,6 +5,7 @@
 #include <ATen/Context.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
@@ -231,6 +232,22 @@ TEST(CudaKernels, CrossEntropy) {
     };
     compare("linear_cross_entropy_sum, adapter", with_adapter, adapted);
   }
+}
+
+// Row by row of the weight: most have gradients that are made of probabilities of about 1e-7.
+TEST(CudaKernels, CrossEntropyOfSmallProbabilities) {
+  if (!at::hasCUDA()) GTEST_SKIP() << "no GPU";
+  auto weight = at::randn({1024, 16}) * 0.25;
+  weight[0] += 4;
+  const Inputs wide = {(at::randn({64, 16}) * 0.1 + 0.25).to(at::kHalf).to(at::kFloat),
+                       weight.to(at::kHalf).to(at::kFloat), at::randint(0, 1, {64}, at::kLong)};
+  const auto weights = at::full({64}, 0x1p12, at::kDouble);  // as a loss scale comes
+  const auto run = [&](const Inputs& in) {
+    return linear_cross_entropy_sum({in[0], in[1]}, in[2], weights);
+  };
+  const auto expected = evaluate(run, wide, at::kCPU)[2];
+  const auto found = evaluate(run, converted(wide, at::kHalf), at::kCUDA)[2];
+  for (int64_t row = 0; row < 1024; ++row) EXPECT_LE(relative(expected[row], found[row]), 0.005);
 }
 
 }  // namespace
