@@ -33,8 +33,13 @@ struct Recorder {
   Options options;
   int64_t start = 0;
   std::vector<Span> spans;
+  size_t num_details = 0;  // of them
   int64_t num_left_out = 0;
   std::map<std::thread::id, int> threads;
+
+  bool has_room(Weight weight) const {
+    return weight == Weight::kEssential || num_details < options.max_spans;
+  }
 };
 
 Recorder& recorder() {
@@ -47,10 +52,12 @@ int64_t host_nanoseconds() {
   return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// With the mutex held.
-Point point(Recorder& all, bool on_device) {
-  Point point{.recording = all.last, .nanoseconds = host_nanoseconds()};
-  if (on_device && all.options.device) point.mark = all.options.device->mark();
+// With the mutex held. A span that will be left out needs no mark.
+Point point(Recorder& all, bool on_device, Weight weight) {
+  Point point{
+      .recording = all.last, .nanoseconds = host_nanoseconds(), .mark = {}, .weight = weight};
+  const bool marks = on_device && all.options.device && all.has_room(weight);
+  if (marks) point.mark = all.options.device->mark();
   return point;
 }
 
@@ -128,6 +135,7 @@ void begin(Options options) {
   SKEIN_CHECK(all.current == 0, "a trace is being recorded already");
   all.options = std::move(options);
   all.spans.clear();
+  all.num_details = 0;
   all.num_left_out = 0;
   all.threads = {{std::this_thread::get_id(), 0}};
   all.start = host_nanoseconds();
@@ -162,25 +170,26 @@ void discard() noexcept {
   all.options.device = nullptr;
 }
 
-Point now(Clock clock) {
+Point now(Clock clock, Weight weight) {
   if (!is_recording()) return {};
   auto& all = recorder();
   const std::scoped_lock lock(all.mutex);
-  return all.current == 0 ? Point() : point(all, clock == Clock::kDevice);
+  return all.current == 0 ? Point() : point(all, clock == Clock::kDevice, weight);
 }
 
 void add(const char* category, std::string name, const Point& since, Shape shape) {
   auto& all = recorder();
   const std::scoped_lock lock(all.mutex);
   if (all.current == 0 || since.recording != all.last) return;
-  if (all.spans.size() >= all.options.max_spans) {
+  if (!all.has_room(since.weight)) {
     ++all.num_left_out;
     return;
   }
   const int next = static_cast<int>(all.threads.size());
   const int thread = all.threads.emplace(std::this_thread::get_id(), next).first->second;
-  all.spans.push_back(
-      {std::move(name), category, shape, thread, since, point(all, since.mark.has_value())});
+  const auto until = point(all, since.mark.has_value(), since.weight);
+  all.spans.push_back({std::move(name), category, shape, thread, since, until});
+  if (since.weight == Weight::kDetail) ++all.num_details;
 }
 
 bool Recording::has_device() const {

@@ -33,7 +33,7 @@ class DeviceClock {
 
 struct Options {
   std::shared_ptr<DeviceClock> device;  // null: the host's clock alone
-  size_t max_spans = 100'000;           // what comes later is counted and left out
+  size_t max_spans = 100'000;           // what comes later is counted and left out, but kEssential
 };
 
 enum class Clock {
@@ -41,11 +41,17 @@ enum class Clock {
   kDevice,  // the device's too, where there is one
 };
 
+enum class Weight {
+  kDetail,
+  kEssential,  // few, and sums are made of them: the limit on spans does not count them
+};
+
 // A moment of a recording; false where nothing was recorded.
 struct Point {
   int64_t recording = 0;
   int64_t nanoseconds = 0;  // of the host's clock
   std::optional<size_t> mark;
+  Weight weight = Weight::kDetail;
 
   explicit operator bool() const { return recording != 0; }
 };
@@ -82,8 +88,8 @@ Recording end();
 // Ends it without a result, if there is one.
 void discard() noexcept;
 
-Point now(Clock clock = Clock::kDevice);
-// From `since` to now, with the same clocks. `category` must be a literal.
+Point now(Clock clock = Clock::kDevice, Weight weight = Weight::kDetail);
+// From `since` to now, with the same clocks and weight. `category` must be a literal.
 void add(const char* category, std::string name, const Point& since, Shape shape = Shape::kNested);
 
 // A block of code.

@@ -86,6 +86,22 @@ TEST(Trace, IsBounded) {
   EXPECT_EQ(recording.num_left_out, 15);
 }
 
+// Sums of phases are whole however many details there are; the device marks no more than is kept.
+TEST(Trace, WhatIsEssentialIsBeyondTheLimit) {
+  const auto device = std::make_shared<SlowClock>();
+  begin({.device = device, .max_spans = 2});
+  for (int i = 0; i < 5; ++i) {
+    const auto phase = now(Clock::kDevice, Weight::kEssential);
+    for (int k = 0; k < 3; ++k) const Scope detail("work", "detail", Clock::kDevice);
+    add("phase", "forward", phase);
+  }
+  const auto recording = end();
+  EXPECT_EQ(recording.num_left_out, 13);
+  EXPECT_EQ(recording.events.size(), 2 * (5 + 2U));
+  EXPECT_EQ(recording.microseconds("phase", "forward"), 1000 * (5 + 4));
+  EXPECT_EQ(device->mark(), 2 * (5 + 2U));
+}
+
 TEST(Trace, IsJsonThatChromeReads) {
   begin({.device = std::make_shared<SlowClock>(), .max_spans = 3});
   const auto since = now();

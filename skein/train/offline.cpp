@@ -74,7 +74,7 @@ Outcome run_offline(const config::Resolved& resolved, const config::BatchPlan& b
                         [&run] { before_update(run); }};
   bool stopping = !evaluate_first(run, step, stop);
   auto early = reason_to_end(run);
-  StepTrace step_trace(run);
+  StepTrace step_trace(run, step);
   while (step < plan.total_steps && !stopping && !early) {
     step_trace.before(step);
     phases.enter(Phase::kData);

@@ -33,7 +33,7 @@ class Phases {
     if (began_) trace::add("phase", name_of(current_), began_);
     current_ = phase;
     since_ = now;
-    began_ = trace::now();
+    began_ = trace::now(trace::Clock::kDevice, trace::Weight::kEssential);
     board::enter_phase(phase);
   }
   // Seconds by phase since the last call; static_cast<size_t>(phase) is the index.

@@ -10,12 +10,14 @@
 #include <numeric>
 #include <utility>
 
+#include "skein/comm/group.h"
 #include "skein/core/error.h"
 #include "skein/core/log.h"
 #include "skein/plan/cost/flops.h"
 #include "skein/plan/finetune.h"
 #include "skein/report/hardware.h"
 #include "skein/train/place.h"
+#include "skein/train/run_folder.h"
 
 namespace skein::train {
 namespace {
@@ -53,6 +55,10 @@ config::StepRange range_of(const config::LogConfig& config) {
                                       : *config::parse_step_range(config.profile_steps);
 }
 
+std::string trace_name(const std::string& updates, int rank) {
+  return fmt::format("trace-{}.rank{}.json", updates, rank);
+}
+
 // Training does not end because a page about it cannot be written.
 void write_page(const fs::path& path, const std::string& text) try {
   write_file_atomically(path, text);
@@ -62,10 +68,15 @@ void write_page(const fs::path& path, const std::string& text) try {
 
 }  // namespace
 
-StepTrace::StepTrace(Session& run) : run_(run), range_(range_of(run.config.log)) {
-  if (range_.first <= run.plan.total_steps || !run.world.is_first()) return;
-  log_warning("profile_steps: {}: the run ends after update {}; nothing will be recorded",
-              range_.text(), run.plan.total_steps);
+StepTrace::StepTrace(Session& run, int64_t step) : run_(run), range_(range_of(run.config.log)) {
+  if (range_.last == 0 || !run.world.is_first()) return;
+  if (range_.first > run.plan.total_steps) {
+    log_warning("profile_steps: {}: the run ends after update {}; nothing will be recorded",
+                range_.text(), run.plan.total_steps);
+  } else if (range_.first <= step) {
+    log_warning("profile_steps: {}: this start continues behind update {}; {}", range_.text(), step,
+                range_.last <= step ? "nothing will be recorded" : "what is left will be recorded");
+  }
 }
 
 StepTrace::~StepTrace() {
@@ -80,9 +91,10 @@ void StepTrace::before(int64_t step) {
     const auto device = run_.world.device;
     trace::begin({.device = device.is_cuda() ? std::make_shared<StreamClock>(device) : nullptr});
     first_ = update;
+    blocked_before_ = comm::Group::seconds_blocked();
     phases.enter(Phase::kOther);
   }
-  update_began_ = trace::now();
+  update_began_ = trace::now(trace::Clock::kDevice, trace::Weight::kEssential);
 }
 
 void StepTrace::after(int64_t step, std::span<const int64_t> lengths) {
@@ -106,7 +118,8 @@ void StepTrace::write(const config::StepRange& done) {
   const auto recording = trace::end();
   if (world.fence) world.fence();
   const auto name = done.text();
-  write_page(run_.output / fmt::format("trace-{}.rank{}.json", name, world.group.rank()),
+  if (world.leads_output()) record(name);
+  write_page(run_.output / trace_name(name, world.group.rank()),
              trace::to_json(recording, world.group.rank()));
   if (recording.num_left_out > 0) {
     log_warning("the trace of updates {} holds its first {} spans; {} later ones are left out",
@@ -119,6 +132,17 @@ void StepTrace::write(const config::StepRange& done) {
   write_page(run_.output / fmt::format("profile-{}.txt", name), table);
 }
 
+// --fresh removes what a run has written.
+void StepTrace::record(const std::string& name) const try {
+  std::vector<fs::path> paths = {run_.output / fmt::format("profile-{}.txt", name)};
+  for (int rank = 0; rank < run_.world.group.size(); ++rank) {
+    paths.push_back(run_.output / trace_name(name, rank));
+  }
+  record_files(run_.output, paths);
+} catch (const IoError& error) {
+  log_warning("{}", error.what());
+}
+
 report::Profile StepTrace::profile_of(const trace::Recording& recording,
                                       const config::StepRange& done) const {
   report::Profile profile{
@@ -127,7 +151,7 @@ report::Profile StepTrace::profile_of(const trace::Recording& recording,
       .ranks = run_.world.group.size(),
       .of_device = recording.has_device(),
       .seconds = recording.duration * 1e-6,
-      .seconds_waiting = recording.microseconds("wait", "wait") * 1e-6,
+      .seconds_waiting = comm::Group::seconds_blocked() - blocked_before_,
       .num_tokens = std::accumulate(lengths_.begin(), lengths_.end(), int64_t{0}),
       .peak_flops = report::peak_flops(device_name(run_.world.device), run_.dtype).value_or(0),
       .peak_memory_bytes = run_.sharded.memory().peak_bytes()};

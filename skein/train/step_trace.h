@@ -21,8 +21,8 @@ namespace skein::train {
 
 class StepTrace {
  public:
-  // `run` must outlive it.
-  explicit StepTrace(Session& run);
+  // `run` must outlive it; `step`: updates that are finished. Warns where that is too late.
+  StepTrace(Session& run, int64_t step);
   ~StepTrace();  // what is not finished is thrown away
   StepTrace(const StepTrace&) = delete;
   StepTrace& operator=(const StepTrace&) = delete;
@@ -37,13 +37,15 @@ class StepTrace {
 
  private:
   void write(const config::StepRange& done);
+  void record(const std::string& name) const;
   report::Profile profile_of(const trace::Recording& recording,
                              const config::StepRange& done) const;
 
   Session& run_;
-  config::StepRange range_;  // empty: nothing is to be recorded
-  int64_t first_ = 0;        // update of the recording under way; 0: none is
-  int64_t last_ = 0;         // update that is done
+  config::StepRange range_;    // empty: nothing is to be recorded
+  int64_t first_ = 0;          // update of the recording under way; 0: none is
+  int64_t last_ = 0;           // update that is done
+  double blocked_before_ = 0;  // seconds in communication, when the recording began
   trace::Point update_began_;
   std::vector<int64_t> lengths_;
 };

@@ -85,6 +85,22 @@ class Traces(unittest.TestCase):
             self.assertEqual(plain, traced)
             self.assertEqual((work / "plain/model.safetensors").read_bytes(), (work / "traced/model.safetensors").read_bytes())
 
+    def test_a_range_that_lies_behind_a_continuation(self):
+        with self.workspace() as work:
+            work.run("output_dir=out", "max_steps=4")
+            ended = work.run("output_dir=out", "profile_steps=2-3")
+            self.assertIn("profile_steps: 2-3: this start continues behind update 4; nothing will be recorded", ended.stderr)
+
+    def test_fresh_removes_the_traces_of_the_run_before(self):
+        with self.workspace() as work:
+            work.run("output_dir=out", "profile_steps=2", ranks=2)
+            written = ["profile-2.txt", "trace-2.rank0.json", "trace-2.rank1.json"]
+            for name in written:
+                self.assertTrue((work / "out" / name).exists(), name)
+            work.run("output_dir=out", "--fresh")
+            for name in written:
+                self.assertFalse((work / "out" / name).exists(), name)
+
     def test_a_range_that_the_run_leaves_early(self):
         with self.workspace() as work:
             work.run("output_dir=out", "profile_steps=5-99")
