@@ -309,7 +309,11 @@ std::string why_batch(const RunMemory& memory, const Decision& decision,
       choice.per_device, choice.accumulation, choice.per_device * choice.accumulation);
   if (!decision.fits) return said + "; nothing larger fits, nor does this";
   const auto place = std::ranges::find(sizes, choice.per_device);
-  if (place == sizes.begin()) return said + ": all at once fits";
+  if (place == sizes.begin()) {
+    return said + (choice.accumulation == 1
+                       ? ": all at once fits; give a larger global_batch_size for more"
+                       : ": it fits, and nothing larger was asked for");
+  }
   const auto larger = with_micro_batch(choice, *std::ranges::prev(place));
   return fmt::format("{}: {} would need {}", said, larger.per_device,
                      shown(memory.needs(larger).needed()));

@@ -191,12 +191,20 @@ TEST_F(FitTest, TheLargestMicroBatchThatFitsKeepsTheGlobalBatch) {
 TEST_F(FitTest, AGivenMicroBatchIsTheLargestToTry) {
   config().batch = {.per_device_train_batch_size = 4, .gradient_accumulation_steps = 6};
   config().batch.auto_find_batch_size = true;
-  settle(gpus(8, 1000));
+  EXPECT_PRED2(contains, settle(gpus(8, 1000)).back(), "it fits, and nothing larger was asked for");
   EXPECT_EQ(settled_.config.batch.per_device_train_batch_size, 4);
   EXPECT_EQ(settled_.config.batch.gradient_accumulation_steps, 6);
   settle(gpus(8, 1));
   EXPECT_EQ(settled_.config.batch.per_device_train_batch_size, 1);
   EXPECT_EQ(settled_.config.batch.gradient_accumulation_steps, 24);
+}
+
+TEST_F(FitTest, AllRowsAtOnceIsNotTheEnd) {
+  config().batch = {};
+  config().batch.auto_find_batch_size = true;
+  EXPECT_PRED2(contains, settle(gpus(8, 1000)).back(),
+               "8 x 1 accumulation, the same 8 rows of a rank: all at once fits; give a larger "
+               "global_batch_size for more");
 }
 
 TEST_F(FitTest, OneChangeAtATimeMakesARunFit) {
