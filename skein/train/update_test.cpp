@@ -141,9 +141,6 @@ TEST(Update, IsTheMeanOverTheTargetsOfAllMicroBatches) {
   }
 }
 
-// How long is the bf16 gradient along the fp32 one? The number of targets must not show in it: a
-// factor that is rounded to bf16 is off by up to 0.4 %, each count by another part of it, and one
-// that is no power of two makes bf16 sums round differently, for up to 0.07 %.
 TEST(Update, ALossScaleLeavesLossAndGradientAsTheyAre) {
   Fixture run(kModels[0], at::kDouble);
   const std::vector<tensor::Batch> batches = {make_batch(0), without(make_batch(kRows), 57)};
@@ -171,6 +168,9 @@ TEST(Update, ALossScaleSavesFloat16FromVanishingAndFromNothingElse) {
   EXPECT_FALSE(std::isfinite(half.update(batches, kTargets, 0, 0x1p40).norm.norm.item<double>()));
 }
 
+// How long is the bf16 gradient along the fp32 one? The number of targets must not show in it: a
+// factor that is rounded to bf16 is off by up to 0.4 %, each count by another part of it, and one
+// that is no power of two makes bf16 sums round differently, for up to 0.07 %.
 TEST(Update, TheLengthOfBf16GradientsDoesNotDependOnTheNumberOfTargets) {
   const std::vector<tensor::Batch> batches = {make_batch(0)};
   for (const auto& config : kModels) {
