@@ -38,6 +38,7 @@ int show(const std::vector<std::string>& arguments) {
   check_flags(words, {"origin"});
   const auto resolved = config::load(words);
   print_notes(resolved);
+  for (const auto& detail : resolved.details) fmt::print(stderr, "note: {}\n", detail);
   fmt::print("{}", config::to_yaml(resolved, with_origins));
   return 0;
 }

@@ -37,6 +37,10 @@ std::string shown(const char* name, const Given& side) {
   return fmt::format("{} {} ({})", name, *side.value, side.origin);
 }
 
+std::string ranks_text(int64_t ranks) {
+  return fmt::format("{} rank{}", ranks, ranks == 1 ? "" : "s");
+}
+
 int64_t product(std::initializer_list<int64_t> factors) {
   int64_t result = 1;
   for (const auto factor : factors) {
@@ -60,14 +64,14 @@ int64_t divide(const Triangle& t, int64_t divisor, const char* what, const std::
 }
 
 void derive_accumulation(Triangle& t) {
-  const auto by = fmt::format("{} per device x {} ranks", *t.per_device.value, t.ranks);
+  const auto by = fmt::format("{} per device x {}", *t.per_device.value, ranks_text(t.ranks));
   t.accumulation.set(
       divide(t, product({*t.per_device.value, t.ranks}), "gradient_accumulation_steps", by),
       "global / (per device x ranks)");
 }
 
 void derive_per_device(Triangle& t) {
-  const auto by = fmt::format("{} accumulation x {} ranks", *t.accumulation.value, t.ranks);
+  const auto by = fmt::format("{} accumulation x {}", *t.accumulation.value, ranks_text(t.ranks));
   t.per_device.set(
       divide(t, product({*t.accumulation.value, t.ranks}), "per_device_train_batch_size", by),
       "global / (accumulation x ranks)");
@@ -90,14 +94,14 @@ void derive_global(Triangle& t) {
     ways += fmt::format("\n  per_device_train_batch_size={}", whole / (steps * t.ranks));
   }
   if (whole % (micro * steps) == 0) {
-    ways += fmt::format("\n  {} ranks instead of {}", whole / (micro * steps), t.ranks);
+    ways += fmt::format("\n  {} instead of {}", ranks_text(whole / (micro * steps)), t.ranks);
   }
   throw UserError(
-      fmt::format("the batch sizes do not multiply: {} x {} x {} ranks = {}, but {}.\n"
+      fmt::format("the batch sizes do not multiply: {} x {} x {} = {}, but {}.\n"
                   "ways to close it:{}\n  batch_conflict=keep_micro (global becomes {}) or "
                   "batch_conflict=keep_global (accumulation is derived)",
-                  shown("per device", t.per_device), shown("accumulation", t.accumulation), t.ranks,
-                  all, shown("the global batch is", t.global), ways, all));
+                  shown("per device", t.per_device), shown("accumulation", t.accumulation),
+                  ranks_text(t.ranks), all, shown("the global batch is", t.global), ways, all));
 }
 
 void settle(Triangle& t, BatchConflict conflict) {
@@ -129,8 +133,8 @@ void close(Triangle& t, BatchConflict conflict) {
 
 std::string BatchPlan::line() const {
   return fmt::format(
-      "effective batch size: {} = {} per device x {} accumulation x {} ranks ({} tokens per step)",
-      global, per_device, accumulation, ranks, tokens_per_step);
+      "effective batch size: {} = {} per device x {} accumulation x {} ({} tokens per step)",
+      global, per_device, accumulation, ranks_text(ranks), tokens_per_step);
 }
 
 std::string BatchPlan::table() const {

@@ -91,7 +91,7 @@ TEST_F(BatchPlanTest, AFileMadeForOneRankIsRefusedOnFourWithTheWaysOut) {
   for (const auto* part :
        {"x 4 ranks = 128, but the global batch is 32 (run.yaml:1:13 (train_batch_size))",
         "global_batch_size=128 (or \"auto\" in the DeepSpeed file)",
-        "gradient_accumulation_steps=2", "per_device_train_batch_size=1", "1 ranks instead of 4",
+        "gradient_accumulation_steps=2", "per_device_train_batch_size=1", "1 rank instead of 4",
         "batch_conflict=keep_micro"}) {
     EXPECT_PRED2(contains, error, part);
   }

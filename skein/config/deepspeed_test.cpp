@@ -2,6 +2,8 @@
 // Copyright the skein authors.
 #include "skein/config/compat/deepspeed.h"
 
+#include <map>
+
 #include "skein/config/test_support.h"
 
 namespace skein::config {
@@ -110,6 +112,8 @@ TEST_F(DeepSpeedTest, RefusesWithThePlace) {
        "'zero_optimization.cpu_offload: true' is for stages from 1, but"},
       {R"({"zero_optimization": {"stage": 1, "stage3_max_live_parameters": 1e9}})",
        "'zero_optimization.stage3_max_live_parameters: 1e9' is for stage 3"},
+      {R"({"zero_optimization": {"stage": 1, "max_live_parameters": 1e9}})",
+       "'zero_optimization.max_live_parameters: 1e9' is for stage 3"},
       {R"({"zero_optimization": {"stage": 3, "offload_optimizer": {"ratio": 1.5}}})",
        "must be from 0 to 1, not '1.5'"},
       {R"({"zero_optimization": {"stage": 2, "offload_optimizer": {"ratio": 0.5}}})",
@@ -140,7 +144,11 @@ TEST_F(DeepSpeedTest, RefusesWithThePlace) {
        "ds.json:1:2: unknown DeepSpeed key 'train_batchsize'; did you mean 'train_batch_size'?"},
       {R"({"zero_optimization": {"staeg": 1}})", "unknown DeepSpeed key 'zero_optimization.staeg'"},
       {R"({"train_batch_size": 3, "train_batch_size": 4})", "duplicate key 'train_batch_size'"},
-      {"{\n  \"train_batch_size\": 3,\n}", "ds.json:3:1: not well-formed JSON"},
+      {"{\n  \"train_batch_size\": 3,\n}",
+       "ds.json:3:1: not well-formed JSON: invalid JSON: a comma before '}'"},
+      {"{\n  // ranks\n  \"train_batch_size\": 3\n}",
+       "ds.json:2:3: not well-formed JSON: invalid JSON: JSON has no comments"},
+      {"{\"train_batch_size\" 3}", "invalid JSON: '3' is not expected"},
       {R"({"train_batch_size": -3})", "'global_batch_size' must be at least 1"},
       {R"({"autotuning": {"enabled": true}})", "is known"},
   };
@@ -152,8 +160,34 @@ TEST_F(DeepSpeedTest, FeaturesThatAreOffAreAccepted) {
       R"({"fp16": {"enabled": false, "loss_scale": 0}, "autotuning": {"enabled": false},
           "zero_optimization": {"stage": 0, "zero_hpz_partition_size": 1, "mics_shard_size": -1,
              "offload_optimizer": {"device": "none", "pin_memory": true},
-             "gather_16bit_weights_on_model_save": true, "zero_quantized_weights": false}})");
+             "zero_quantized_weights": false}})");
   EXPECT_EQ(resolved.config.parallel.distributed_strategy, Strategy::kDdp);
+  const auto off = with_json(
+      R"({"scheduler": null, "optimizer": null, "fp16": null, "steps_per_print": 0,
+          "flops_profiler": {"enabled": false, "profile_step": 0}})");
+  EXPECT_EQ(off.config, RunConfig());
+  EXPECT_PRED2(contains, error_with_json(R"({"train_batch_sizes": null})"),
+               "unknown DeepSpeed key");
+}
+
+TEST_F(DeepSpeedTest, BareNamesOfStage3KeysAreAccepted) {
+  const auto resolved = with_json(
+      R"({"zero_optimization": {"stage": 3, "gather_16bit_weights_on_model_save": true}})");
+  EXPECT_EQ(resolved.config.parallel.distributed_strategy, Strategy::kZero3);
+}
+
+// Not bfloat16, which a GPU would take when nothing is said: DeepSpeed computes in float32 then.
+TEST_F(DeepSpeedTest, WhatIsOffIsFloat32) {
+  const auto dtype = [&](const char* json, const std::string& yaml = "") {
+    return with_json(json, yaml).config.model.dtype;
+  };
+  EXPECT_EQ(dtype(R"({"fp16": {"enabled": false}})"), DType::kF32);
+  EXPECT_EQ(dtype(R"({"fp16": {"enabled": false}, "bf16": null})"), DType::kF32);
+  EXPECT_EQ(dtype(R"({"fp16": {"enabled": false}, "bf16": {"enabled": false}})"), DType::kF32);
+  EXPECT_EQ(dtype(R"({"fp16": {"enabled": false}, "bf16": {"enabled": true}})"), DType::kBF16);
+  EXPECT_EQ(dtype(R"({"fp16": {"enabled": false}, "bf16": {"enabled": "auto"}})"), std::nullopt);
+  EXPECT_EQ(dtype(R"({"fp16": {"enabled": false}})", "bf16: true\n"), DType::kBF16);
+  EXPECT_EQ(dtype(R"({"train_batch_size": 8})"), std::nullopt);
 }
 
 // DeepSpeed takes adam_w_mode of type Adam alone, and decay of 0 is the same either way.
@@ -167,6 +201,17 @@ TEST_F(DeepSpeedTest, AdamIsDecoupledWhereDeepSpeedsIs) {
       }) {
     EXPECT_EQ(error_with_json(json), "") << json;
   }
+}
+
+// Wherever the decay is given.
+TEST_F(DeepSpeedTest, CoupledDecayIsRefusedByItsValue) {
+  const auto* json = R"({"optimizer": {"type": "Adam", "params": {"adam_w_mode": false}}})";
+  const auto* decayed =
+      R"({"optimizer": {"type": "Adam", "params": {"adam_w_mode": false, "weight_decay": 0.1}}})";
+  EXPECT_PRED2(contains, error_with_json(json, "weight_decay: 0.1\n"),
+               "'optimizer.params.adam_w_mode: false' with type Adam adds weight_decay "
+               "(run.yaml:2:1) to the gradient");
+  EXPECT_EQ(error_with_json(decayed, "weight_decay: 0\n"), "");
 }
 
 TEST_F(DeepSpeedTest, SchedulersSetTheScheduleAndItsRate) {
@@ -215,6 +260,14 @@ TEST_F(DeepSpeedTest, WarmupRatioOfTheYamlReplacesTheFilesSteps) {
   EXPECT_EQ(resolved.config.schedule.warmup_steps, 0);
   EXPECT_EQ(resolved.config.schedule.warmup_ratio, 0.1);
   EXPECT_EQ(resolved.config.optimizer.learning_rate, 3e-5);
+}
+
+// Many files spell out this default.
+TEST_F(DeepSpeedTest, AWarmupRatioOfZeroLeavesTheFilesSteps) {
+  const auto resolved =
+      with_json(R"({"scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 500}}})",
+                "warmup_ratio: 0.0\n");
+  EXPECT_EQ(resolved.config.schedule.warmup_steps, 500);
 }
 
 TEST_F(DeepSpeedTest, Fp16BringsDeepSpeedsScaler) {
@@ -294,6 +347,40 @@ TEST_F(DeepSpeedTest, StrictConflictsListEveryMismatch) {
   EXPECT_PRED2(contains, error, "learning_rate: 0.0001 (run.yaml:3:1) overrides");
   EXPECT_PRED2(contains, error, "max_grad_norm: 2");
   EXPECT_FALSE(contains(error, "adam_beta1")) << "equal values do not conflict";
+}
+
+// What HF Trainer compares: keys that are written, each type with its own switch.
+TEST_F(DeepSpeedTest, StrictConflictsAreThoseOfHf) {
+  const auto refused = [&](const char* json, const std::string& yaml) {
+    return error_with_json(json, "deepspeed_conflict: error\n" + yaml);
+  };
+  for (const auto& [json, yaml] : std::map<const char*, std::string>{
+           {R"({"steps_per_print": 10})", "logging_steps: 5\n"},
+           {R"({"zero_optimization": {"stage": 2}})", "distributed_strategy: zero1\n"},
+           {R"({"optimizer": {"type": "AdamW"}})", "learning_rate: 1e-4\n"},
+           {R"({"scheduler": {"type": "WarmupLR", "params": {}}})", "warmup_steps: 10\n"},
+           {R"({"fp16": {"enabled": false}})", "bf16: true\n"}}) {
+    EXPECT_EQ(refused(json, yaml), "") << json;
+  }
+  EXPECT_PRED2(contains, refused(R"({"bf16": {"enabled": false}})", "bf16: true\n"), "disagree");
+  EXPECT_PRED2(contains, refused(R"({"fp16": {"enabled": true}})", "bf16: true\n"), "disagree");
+  EXPECT_PRED2(contains, refused(R"({"optimizer": {"params": {"lr": 1}}})", "lr: 2\n"), "disagree");
+}
+
+// A start says what is not as the file says; `skein config show` has a line for every key.
+TEST_F(DeepSpeedTest, TheNotesOfAStartAreShort) {
+  const auto resolved = with_json(kPlain, "learning_rate: 1e-4\n");
+  ASSERT_EQ(resolved.notes.size(), 2U);
+  EXPECT_EQ(without_folder(resolved.notes[0]),
+            "run.yaml:1:1: DeepSpeed keys: 12 honoured, 3 emulated, 1 auto, 1 without effect "
+            "(zero_optimization.allgather_bucket_size); `skein config show` says more of each");
+  EXPECT_PRED2(contains, resolved.notes[1], "learning_rate: 0.0001");
+  EXPECT_GT(resolved.details.size(), 15U);
+  const auto unused = with_json(R"({"fp16": {"enabled": "auto", "loss_scale_window": 9},
+                                    "bf16": {"enabled": "auto"}})",
+                                "bf16: true\n");
+  EXPECT_EQ(unused.notes.size(), 1U);
+  EXPECT_PRED2(contains, notes_of(unused), "'loss_scale_window' has no effect: dtype is bfloat16");
 }
 
 TEST_F(DeepSpeedTest, WhereTheFileIsNamed) {

@@ -262,7 +262,7 @@ void fields(LossScaleConfig& config, auto&& field) {
   field("loss_scaler", config.loss_scaler,
         About{.help = "float16: whose rule moves the loss scale: pytorch, deepspeed"});
   field("loss_scale", config.loss_scale,
-        About{.help = "float16: a fixed scale; 0: it moves", .min = 0});
+        About{.help = "float16: a fixed scale; 0 or dynamic: it moves", .min = 0});
   field("initial_scale_power", config.initial_scale_power,
         About{.help = "float16: the first scale is 2 to this power", .min = 0, .max = 127});
   field("loss_scale_window", config.loss_scale_window,

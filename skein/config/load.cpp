@@ -133,6 +133,9 @@ class LayerBuilder {
 
   void insert(const std::string& key, Setting setting, bool is_derived) {
     if (setting.key != key) setting.origin.spelling = setting.key;
+    // Other trainers' word for a scale that moves.
+    if (key == "loss_scale" && lower(setting.value.text) == "dynamic")
+      setting.value.text.assign(1, '0');
     const auto [place, is_new] = layer_.emplace(key, setting);
     if (is_new) {
       if (is_derived) derived_.insert(key);
@@ -207,9 +210,15 @@ std::optional<std::string> take_text(Layer& layer, std::string_view key) {
   return node.mapped().value.text;
 }
 
-// One line per DeepSpeed value that an explicit key overrides with another value.
-std::vector<std::string> overridden(const Layer& explicit_layer, const Layer& deepspeed) {
-  std::vector<std::string> lines;
+// A DeepSpeed value that an explicit key overrides with another value.
+struct Override {
+  std::string key, spelling;  // ours, and the file's
+  std::string above, below;   // values
+  std::string line;           // to be shown
+};
+
+std::vector<Override> overridden(const Layer& explicit_layer, const Layer& deepspeed) {
+  std::vector<Override> found;
   RunConfig config;
   fields(config, [&](const std::string& name, auto& member, const About& about) {
     const auto above = explicit_layer.find(name), below = deepspeed.find(name);
@@ -218,11 +227,37 @@ std::vector<std::string> overridden(const Layer& explicit_layer, const Layer& de
     auto other = member;
     assign(below->second, about, other);
     if (member == other) return;
-    lines.push_back(fmt::format("{}: {} ({}) overrides {} ({})", name, to_text(member),
-                                above->second.origin.text(), to_text(other),
-                                below->second.origin.text()));
+    found.push_back({.key = name,
+                     .spelling = below->second.origin.spelling,
+                     .above = to_text(member),
+                     .below = to_text(other),
+                     .line = fmt::format("{}: {} ({}) overrides {} ({})", name, to_text(member),
+                                         above->second.origin.text(), to_text(other),
+                                         below->second.origin.text())});
   });
-  return lines;
+  return found;
+}
+
+// Would HF Trainer refuse it? It compares these keys of a file, where they are written, and of the
+// two types each with its own switch.
+bool is_mismatch_to_hf(const Override& pair) {
+  static const std::set<std::string_view> kCompared = {"train_micro_batch_size_per_gpu",
+                                                       "gradient_accumulation_steps",
+                                                       "train_batch_size",
+                                                       "gradient_clipping",
+                                                       "optimizer.params.lr",
+                                                       "optimizer.params.betas",
+                                                       "optimizer.params.eps",
+                                                       "optimizer.params.weight_decay",
+                                                       "scheduler.params.warmup_max_lr",
+                                                       "scheduler.params.warmup_num_steps",
+                                                       "scheduler.params.total_num_steps",
+                                                       "fp16.enabled",
+                                                       "bf16.enabled"};
+  if (!kCompared.contains(pair.spelling)) return false;
+  if (pair.key != "dtype") return true;
+  const std::string type = pair.spelling == "fp16.enabled" ? "float16" : "bfloat16";
+  return (pair.above == type) != (pair.below == type);
 }
 
 void drop(Layer& layer, const std::string& key, const std::string& why, Notes& notes) {
@@ -254,11 +289,9 @@ void derive_batch(const Layer& explicit_layer, Layer& deepspeed, Notes& notes) {
   }
 }
 
-Layer deepspeed_layer(const Setting& named, DsCompat compat, Notes& notes) {
-  auto read = read_deepspeed(named, compat);
-  for (auto& note : read.notes) notes.push_back(std::move(note));
+Layer layer_of(const DeepSpeed& file) {
   Layer layer;
-  for (const auto& setting : read.settings) {
+  for (const auto& setting : file.settings) {
     const auto [place, is_new] = layer.emplace(setting.key, setting);
     if (!is_new) refuse_second(setting.key, place->second, setting);
   }
@@ -273,8 +306,8 @@ DsCompat compat_of(const Layer& explicit_layer) {
 }
 
 // Puts the DeepSpeed file's settings, if one is named, under the explicit ones. An explicit `auto`
-// leaves the choice to the file.
-Layer add_deepspeed(Layer explicit_layer, Notes& notes) {
+// leaves the choice to the file, which is left in `file`.
+Layer add_deepspeed(Layer explicit_layer, DeepSpeed& file, Notes& notes) {
   const bool strict = take_text(explicit_layer, kDeepSpeedConflictKey) == "error";
   auto named = explicit_layer.extract(std::string(kDeepSpeedKey));
   if (!named.empty() && is_null(named.mapped().value)) named = {};
@@ -288,23 +321,40 @@ Layer add_deepspeed(Layer explicit_layer, Notes& notes) {
   }
   if (by_file) explicit_layer.erase(strategy);
   if (named.empty()) return explicit_layer;
-  auto layer = deepspeed_layer(named.mapped(), compat_of(explicit_layer), notes);
+  file = read_deepspeed(named.mapped(), compat_of(explicit_layer));
+  notes.insert(notes.end(), file.defaults.begin(), file.defaults.end());
+  if (!file.summary.empty()) notes.push_back(file.summary);
+  auto layer = layer_of(file);
   std::erase_if(explicit_layer, [&](const auto& entry) {
     return layer.contains(entry.first) && lower(entry.second.value.text) == "auto";
   });
-  const auto conflicts = overridden(explicit_layer, layer);
-  if (strict && !conflicts.empty()) {
+  Notes mismatches;
+  for (const auto& pair : overridden(explicit_layer, layer)) {
+    notes.push_back(pair.line);
+    if (is_mismatch_to_hf(pair)) mismatches.push_back(pair.line);
+  }
+  if (strict && !mismatches.empty()) {
     throw UserError(fmt::format(
         "the configuration and the DeepSpeed file disagree (deepspeed_conflict: error):\n  {}",
-        fmt::join(conflicts, "\n  ")));
+        fmt::join(mismatches, "\n  ")));
   }
-  notes.insert(notes.end(), conflicts.begin(), conflicts.end());
   derive_batch(explicit_layer, layer, notes);
-  if (explicit_layer.contains("warmup_ratio")) {
+  const auto ratio = explicit_layer.find("warmup_ratio");  // 0, a default, is often spelt out
+  if (ratio != explicit_layer.end() && parse_real(ratio->second.value.text) > 0.0) {
     drop(layer, "warmup_steps", "warmup_ratio is given", notes);
   }
   put_over(layer, std::move(explicit_layer));
   return layer;
+}
+
+void check_decay(const Resolved& resolved, const DeepSpeed& file) {
+  if (!file.coupled_decay || resolved.config.optimizer.weight_decay == 0) return;
+  refuse(
+      *file.coupled_decay,
+      fmt::format("'optimizer.params.adam_w_mode: false' with type Adam adds weight_decay ({}) to "
+                  "the gradient, which this version does not support: remove it for decoupled "
+                  "decay, or set weight_decay to 0",
+                  resolved.origin_of("weight_decay").place()));
 }
 
 void check_warmup_type(const Resolved& resolved) {
@@ -431,7 +481,9 @@ Resolved resolve(const Sources& sources) {
   auto explicit_layer = read_explicit(sources, resolved.notes);
   read_bare_batch_size(explicit_layer, resolved.notes);
   read_do_eval(explicit_layer, resolved.notes);
-  auto layer = add_deepspeed(std::move(explicit_layer), resolved.notes);
+  DeepSpeed file;
+  auto layer = add_deepspeed(std::move(explicit_layer), file, resolved.notes);
+  resolved.details = std::move(file.notes);
   read_auto_batch_size(layer);
   add_environment_timeout(layer);
   fields(resolved.config, [&](const std::string& name, auto& member, const About& about) {
@@ -441,12 +493,15 @@ Resolved resolve(const Sources& sources) {
     resolved.origins[name] = found->second.origin;
   });
   settle_words(resolved.config);
+  check_decay(resolved, file);
   check_schedule(resolved);
   check_combinations(resolved);
   note_samples(resolved);
   for (const auto& [key, why] : idle_keys(resolved.config)) {
-    resolved.notes.push_back(
-        fmt::format("{}: '{}' has no effect: {}", resolved.origin_of(key).place(), key, why));
+    const auto origin = resolved.origin_of(key);
+    // A file whose fp16 is "auto" brings its loss scale for the case that it is needed.
+    auto& shown = origin.kind == Origin::Kind::kDeepSpeed ? resolved.details : resolved.notes;
+    shown.push_back(fmt::format("{}: '{}' has no effect: {}", origin.place(), key, why));
   }
   return resolved;
 }

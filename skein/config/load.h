@@ -23,6 +23,7 @@ struct Resolved {
   RunConfig config;
   std::map<std::string, Origin> origins;  // by canonical key; absent: default
   std::vector<std::string> notes;         // to be shown: no effect, overridden, how it was read
+  std::vector<std::string> details;       // to be shown where asked: each key of a DeepSpeed file
 
   Origin origin_of(const std::string& key) const;
 };

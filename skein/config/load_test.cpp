@@ -287,6 +287,8 @@ TEST_F(LoadTest, PrecisionKeysStandForDtype) {
   for (const auto& c : cases) EXPECT_EQ(load_yaml(c.yaml).config.model.dtype, c.expected) << c.yaml;
   EXPECT_PRED2(contains, notes_of(load_yaml("fp16_opt_level: O1")), "apex");
   EXPECT_TRUE(load_yaml("grad_accum_dtype: fp32").config.optimizer.grad_accum_fp32);
+  EXPECT_EQ(load_yaml("loss_scale: 128").config.loss_scale.loss_scale, 128);
+  EXPECT_EQ(load_yaml("loss_scale: 128", {"loss_scale=dynamic"}).config.loss_scale.loss_scale, 0);
 }
 
 TEST_F(LoadTest, SpellingsOfOneKey) {

@@ -119,6 +119,7 @@ void add_fields(Json& properties) {
     Json schema = {{"description", about.help}};
     schema.update(value_schema(member, about));
     if (name == "per_device_train_batch_size") schema["anyOf"].push_back({{"const", "auto"}});
+    if (name == "loss_scale") schema["anyOf"].push_back({{"const", "dynamic"}});
     auto canonical = schema;
     canonical["default"] = default_value(member);
     put(properties, name, std::move(canonical));

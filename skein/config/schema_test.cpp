@@ -45,6 +45,7 @@ TEST(Schema, KnowsWordsAndRanges) {
   EXPECT_EQ(schema_of("ddp_backend").at("enum"), (nlohmann::json{"auto", "nccl", "gloo"}));
   EXPECT_EQ(schema_of("block_size").at("anyOf").at(0).at("minimum"), 2);
   EXPECT_EQ(schema_of("adam_beta1").at("anyOf").at(0).at("exclusiveMaximum"), 1);
+  EXPECT_EQ(schema_of("loss_scale").at("anyOf").back().at("const"), "dynamic");
   EXPECT_EQ(schema_of("report_to").at("default"), nlohmann::json{"tensorboard"});
   EXPECT_EQ(schema().at("additionalProperties"), false);
 }

@@ -41,6 +41,7 @@ class ConfigTest : public TemporaryFolder {
   std::string notes_of(const Resolved& resolved) const {
     std::string text;
     for (const auto& note : resolved.notes) text += note + "\n";
+    for (const auto& detail : resolved.details) text += detail + "\n";
     return without_folder(text);
   }
 };

@@ -3,18 +3,21 @@
 #include "skein/config/compat/deepspeed.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
 #include <span>
 
 #include "skein/config/compat/deepspeed_keys.h"
+#include "skein/config/compat/deepspeed_leaves.h"
 #include "skein/config/compat/deepspeed_scheduler.h"
 #include "skein/config/compat/deepspeed_stage.h"
 #include "skein/config/syntax/paths.h"
 #include "skein/config/syntax/suggest.h"
 #include "skein/config/syntax/values.h"
 #include "skein/config/syntax/yaml_reader.h"
+#include "skein/core/error.h"
 #include "skein/core/file.h"
 
 namespace skein::config {
@@ -60,14 +63,25 @@ Node read_object(const Setting& named) {
   return read_json(read_file(file, 16 << 20), file.string());
 }
 
-const Setting* find(std::span<const Setting> leaves, std::string_view path) {
-  const auto found = std::ranges::find(leaves, path, &Setting::key);
-  return found == leaves.end() ? nullptr : &*found;
-}
-
 constexpr std::string_view kProfileStep = "flops_profiler.profile_step";
 
-bool is_auto(const Setting& leaf) { return lower(leaf.value.text) == "auto"; }
+// What becomes of a key. `kOff`: it asks for nothing.
+enum class Fate { kHonoured, kEmulated, kAuto, kNoEffect, kOff };
+
+const char* word_of(Fate fate) {
+  switch (fate) {
+    case Fate::kHonoured:
+      return "honoured";
+    case Fate::kEmulated:
+      return "emulated";
+    case Fate::kAuto:
+      return "auto";
+    case Fate::kNoEffect:
+    case Fate::kOff:
+      return "no effect";
+  }
+  return "";
+}
 
 class Reader {
  public:
@@ -78,41 +92,65 @@ class Reader {
     for (const auto& leaf : leaves_) read(leaf);
     check_deepspeed_stage(leaves_);
     add_defaults();
+    result_.summary = summary();
     return std::move(result_);
   }
 
  private:
   void read(const Setting& leaf) {
     const auto* rule = find_deepspeed_rule(leaf.key);
+    if (!rule && is_null(leaf.value) && is_deepspeed_section(leaf.key)) {
+      return report(leaf, Fate::kOff, "null");
+    }
     if (!rule) {
       refuse(leaf.origin, fmt::format("unknown DeepSpeed key '{}'{}", leaf.key,
                                       did_you_mean(leaf.key, deepspeed_key_names())));
     }
-    if (is_auto(leaf)) return report(leaf, "auto", "the YAML or the default decides");
+    if (is_auto(leaf)) return report(leaf, Fate::kAuto, "the YAML or the default decides");
     switch (rule->status) {
       case KeyRule::Status::kHonoured:
         return honour(leaf, *rule);
       case KeyRule::Status::kEmulated:
-        return report(leaf, parse_bool(leaf.value.text) == false ? "no effect" : "emulated",
+        return report(leaf,
+                      parse_bool(leaf.value.text) == false ? Fate::kNoEffect : Fate::kEmulated,
                       std::string(rule->detail));
       case KeyRule::Status::kNoEffect:
-        return report(leaf, "no effect", std::string(rule->detail));
+        return report(leaf, Fate::kNoEffect, std::string(rule->detail));
       case KeyRule::Status::kLaunchFlag:
       case KeyRule::Status::kRefused:
         return refuse_unless_off(leaf, *rule);
     }
   }
 
-  void report(const Setting& leaf, const std::string& status, const std::string& detail) {
+  void report(const Setting& leaf, Fate fate, const std::string& detail) {
     result_.notes.push_back(fmt::format("{}: DeepSpeed {} = {}: {} ({})", leaf.origin.place(),
-                                        leaf.key, leaf.value.shown(), status, detail));
+                                        leaf.key, leaf.value.shown(), word_of(fate), detail));
+    auto& keys = by_fate_[fate];
+    if (keys.empty() || keys.back() != leaf.key)
+      keys.push_back(leaf.key);  // one may set two of ours
+  }
+
+  // What is in vain is named; of the rest the number is enough.
+  std::string summary() {
+    std::vector<std::string> parts;
+    for (const auto fate : {Fate::kHonoured, Fate::kEmulated, Fate::kAuto}) {
+      if (const auto count = by_fate_[fate].size()) {
+        parts.push_back(fmt::format("{} {}", count, word_of(fate)));
+      }
+    }
+    if (const auto& vain = by_fate_[Fate::kNoEffect]; !vain.empty()) {
+      parts.push_back(fmt::format("{} without effect ({})", vain.size(), fmt::join(vain, ", ")));
+    }
+    if (parts.empty()) return "";
+    return fmt::format("{}: DeepSpeed keys: {}; `skein config show` says more of each",
+                       named_.origin.place(), fmt::join(parts, ", "));
   }
 
   void set(const Setting& leaf, const std::string& key, const Node& value) {
     auto origin = leaf.origin;
     origin.spelling = leaf.key;
     result_.settings.push_back({key, value, origin});
-    report(leaf, "honoured", fmt::format("{}: {}", key, value.shown()));
+    report(leaf, Fate::kHonoured, fmt::format("{}: {}", key, value.shown()));
   }
 
   // What DeepSpeed takes when the file says nothing, where our default is another.
@@ -120,8 +158,8 @@ class Reader {
     auto origin = named_.origin;
     origin.spelling = fmt::format("DeepSpeed's default of {}", path);
     result_.settings.push_back({key, scalar(value, named_.value.origin), origin});
-    result_.notes.push_back(fmt::format("{}: DeepSpeed {} is absent: {}: {} is its default",
-                                        named_.origin.place(), path, key, value));
+    result_.defaults.push_back(fmt::format("{}: DeepSpeed {} is absent: {}: {} is its default",
+                                           named_.origin.place(), path, key, value));
   }
 
   void add_defaults() {
@@ -130,20 +168,20 @@ class Reader {
                  std::string(value));
     }
     const bool has_rate =
-        find(leaves_, "optimizer.params.lr") || !scheduler_.rate_parameter().empty();
-    if (find(leaves_, "optimizer.type") && !has_rate) {
+        find_leaf(leaves_, "optimizer.params.lr") || !scheduler_.rate_parameter().empty();
+    if (find_leaf(leaves_, "optimizer.type") && !has_rate) {
       set_absent("optimizer.params.lr", "learning_rate", "1e-3");
     }
-    if (compat_ == DsCompat::k0_16 && !find(leaves_, "gradient_clipping")) {
+    if (compat_ == DsCompat::k0_16 && !find_leaf(leaves_, "gradient_clipping")) {
       set_absent("gradient_clipping", "max_grad_norm", "0");
     }
     if (asks_for_fp16()) {
-      auto origin = find(leaves_, "fp16.enabled")->origin;
+      auto origin = find_leaf(leaves_, "fp16.enabled")->origin;
       origin.spelling = "fp16.enabled";
       result_.settings.push_back({"loss_scaler", scalar("deepspeed", origin), origin});
     }
     if (reporters_ != "tensorboard") {
-      auto origin = find(leaves_, "wandb.enabled")->origin;
+      auto origin = find_leaf(leaves_, "wandb.enabled")->origin;
       origin.spelling = "wandb.enabled";
       result_.settings.push_back({"report_to", scalar(reporters_, origin), origin});
     }
@@ -168,15 +206,17 @@ class Reader {
         {"flops_profiler.enabled", &Reader::set_profiler},
         {kProfileStep, &Reader::check_profile_step},
         {"wall_clock_breakdown", &Reader::set_breakdown},
+        {"steps_per_print", &Reader::set_logging},
     };
-    if (is_null(leaf.value)) return report(leaf, "no effect", "null");
+    if (is_null(leaf.value)) return report(leaf, Fate::kOff, "null");
     const auto handler = kHandlers.find(leaf.key);
     if (handler != kHandlers.end()) return (this->*handler->second)(leaf);
     if (leaf.key.starts_with("scheduler.")) return set_scheduler(leaf);
+    if (leaf.key.starts_with("activation_checkpointing.")) return set_recompute(leaf);
+    SKEIN_CHECK(!rule.detail.empty(), leaf.key);
     if (leaf.key.starts_with("fp16.") && !asks_for_fp16()) {
-      return report(leaf, "no effect", "fp16.enabled is not true");
+      return report(leaf, Fate::kNoEffect, "fp16.enabled is not true");
     }
-    if (rule.detail == "gradient_checkpointing") return set_recompute(leaf);
     set(leaf, std::string(rule.detail), leaf.value);
   }
 
@@ -202,25 +242,36 @@ class Reader {
 
   // The old spellings.
   void set_offload(const Setting& leaf) {
-    if (!as_bool(leaf)) return report(leaf, "no effect", "off");
+    if (!as_bool(leaf)) return report(leaf, Fate::kOff, "off");
     const bool of_parameters = leaf.key.ends_with("_params");
     set(leaf, of_parameters ? "offload_param" : "offload_optimizer", word(leaf, "cpu"));
   }
 
   bool is_on(std::string_view path) const {
-    const auto* leaf = find(leaves_, path);
+    const auto* leaf = find_leaf(leaves_, path);
     return leaf && parse_bool(leaf->value.text) == true;
   }
 
   bool asks_for_fp16() const {
-    const auto* leaf = find(leaves_, "fp16.enabled");
+    const auto* leaf = find_leaf(leaves_, "fp16.enabled");
     return leaf && (is_auto(*leaf) || is_on("fp16.enabled"));
   }
 
+  bool has_bf16_section() const {
+    return std::ranges::any_of(leaves_, [](const Setting& leaf) {
+      const bool is_switch = leaf.key == "bf16.enabled" || leaf.key == "bfloat16.enabled";
+      return is_switch && !is_null(leaf.value);
+    });
+  }
+
+  // Where both are off, or the one that is there, DeepSpeed computes in float32.
   void set_fp16(const Setting& leaf) {
-    if (!as_bool(leaf)) return report(leaf, "no effect", "off");
+    if (!as_bool(leaf)) {
+      if (has_bf16_section()) return report(leaf, Fate::kOff, "off; bf16 decides");
+      return set(leaf, "dtype", word(leaf, "float32"));
+    }
     for (const auto* section : {"bf16.enabled", "bfloat16.enabled"}) {
-      const auto* other = find(leaves_, section);
+      const auto* other = find_leaf(leaves_, section);
       if (!other || parse_bool(other->value.text) != true) continue;
       refuse(leaf.value.origin, fmt::format("'{}' and '{}' ({}) are both true: keep one", leaf.key,
                                             section, other->origin.place()));
@@ -231,7 +282,7 @@ class Reader {
   // An explicit false must not end up as bfloat16 on a GPU that has it.
   void set_bf16(const Setting& leaf) {
     const bool on = as_bool(leaf);
-    if (!on && asks_for_fp16()) return report(leaf, "no effect", "fp16 decides");
+    if (!on && asks_for_fp16()) return report(leaf, Fate::kOff, "fp16 decides");
     set(leaf, "dtype", word(leaf, on ? "bfloat16" : "float32"));
   }
 
@@ -249,7 +300,7 @@ class Reader {
   // A schedule that names its own rate hides the optimizer's.
   void set_rate(const Setting& leaf) {
     if (scheduler_.rate_parameter().empty()) return set(leaf, "learning_rate", leaf.value);
-    report(leaf, "no effect",
+    report(leaf, Fate::kNoEffect,
            fmt::format("the scheduler's {} counts", scheduler_.rate_parameter()));
   }
 
@@ -262,21 +313,15 @@ class Reader {
                          "it has AdamW",
                          leaf.value.shown()));
     }
-    report(leaf, "honoured", "AdamW with decoupled decay");
-    const auto* mode = find(leaves_, "optimizer.params.adam_w_mode");
-    const auto* decay = find(leaves_, "optimizer.params.weight_decay");
+    report(leaf, Fate::kHonoured, "AdamW with decoupled decay");
+    const auto* mode = find_leaf(leaves_, "optimizer.params.adam_w_mode");
     const bool coupled = type == "adam" && mode && parse_bool(mode->value.text) == false;
-    if (!coupled || !decay || parse_real(decay->value.text) == 0.0) return;
-    refuse(
-        mode->value.origin,
-        "'optimizer.params.adam_w_mode: false' with type Adam adds weight_decay to the gradient, "
-        "which this version does not support: remove it for decoupled decay, or set "
-        "weight_decay to 0");
+    if (coupled) result_.coupled_decay = mode->value.origin;
   }
 
   void set_scheduler(const Setting& leaf) {
     const std::string key(scheduler_.key_of(leaf.key));
-    if (key.empty()) return report(leaf, "no effect", "cycle_momentum is false");
+    if (key.empty()) return report(leaf, Fate::kNoEffect, "cycle_momentum is false");
     if (key == "warmup_steps" && !parse_integer(leaf.value.text)) {
       refuse(leaf.value.origin,
              fmt::format("'{}' must be a whole number, not '{}'", leaf.key, leaf.value.shown()));
@@ -287,7 +332,7 @@ class Reader {
   void set_accumulation_type(const Setting& leaf) {
     const auto type = lower(leaf.value.shown());
     if (type == "fp32") return set(leaf, "grad_accum_fp32", word(leaf, "true"));
-    report(leaf, "emulated", "accumulation is always in fp32");
+    report(leaf, Fate::kEmulated, "accumulation is always in fp32");
   }
 
   // DeepSpeed says here how, and the model whether; here a file that asks for any of it means it.
@@ -295,47 +340,55 @@ class Reader {
     const auto count = parse_integer(leaf.value.text);
     const bool on =
         leaf.key.ends_with("number_checkpoints") ? count.value_or(0) > 0 : as_bool(leaf);
-    if (!on) return report(leaf, "no effect", "off");
-    if (recomputes_) return report(leaf, "emulated", "gradient_checkpointing is on");
+    if (!on) return report(leaf, Fate::kOff, "off");
+    if (recomputes_) return report(leaf, Fate::kEmulated, "gradient_checkpointing is on");
     recomputes_ = true;
     set(leaf, "gradient_checkpointing", word(leaf, "true"));
   }
 
   void set_reporter(const Setting& leaf) {
-    if (!as_bool(leaf)) return report(leaf, "no effect", "off; report_to decides");
+    if (!as_bool(leaf)) return report(leaf, Fate::kOff, "off; report_to decides");
     if (leaf.key.starts_with("wandb")) reporters_ = "tensorboard,wandb";
-    report(leaf, "honoured", fmt::format("report_to: {}", reporters_));
+    report(leaf, Fate::kHonoured, fmt::format("report_to: {}", reporters_));
+  }
+
+  void set_logging(const Setting& leaf) {
+    if (parse_real(leaf.value.text) == 0.0) {
+      return report(leaf, Fate::kOff, "off; logging_steps decides");
+    }
+    set(leaf, "logging_steps", leaf.value);
   }
 
   // DeepSpeed's own default is update 1.
   void set_profiler(const Setting& leaf) {
-    if (!as_bool(leaf)) return report(leaf, "no effect", "off");
-    const auto* step = find(leaves_, kProfileStep);
+    if (!as_bool(leaf)) return report(leaf, Fate::kOff, "off");
+    const auto* step = find_leaf(leaves_, kProfileStep);
     const bool is_given = step && !is_auto(*step) && !is_null(step->value);
     set(leaf, "profile_steps", word(leaf, is_given ? step->value.text : "1"));
   }
 
   void check_profile_step(const Setting& leaf) {
+    if (!is_on("flops_profiler.enabled")) {
+      return report(leaf, Fate::kNoEffect, "flops_profiler.enabled is not true");
+    }
     if (parse_integer(leaf.value.text).value_or(0) < 1) {
       refuse(leaf.value.origin, fmt::format("'{}' must be an update, counted from 1, not '{}'",
                                             leaf.key, leaf.value.shown()));
     }
-    const bool is_used = is_on("flops_profiler.enabled");
-    report(leaf, is_used ? "honoured" : "no effect",
-           is_used ? "of profile_steps" : "flops_profiler.enabled is not true");
+    report(leaf, Fate::kHonoured, "of profile_steps");
   }
 
   // Every record has the seconds of each phase; the table is of the first update that has its
   // memory already.
   void set_breakdown(const Setting& leaf) {
-    if (!as_bool(leaf)) return report(leaf, "no effect", "off");
-    if (is_on("flops_profiler.enabled")) return report(leaf, "honoured", "of profile_steps");
+    if (!as_bool(leaf)) return report(leaf, Fate::kOff, "off");
+    if (is_on("flops_profiler.enabled")) return report(leaf, Fate::kHonoured, "of profile_steps");
     set(leaf, "profile_steps", word(leaf, "2"));
   }
 
   void refuse_unless_off(const Setting& leaf, const KeyRule& rule) {
-    if (rule.is_off(leaf.value)) return report(leaf, "no effect", "off");
-    if (is_null(leaf.value)) return report(leaf, "no effect", "null");
+    if (rule.is_off(leaf.value)) return report(leaf, Fate::kOff, "off");
+    if (is_null(leaf.value)) return report(leaf, Fate::kOff, "null");
     refuse(leaf.origin,
            fmt::format("DeepSpeed key '{}' is known, but this version does not support "
                        "it: {}",
@@ -348,6 +401,7 @@ class Reader {
   DeepSpeedScheduler scheduler_;
   bool recomputes_ = false;
   std::string reporters_ = "tensorboard";  // our default
+  std::map<Fate, std::vector<std::string>> by_fate_;
   DeepSpeed result_;
 };
 

@@ -25,42 +25,41 @@ std::vector<Rule> honoured_rules() {
       {"train_micro_batch_size_per_gpu", kHonoured, "per_device_train_batch_size"},
       {"gradient_accumulation_steps", kHonoured, "gradient_accumulation_steps"},
       {"gradient_clipping", kHonoured, "max_grad_norm"},
-      {"zero_optimization.stage", kHonoured, "distributed_strategy"},
-      {"bf16.enabled", kHonoured, "dtype"},
-      {"bfloat16.enabled", kHonoured, "dtype"},
-      {"optimizer.type", kHonoured, "optim"},
-      {"optimizer.params.lr", kHonoured, "learning_rate"},
-      {"optimizer.params.betas", kHonoured, "adam_beta1"},
+      {"zero_optimization.stage", kHonoured, ""},
+      {"bf16.enabled", kHonoured, ""},
+      {"bfloat16.enabled", kHonoured, ""},
+      {"optimizer.type", kHonoured, ""},
+      {"optimizer.params.lr", kHonoured, ""},
+      {"optimizer.params.betas", kHonoured, ""},
       {"optimizer.params.eps", kHonoured, "adam_epsilon"},
       {"optimizer.params.weight_decay", kHonoured, "weight_decay"},
-      {"data_types.grad_accum_dtype", kHonoured, "grad_accum_fp32"},
+      {"data_types.grad_accum_dtype", kHonoured, ""},
       {"dataloader_drop_last", kHonoured, "dataloader_drop_last"},
-      {"steps_per_print", kHonoured, "logging_steps"},
-      {"scheduler.type", kHonoured, "lr_scheduler_type"},
-      {"scheduler.params.*", kHonoured, "of the schedule"},
+      {"steps_per_print", kHonoured, ""},
+      {"scheduler.type", kHonoured, ""},
+      {"scheduler.params.*", kHonoured, ""},
       {"zero_optimization.offload_optimizer.device", kHonoured, "offload_optimizer"},
       {"zero_optimization.offload_param.device", kHonoured, "offload_param"},
       {"zero_optimization.offload_optimizer.ratio", kHonoured, "offload_ratio"},
       {"zero_optimization.offload_optimizer.pin_memory", kHonoured, "offload_pin_memory"},
-      {"zero_optimization.cpu_offload", kHonoured, "offload_optimizer"},
-      {"zero_optimization.cpu_offload_params", kHonoured, "offload_param"},
-      {"fp16.enabled", kHonoured, "dtype"},
+      {"zero_optimization.cpu_offload", kHonoured, ""},
+      {"zero_optimization.cpu_offload_params", kHonoured, ""},
+      {"fp16.enabled", kHonoured, ""},
       {"fp16.loss_scale", kHonoured, "loss_scale"},
       {"fp16.initial_scale_power", kHonoured, "initial_scale_power"},
       {"fp16.loss_scale_window", kHonoured, "loss_scale_window"},
       {"fp16.hysteresis", kHonoured, "hysteresis"},
       {"fp16.consecutive_hysteresis", kHonoured, "consecutive_hysteresis"},
       {"fp16.min_loss_scale", kHonoured, "min_loss_scale"},
-      {"activation_checkpointing.partition_activations", kHonoured, "gradient_checkpointing"},
-      {"activation_checkpointing.cpu_checkpointing", kHonoured, "gradient_checkpointing"},
-      {"activation_checkpointing.contiguous_memory_optimization", kHonoured,
-       "gradient_checkpointing"},
-      {"activation_checkpointing.number_checkpoints", kHonoured, "gradient_checkpointing"},
-      {"tensorboard.enabled", kHonoured, "report_to"},
-      {"wandb.enabled", kHonoured, "report_to"},
-      {"flops_profiler.enabled", kHonoured, "profile_steps"},
-      {"flops_profiler.profile_step", kHonoured, "profile_steps"},
-      {"wall_clock_breakdown", kHonoured, "profile_steps"},
+      {"activation_checkpointing.partition_activations", kHonoured, ""},
+      {"activation_checkpointing.cpu_checkpointing", kHonoured, ""},
+      {"activation_checkpointing.contiguous_memory_optimization", kHonoured, ""},
+      {"activation_checkpointing.number_checkpoints", kHonoured, ""},
+      {"tensorboard.enabled", kHonoured, ""},
+      {"wandb.enabled", kHonoured, ""},
+      {"flops_profiler.enabled", kHonoured, ""},
+      {"flops_profiler.profile_step", kHonoured, ""},
+      {"wall_clock_breakdown", kHonoured, ""},
   };
 }
 
@@ -188,6 +187,13 @@ const Rule* find_deepspeed_rule(std::string_view path) {
   const auto& rules = table();
   const auto found = std::ranges::find_if(rules, [&](const auto& r) { return matches(r, path); });
   return found == rules.end() ? nullptr : &*found;
+}
+
+bool is_deepspeed_section(std::string_view path) {
+  return std::ranges::any_of(table(), [&](const Rule& rule) {
+    return rule.key.size() > path.size() && rule.key.starts_with(path) &&
+           rule.key[path.size()] == '.';
+  });
 }
 
 std::vector<std::string> deepspeed_key_names() {

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "skein/config/compat/deepspeed_leaves.h"
 #include "skein/config/syntax/suggest.h"
 #include "skein/config/syntax/values.h"
 
@@ -19,16 +20,9 @@ struct Parameter {
   std::string_view name, key;  // of DeepSpeed, and ours
 };
 
-const Setting* find(std::span<const Setting> leaves, std::string_view path) {
-  const auto found = std::ranges::find(leaves, path, &Setting::key);
-  return found == leaves.end() ? nullptr : &*found;
-}
-
 const Setting* find_parameter(std::span<const Setting> leaves, std::string_view name) {
-  return find(leaves, fmt::format("{}{}", kParameters, name));
+  return find_leaf(leaves, fmt::format("{}{}", kParameters, name));
 }
-
-bool is_auto(const Setting& leaf) { return lower(leaf.value.text) == "auto"; }
 
 }  // namespace
 
@@ -79,7 +73,7 @@ std::span<const DeepSpeedScheduler::Type> DeepSpeedScheduler::types() {
 }
 
 DeepSpeedScheduler::DeepSpeedScheduler(std::span<const Setting> leaves, DsCompat compat) {
-  const auto* given = find(leaves, kType);
+  const auto* given = find_leaf(leaves, kType);
   if (!given) {
     for (const auto& leaf : leaves) {
       if (leaf.key.starts_with(kParameters)) refuse(leaf.origin, "the 'scheduler' has no 'type'");
@@ -113,7 +107,7 @@ void DeepSpeedScheduler::check_parameters(std::span<const Setting> leaves) const
                        fmt::join(names, ", "), did_you_mean(name, names)));
   }
   if (type_->name != "OneCycle") return;
-  const auto& section = find(leaves, kType)->origin;
+  const auto& section = find_leaf(leaves, kType)->origin;
   for (const auto* name : {"cycle_min_lr", "cycle_max_lr"}) {
     if (!find_parameter(leaves, name)) refuse(section, fmt::format("OneCycle needs '{}'", name));
   }

@@ -6,6 +6,7 @@
 
 #include <string_view>
 
+#include "skein/config/compat/deepspeed_keys.h"
 #include "skein/config/syntax/values.h"
 
 namespace skein::config {
@@ -19,7 +20,8 @@ int64_t least_stage(const Setting& leaf) {
   const std::string_view key = leaf.key;
   const auto word = lower(leaf.value.text);
   if (word == "auto" || is_null(leaf.value)) return 0;
-  if (key.starts_with("zero_optimization.stage3_")) return 3;
+  const auto* rule = find_deepspeed_rule(key);  // of the bare names too
+  if (rule && rule->key.starts_with("zero_optimization.stage3_")) return 3;
   if (key == kRatio) return parse_real(word) == 1.0 ? 0 : 3;
   const bool is_off = word == "none" || parse_bool(word) == false;
   if (is_off) return 0;

@@ -7,6 +7,7 @@
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
+#include <cctype>
 #include <map>
 #include <sstream>
 
@@ -177,6 +178,22 @@ std::string read_text(const fs::path& path, const Origin* named_by) {
   throw UserError(message);
 }
 
+// What people write that JSON does not have; `byte` (from 1) is where the parser stopped.
+std::string cause_in_json(std::string_view text, size_t byte) {
+  if (byte == 0 || byte > text.size()) return "";
+  const char found = text[byte - 1];
+  if (found == '/' || found == '#') return ": JSON has no comments";
+  const auto before = text.substr(0, byte - 1).find_last_not_of(" \t\r\n");
+  const bool closes = found == '}' || found == ']';
+  if (closes && before != std::string_view::npos && text[before] == ',') {
+    return fmt::format(": a comma before '{}'", found);
+  }
+  if (found == '\'') return ": strings stand in double quotes";
+  return std::isgraph(static_cast<unsigned char>(found))
+             ? fmt::format(": '{}' is not expected", found)
+             : "";
+}
+
 using Layers = std::vector<std::vector<Setting>>;
 
 // `chain` names the files between the first one and this one.
@@ -216,7 +233,8 @@ Node read_json(const std::string& text, const std::string& file) {
     const auto [line, column] = place_of(text, error.byte);
     const Origin place{
         .kind = Origin::Kind::kDeepSpeed, .file = file, .line = line, .column = column};
-    refuse(place, fmt::format("not well-formed JSON: {}", error.what()));
+    refuse(place, fmt::format("not well-formed JSON: {}{}", error.what(),
+                              cause_in_json(text, error.byte)));
   }
   return read_document(text, file, Origin::Kind::kDeepSpeed);
 }
