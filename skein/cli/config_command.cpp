@@ -15,6 +15,7 @@
 #include "skein/config/syntax/suggest.h"
 #include "skein/core/error.h"
 #include "skein/launch/placement/launch_flags.h"
+#include "skein/plan/finetune.h"
 #include "skein/plan/refusals.h"
 
 namespace skein::cli {
@@ -56,7 +57,8 @@ void note_missing(const config::Resolved& resolved) {
 
 int check(const std::vector<std::string>& arguments) {
   const auto words = launch::split_launch_flags(arguments).rest;
-  const auto resolved = config::load(words);
+  auto resolved = config::load(words);
+  plan::take_adapter_tokenizer(resolved);
   print_notes(resolved);
   plan::check_configuration(resolved);
   // What depends on GPUs is for `skein plan`.

@@ -19,6 +19,7 @@
 #include "skein/data/rows/inspect_rows.h"
 #include "skein/data/source_files.h"
 #include "skein/launch/placement/launch_flags.h"
+#include "skein/plan/finetune.h"
 #include "skein/plan/run_data.h"
 #include "skein/text/text_codec.h"
 
@@ -33,7 +34,8 @@ constexpr const char* kUsage =
 
 config::RunConfig load(const std::vector<std::string>& words) {
   // How ranks are started does not matter here: the words may be those of `skein train`.
-  const auto resolved = config::load(launch::split_launch_flags(words).rest);
+  auto resolved = config::load(launch::split_launch_flags(words).rest);
+  plan::take_adapter_tokenizer(resolved);
   for (const auto& note : resolved.notes) fmt::print(stderr, "note: {}\n", note);
   const auto& config = resolved.config;
   for (const auto split : {data::Split::kTrain, data::Split::kEval}) {

@@ -23,6 +23,7 @@
 #include "skein/core/amounts.h"
 #include "skein/core/error.h"
 #include "skein/launch/ranks/lease.h"
+#include "skein/plan/finetune.h"
 #include "skein/plan/nothing_left.h"
 #include "skein/plan/outlook.h"
 #include "skein/plan/run_data.h"
@@ -511,7 +512,8 @@ int run_plan_command(std::span<const std::string> arguments) {
   const auto words = flags.read(arguments, FlagSet::Unknown::kKeep);
   const auto split = launch::split_launch_flags(words);
   check_flags(split.rest, {"json", "gpu", "mfu", "compute-ms", "link-gbit"});
-  const auto resolved = config::load(split.rest);
+  auto resolved = config::load(split.rest);
+  plan::take_adapter_tokenizer(resolved);
   auto seen = look(resolved, split.flags, own);
   auto& warnings = seen.outlook.warnings;
   const auto& of_launch = seen.run.launch.warnings;

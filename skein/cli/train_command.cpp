@@ -14,6 +14,7 @@
 #include "skein/config/output_folder.h"
 #include "skein/core/error.h"
 #include "skein/plan/disk_space.h"
+#include "skein/plan/finetune.h"
 #include "skein/plan/fit.h"
 #include "skein/plan/refusals.h"
 #include "skein/plan/run_data.h"
@@ -65,6 +66,7 @@ int run_train_command(std::span<const std::string> arguments) {
               .arguments = split.rest,
               .flags = split.flags,
               .resolved = config::load(split.rest)};
+  plan::take_adapter_tokenizer(job.resolved);
   const auto& resolved = job.resolved;
   plan::check_given(resolved.config);
   config::check_output_folder(resolved);

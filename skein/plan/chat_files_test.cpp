@@ -79,6 +79,20 @@ TEST_F(ChatFiles, OfAFolderAreAllThatItsTokenizerHas) {
   EXPECT_EQ(saved(), std::vector<std::string>{"generation_config.json"});
 }
 
+TEST_F(ChatFiles, AnAdaptersGenerationSettingsCountMore) {
+  config::RunConfig config;
+  config.model.model_name_or_path = (folder_ / "base").string();
+  config.finetune.adapter_name_or_path = (folder_ / "adapter").string();
+  write("base/generation_config.json", "base");
+  write("adapter/adapter_config.json", "{}");
+  const auto saved = [&] {
+    return texts_beside_weights(config).files.at("generation_config.json");
+  };
+  EXPECT_EQ(saved(), "base");
+  write("adapter/generation_config.json", "adapter");
+  EXPECT_EQ(saved(), "adapter");
+}
+
 TEST_F(ChatFiles, AnotherTemplateThanTheFolders) {
   rows.chat_template =
       write("mine.jinja", "{% for m in messages %}{{ m.content }}</s>{% endfor %}").string();

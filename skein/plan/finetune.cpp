@@ -18,6 +18,7 @@
 #include "skein/plan/adapter_base.h"
 #include "skein/plan/model_folder.h"
 #include "skein/plan/run_model.h"
+#include "skein/text/tokenizer_files.h"
 
 namespace skein::plan {
 namespace {
@@ -243,6 +244,21 @@ TuningIdentity tuning_identity(const config::RunConfig& config, const HfConfig& 
           .base = base,
           .base_digest = checkpoint::weights_digest(checkpoint::open_model_files(base)),
           .adapter_config = adapter_config_of(config, model)};
+}
+
+void take_adapter_tokenizer(config::Resolved& resolved) {
+  auto& model = resolved.config.model;
+  const auto& keys = resolved.config.finetune;
+  const fs::path folder = keys.adapter_name_or_path;
+  const bool is_lora = keys.finetuning_type == FinetuningType::kLora;
+  if (!is_lora || folder.empty() || !model.tokenizer_name_or_path.empty()) return;
+  const bool is_adapter = fs::exists(folder / adapter::kConfigName);
+  if (!is_adapter || !text::has_tokenizer(folder)) return;
+  model.tokenizer_name_or_path = keys.adapter_name_or_path;
+  resolved.notes.push_back(
+      fmt::format("tokenizer_name_or_path is {}: an adapter's own tokenizer and template count; "
+                  "tokenizer_name_or_path={} takes the base's",
+                  keys.adapter_name_or_path, model.model_name_or_path));
 }
 
 void check_finetune_keys(const config::Resolved& resolved) {

@@ -29,6 +29,11 @@ std::string adapter_config_of(const config::RunConfig& config, const HfConfig& m
 // What a checkpoint is compared with. Reads a little of the base's weights.
 TuningIdentity tuning_identity(const config::RunConfig& config, const HfConfig& model);
 
+// Whoever goes on with an adapter reads text as that was trained to: where no tokenizer is named,
+// the adapter's own becomes tokenizer_name_or_path, its template with it. For every command that
+// loads a run's configuration, right behind that: all who read it then agree.
+void take_adapter_tokenizer(config::Resolved& resolved);
+
 // Throws UserError where keys of fine-tuning are given that would silently have no effect, because
 // finetuning_type was forgotten, and for what cannot be trained.
 void check_finetune_keys(const config::Resolved& resolved);

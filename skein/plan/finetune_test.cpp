@@ -173,6 +173,23 @@ TEST_F(FinetuneTest, AnAdapterSaysItselfWhatItIs) {
                                      (folder_ / "adapter/adapter_config.json").string()));
 }
 
+TEST_F(FinetuneTest, AnAdapterIsReadWithItsOwnTokenizer) {
+  write_adapter("base");
+  auto& named = config().model.tokenizer_name_or_path;
+  take_adapter_tokenizer(resolved_);
+  EXPECT_EQ(named, "") << "it has none, as PEFT saves adapters";
+  write("adapter/tokenizer.json", text::byte_tokenizer_json({}));
+  named = "mine";
+  take_adapter_tokenizer(resolved_);
+  EXPECT_EQ(named, "mine");
+  EXPECT_TRUE(resolved_.notes.empty());
+  named = "";
+  take_adapter_tokenizer(resolved_);
+  EXPECT_EQ(named, keys().adapter_name_or_path);
+  ASSERT_EQ(resolved_.notes.size(), 1U);
+  EXPECT_PRED2(contains, resolved_.notes[0], keys().adapter_name_or_path);
+}
+
 TEST_F(FinetuneTest, AdapterTensorsThatDoNotMatchAreCountedAndNamed) {
   auto entries = write_adapter("base");
   const auto lost = entries.back().name;

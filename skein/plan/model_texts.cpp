@@ -6,6 +6,7 @@
 #include "skein/core/folder.h"
 #include "skein/data/rows/open_encoder.h"
 #include "skein/plan/chat_files.h"
+#include "skein/plan/model_folder.h"
 #include "skein/plan/run_data.h"
 #include "skein/plan/run_model.h"
 #include "skein/text/tokenizer_files.h"
@@ -15,9 +16,12 @@ namespace {
 
 constexpr const char* kGeneration = "generation_config.json";
 
-std::map<std::string, std::string> carried_files(const config::ModelConfig& model) {
+std::map<std::string, std::string> carried_files(const config::RunConfig& config) {
+  const auto& model = config.model;
   std::map<std::string, std::string> files;
-  const fs::path folder = model.model_name_or_path;
+  const ModelFolder parts{.weights = model.model_name_or_path,
+                          .adapter = config.finetune.adapter_name_or_path};
+  const auto folder = parts.folder_of(kGeneration);
   if (fs::exists(folder / kGeneration)) files[kGeneration] = read_beneath(folder, kGeneration);
   const auto path = data::tokenizer_path(model);
   if (model.tokenizer_name_or_path == "bytes" || !fs::exists(path)) return files;
@@ -35,7 +39,7 @@ std::map<std::string, std::string> carried_files(const config::ModelConfig& mode
 }  // namespace
 
 ModelTexts texts_beside_weights(const config::RunConfig& config) {
-  ModelTexts texts{.files = carried_files(config.model)};
+  ModelTexts texts{.files = carried_files(config)};
   if (trains_on_rows(config)) {
     texts.config_changes = add_chat_files(config.model, config.rows, texts.files);
   }

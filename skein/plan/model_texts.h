@@ -12,8 +12,9 @@
 namespace skein::plan {
 
 struct ModelTexts {
-  // By name: the model's generation settings, and the files of the tokenizer that the run reads
-  // text with; named chat templates have a folder (text::kTemplateFolder).
+  // By name: the generation settings of the model, or of the adapter that the run goes on with, and
+  // the files of the tokenizer that the run reads text with; named chat templates have a folder
+  // (text::kTemplateFolder).
   std::map<std::string, std::string> files;
   std::string config_changes = "{}";  // of config.json, see chat_files.h
 };

@@ -217,6 +217,26 @@ class Continued(unittest.TestCase):
             tensors = read_safetensors(work / "second/adapter_model.safetensors")
             self.assertEqual({tensor[1][0] for name, tensor in tensors.items() if ".lora_A." in name}, {4})
 
+    def test_an_adapter_goes_on_with_its_own_template(self):
+        """As generate, chat, eval and merge take it: the base's counts where the adapter has none."""
+        with ChatWorkspace(block_size=256, global_batch_size=4, max_steps=2, save_strategy="no") as work:
+            work.run("output_dir=base")
+            work.write_recipe(work.keys | {"model_name_or_path": "base", "train_from_scratch": False, "template": ""} | LORA)
+            work.run("output_dir=first", "template=alpaca")
+            more = ["adapter_name_or_path=first"]
+            ended = work.run("output_dir=second", *more)
+            self.assertIn("note: tokenizer_name_or_path is first", ended.stderr)
+            work.run("output_dir=told", "template=alpaca", *more)
+            self.assertEqual(numbers(work.records("second")), numbers(work.records("told")))
+            first, second, base = ((work / name / "chat_template.jinja").read_text() for name in ("first", "second", "base"))
+            self.assertEqual(second, first)
+            self.assertNotEqual(second, base)
+            inspect = lambda *words: run_skein(["data", "inspect", "c.yaml", *words], work.folder)
+            self.assertIn("### Instruction", inspect(*more).stdout)
+            self.assertIn("<|im_start|>", inspect(*more, "tokenizer_name_or_path=base").stdout)
+            self.assertIn("note: tokenizer_name_or_path is first",
+                          run_skein(["plan", "c.yaml", "output_dir=second", *more], work.folder).stderr)
+
 
 class InFourBits(unittest.TestCase):
     def test_memory_is_what_the_plan_says(self):

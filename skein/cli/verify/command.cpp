@@ -11,6 +11,7 @@
 #include "skein/cli/verify/flags.h"
 #include "skein/config/batch_plan.h"
 #include "skein/config/load.h"
+#include "skein/plan/finetune.h"
 #include "skein/plan/fit.h"
 #include "skein/plan/refusals.h"
 #include "skein/plan/run_data.h"
@@ -59,6 +60,7 @@ int run_verify_command(std::span<const std::string> arguments) {
               .arguments = split.rest,
               .flags = split.flags,
               .resolved = without_saving(config::load(parse_verify_flags(split.rest).rest))};
+  plan::take_adapter_tokenizer(job.resolved);
   const auto& resolved = job.resolved;
   plan::check_model_given(resolved.config, "skein verify-strategy");
   job.check_size = [&](int size) { config::plan_batches(resolved, size); };
