@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "skein/checkpoint/files/file_layout.h"
 #include "skein/core/error.h"
 #include "skein/core/log.h"
 #include "skein/plan/nothing_left.h"
@@ -13,13 +14,16 @@ namespace skein::train {
 
 namespace {
 
-// Their names are the model's own, and so in no list of what runs write.
-void record_named_templates(const fs::path& output, const checkpoint::Contents& contents) {
+// Which files it has depends on the model, so that no list of what runs write names them. One that
+// another model does not have would count beside that: a template, say.
+void record_model(const Session& run, const checkpoint::Contents& contents) {
   std::vector<fs::path> paths;
-  for (const auto& [name, text] : contents.texts) {
-    if (name.find('/') != std::string::npos) paths.push_back(output / name);
-  }
-  if (!paths.empty()) record_files(output, paths);
+  for (const auto& [name, text] : contents.texts) paths.push_back(run.output / name);
+  const auto layout = checkpoint::lay_out_files(
+      contents.stem, contents.model, static_cast<uint64_t>(run.config.checkpoint.max_shard_size));
+  for (const auto& file : layout.files) paths.push_back(run.output / file.name);
+  if (!layout.index_name.empty()) paths.push_back(run.output / layout.index_name);
+  record_files(run.output, paths);
 }
 
 // A run may be too short for its loss scale to find its place, or nan_policy may skip every step.
@@ -80,7 +84,7 @@ void finish(Session& run, int64_t step) {
         run.config.checkpoint.save_steps);
   }
   const auto contents = run.state.contents(step, /*with_optimizer=*/false);
-  if (run.world.leads_output()) record_named_templates(run.output, contents);
+  if (run.world.leads_output()) record_model(run, contents);
   run.store.save_model(contents);
   run.metrics.finish();
 }

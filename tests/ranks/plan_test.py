@@ -192,6 +192,23 @@ class Plan(unittest.TestCase):
             left = [path.name for path in (work / "out/additional_chat_templates").iterdir()]
             self.assertEqual(left, ["mine.jinja"])
 
+    def test_fresh_takes_the_model_of_the_run_before(self):
+        """What the new model does not have would count beside it."""
+        with ChatWorkspace(max_steps=1, save_strategy="no", global_batch_size=4, output_dir="out") as work:
+            work.run("max_shard_size=20KB")
+            names = lambda: {path.name for path in (work / "out").iterdir()}
+            old = names()
+            self.assertLessEqual({"chat_template.jinja", "generation_config.json", "tokenizer.json",
+                                  "model.safetensors.index.json"}, old)
+            (work / "out/notes.txt").write_text("mine")
+            for path in (work / "model").glob("tokenizer*"):
+                path.unlink()
+            work.run("--fresh", "stage=pt", "train_file=text.txt", "template=", "block_size=32")
+            new = names()
+            self.assertFalse({name for name in new if "token" in name or "chat" in name or "generation" in name}, new)
+            self.assertEqual([name for name in new if name.startswith("model")], ["model.safetensors"])
+            self.assertIn("notes.txt", new)
+
     def test_what_is_in_output_dir_is_seen(self):
         with Workspace(num_blocks=20, per_device_train_batch_size=4, save_steps=1, output_dir="run") as work:
             work.run("max_steps=2", ranks=2)
