@@ -20,7 +20,7 @@ enum class PreparedKind { kTokens, kRows };
 
 // Part of every file's name: a new version leaves the files of the old one alone.
 constexpr uint32_t prepared_version(PreparedKind kind) {
-  return kind == PreparedKind::kTokens ? 1 : 2;
+  return kind == PreparedKind::kTokens ? 1 : 3;
 }
 
 struct TokenCacheHeader {

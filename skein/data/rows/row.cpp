@@ -75,8 +75,22 @@ Conversation with_system(Conversation conversation, std::string system) {
 }
 
 Row with_system(Row row, std::string system) {
+  const size_t before = row.conversation.messages.size();
   row.conversation = with_system(std::move(row.conversation), std::move(system));
+  // Where a completion follows, it is part of the prompt.
+  if (row.prompt_messages > 0) {
+    row.prompt_messages += row.conversation.messages.size() - before;
+  }
   return row;
+}
+
+// No template is put around these columns that would have a place for the other.
+void refuse_system(const RowColumns& row, std::string_view columns) {
+  if (text_of(row, "system").empty()) return;
+  throw IoError(fmt::format(
+      "the row has a \"system\" beside {}, which no template is put around: give \"messages\", or "
+      "drop it: jq -c 'del(.system)' FILE > NEW.jsonl",
+      columns));
 }
 
 Conversation conversation_in(const RowColumns& row, std::string_view column) {
@@ -94,6 +108,7 @@ Row from_prompt_and_completion(const RowColumns& row) {
   const auto& prompt = *row.find("prompt");
   const auto& completion = *row.find("completion");
   if (prompt.is_string() && completion.is_string()) {
+    refuse_system(row, "a \"prompt\" and \"completion\" of plain text");
     return {.kind = Row::Kind::kPromptCompletion,
             .text = prompt.get<std::string>(),
             .completion = completion.get<std::string>(),
@@ -110,7 +125,12 @@ Row from_prompt_and_completion(const RowColumns& row) {
   const size_t before = conversation.messages.size();
   append_messages(completion, "completion", conversation);
   add_tools(row, conversation);
-  return conversation_row(std::move(conversation), before);
+  return with_system(conversation_row(std::move(conversation), before), text_of(row, "system"));
+}
+
+Row from_text(const RowColumns& row) {
+  refuse_system(row, "\"text\"");
+  return {.text = text_of(row, "text"), .completion = {}, .conversation = {}};
 }
 
 void add_turn(std::string question, std::string answer, Conversation& out) {
@@ -210,7 +230,7 @@ Row parse_row(std::string_view json) {
   if (row.find("conversations")) return from_list(row, "conversations");
   if (row.find("prompt") && row.find("completion")) return from_prompt_and_completion(row);
   if (row.find("instruction") && row.find("output")) return from_alpaca(row);
-  if (row.find("text")) return {.text = text_of(row, "text"), .completion = {}, .conversation = {}};
+  if (row.find("text")) return from_text(row);
   throw UnknownColumns(fmt::format(
       "expected \"messages\", \"conversations\", \"prompt\" and \"completion\", \"instruction\" "
       "and \"output\", or \"text\"; the row has {}{}",

@@ -4,13 +4,14 @@
 
 // What does one row of training data say? Recognised by its columns, without configuration:
 //
-//   messages                     a list of {role, content}; `tools`
+//   messages                     a list of {role, content}; `system`, `tools`
 //   conversations (ShareGPT)     a list of {from, value}; `system`, `tools`
-//   prompt, completion           both text, or both lists of messages
+//   prompt, completion           both text, or both lists of messages; with lists `system`, `tools`
 //   instruction, output (Alpaca) `input`, `system`, `history`: a list of [question, answer]
 //   text                         a document
 //
 // The first of these that a row has counts; a column that is null is absent, others are ignored.
+// Plain text has no place for a `system`: such a row is refused.
 
 #include <cstddef>
 #include <string>

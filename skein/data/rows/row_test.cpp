@@ -2,6 +2,7 @@
 // Copyright the skein authors.
 #include "skein/data/rows/row.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "skein/core/error.h"
@@ -89,6 +90,16 @@ TEST(Row, PromptAndCompletion) {
           "completion": [{"role": "assistant", "content": "C"}]})");
   EXPECT_EQ(shown(lists), "system: S | user: P | assistant: C");
   EXPECT_EQ(lists.prompt_messages, 2u);
+  const auto opened = parse_row(
+      R"({"prompt": [{"role": "user", "content": "P"}], "system": "S",
+          "completion": [{"role": "assistant", "content": "C"}]})");
+  EXPECT_EQ(shown(opened), "system: S | user: P | assistant: C");
+  EXPECT_EQ(opened.prompt_messages, 2u) << "it is part of the prompt";
+  const auto own = parse_row(
+      R"({"prompt": [{"role": "system", "content": "S"}, {"role": "user", "content": "P"}],
+          "system": "other", "completion": [{"role": "assistant", "content": "C"}]})");
+  EXPECT_EQ(shown(own), "system: S | user: P | assistant: C");
+  EXPECT_EQ(own.prompt_messages, 2u);
   EXPECT_PRED2(contains,
                refusal_of(R"({"prompt": [{"role": "user", "content": "P"}], "completion": "C"})"),
                "must both be strings or both lists of messages, found a list and a string");
@@ -99,6 +110,17 @@ TEST(Row, Text) {
   EXPECT_EQ(row.kind, Row::Kind::kText);
   EXPECT_EQ(row.text, "T");
   EXPECT_PRED2(contains, refusal_of(R"({"text": 3})"), "\"text\" must be a string, found a number");
+}
+
+TEST(Row, PlainTextHasNoPlaceForASystem) {
+  for (const char* columns : {R"("prompt": "P", "completion": "C")", R"("text": "T")"}) {
+    const auto with = [&](const char* system) {
+      return fmt::format(R"({{{}, "system": {}}})", columns, system);
+    };
+    EXPECT_PRED2(contains, refusal_of(with("\"S\"")), "the row has a \"system\" beside");
+    EXPECT_EQ(refusal_of(with("\"\"")), "");
+    EXPECT_EQ(refusal_of(with("null")), "");
+  }
 }
 
 TEST(Row, PartsAndFlagsAndOtherFieldsOfAMessage) {
