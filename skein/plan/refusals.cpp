@@ -16,6 +16,7 @@
 #include "skein/core/error.h"
 #include "skein/core/file.h"
 #include "skein/data/prepare.h"
+#include "skein/data/rows/open_encoder.h"
 #include "skein/data/run_samples.h"
 #include "skein/data/sample_plan.h"
 #include "skein/plan/byte_text.h"
@@ -28,6 +29,7 @@
 #include "skein/plan/run_plan.h"
 #include "skein/text/chat_template.h"
 #include "skein/text/text_codec.h"
+#include "skein/text/tokenizer_files.h"
 
 namespace skein::plan {
 namespace {
@@ -137,6 +139,13 @@ void check_sources(const config::RunConfig& config, std::optional<int64_t> vocab
   data::require_vocabulary(*text::open_codec(config.model), *vocabulary);
 }
 
+// What a run saves of the tokenizer is named in every manifest.
+void check_tokenizer_names(const config::ModelConfig& model) {
+  const auto path = data::tokenizer_path(model);
+  if (model.tokenizer_name_or_path == "bytes" || !fs::exists(path)) return;
+  text::tokenizer_files_in(text::tokenizer_place(path).folder);  // throws
+}
+
 // Of a run with a model. Returns the checkpoint that it will continue.
 std::optional<fs::path> check_model_and_data(const config::Resolved& resolved) {
   const auto& config = resolved.config;
@@ -144,6 +153,7 @@ std::optional<fs::path> check_model_and_data(const config::Resolved& resolved) {
   const auto dimensions = model.dimensions();
   check_block_size(dimensions, config.data.block_size);
   check_sources(config, dimensions.vocabulary);
+  check_tokenizer_names(config.model);
   check_finetune_keys(resolved);
   tuned_model(config, model);
   auto checkpoint = checkpoint_to_continue(config.checkpoint);

@@ -2,7 +2,13 @@
 // Copyright the skein authors.
 #include "skein/text/tokenizer_files.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+
+#include "skein/core/error.h"
+#include "skein/core/foreign_text.h"
+#include "skein/text/parts/unicode.h"
 
 namespace skein::text {
 namespace {
@@ -12,6 +18,16 @@ constexpr const char* kTokenizer = "tokenizer.json";
 bool is_there(const fs::path& path) {
   std::error_code ignored;
   return fs::exists(fs::symlink_status(path, ignored));
+}
+
+// Manifests and plans are JSON, which has no place for other bytes.
+void require_utf8(const fs::path& path) {
+  const auto name = path.filename().string();
+  if (valid_utf8_prefix(name) == name.size()) return;
+  throw UserError(
+      fmt::format("{}: the name of this file is not UTF-8, and so nothing can be saved "
+                  "under it: rename or remove it",
+                  shown(repaired_utf8(path.string()))));
 }
 
 }  // namespace
@@ -24,7 +40,9 @@ std::vector<std::string> tokenizer_files_in(const fs::path& folder) {
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(folder / kTemplateFolder, ignored)) {
     const bool is_template = entry.path().extension() == ".jinja" && !entry.is_directory(ignored);
-    if (is_template) names.push_back(kTemplateFolder / entry.path().filename());
+    if (!is_template) continue;
+    require_utf8(entry.path());
+    names.push_back(kTemplateFolder / entry.path().filename());
   }
   std::ranges::sort(names);
   return names;

@@ -50,7 +50,8 @@ inline constexpr const char* kTemplateFolder = "additional_chat_templates";
 inline constexpr std::array<const char*, 2> kNamingFiles = {"tokenizer_config.json",
                                                             "special_tokens_map.json"};
 
-// What of all this lies in the folder: names, or kTemplateFolder/NAME.jinja. Sorted.
+// What of all this lies in the folder: names, or kTemplateFolder/NAME.jinja. Sorted. Throws
+// UserError for a template whose name is not UTF-8.
 std::vector<std::string> tokenizer_files_in(const fs::path& folder);
 
 // What kNamingFiles say, each read by its name where it is there. `folder` is for messages.

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "skein/core/error.h"
 #include "skein/core/testing.h"
 #include "skein/text/test_tokenizer.h"
 #include "skein/text/tokenizer.h"
@@ -23,6 +24,16 @@ TEST_F(TokenizerFiles, OfAFolder) {
             (std::vector<std::string>{"additional_chat_templates/rag.jinja", "merges.txt",
                                       "tokenizer.json"}));
   EXPECT_TRUE(tokenizer_files_in(folder_ / "nowhere").empty());
+}
+
+// A manifest could not name it: every checkpoint would be damaged.
+TEST_F(TokenizerFiles, AreNamedInUtf8) {
+  write("additional_chat_templates/\xC3\xA4.jinja", "x");
+  EXPECT_EQ(tokenizer_files_in(folder_).size(), 1U);
+  write("additional_chat_templates/rag\xFF.txt", "x");
+  EXPECT_EQ(tokenizer_files_in(folder_).size(), 1U) << "it is none of these";
+  write("additional_chat_templates/rag\xFF.jinja", "x");
+  EXPECT_PRED2(contains, refusal<UserError>([&] { tokenizer_files_in(folder_); }), "not UTF-8");
 }
 
 TEST_F(TokenizerFiles, AFileHasWhatLiesBesideItUnlessAnotherHas) {

@@ -132,6 +132,8 @@ class Plan(unittest.TestCase):
             "no step of packs": (2, ["dataloader_drop_last=true", "global_batch_size=32", "packing=true"]),
             "all held out": (2, ["val_size=40"]),
             "an end that nobody names": (2, ["template=alpaca", "model_name_or_path=nameless"]),
+            "a template whose name is not UTF-8": (2, ["model_name_or_path=odd"]),
+            "the same beside text": (2, ["model_name_or_path=odd", "stage=pt", "train_file=text.txt", "template="]),
             "its own template's": (4, ["template=", "model_name_or_path=nameless"]),
             "empty": (4, ["train_file=empty.jsonl"]),
             "evaluation rows": (4, ["eval_strategy=epoch", "eval_file=empty.jsonl"]),
@@ -139,6 +141,9 @@ class Plan(unittest.TestCase):
         with ChatWorkspace(output_dir="out") as work:
             (work / "empty.jsonl").write_text("\n")
             (work / "endless.jinja").write_text("{% for m in messages %}{{ m.role ~ ':' ~ m.content ~ '\n' }}{% endfor %}")
+            shutil.copytree(work / "model", work / "odd")
+            (work / "odd/additional_chat_templates").mkdir()
+            Path(os.fsdecode(os.fsencode(work / "odd/additional_chat_templates") + b"/rag\xff.jinja")).write_text("x")
             shutil.copytree(work / "model", work / "nameless")
             alpaca = run_skein(["template", "show", "alpaca"], work.folder).stdout
             (work / "nameless/chat_template.jinja").write_text(alpaca)
