@@ -4,7 +4,6 @@
 
 // What are the tensors of an adapter called in PEFT's file?
 
-#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -45,18 +44,17 @@ std::string stored_name(const std::string& parameter, bool trainable, const File
   return files.contains(name) ? name : "";
 }
 
-// Where the head is the embedding and has an adapter of its own, PEFT stores the embedding as what
-// that adapter lies on. Empty: not so.
+// Where the head is the embedding, PEFT may store it under the head's name: bare, or as what an
+// adapter of the head lies on. Empty: not so.
 template <typename Parameters, typename Files>
 std::string embedding_under_head(const Parameters& parameters, const Files& files) {
-  std::set<std::string_view> names;
-  for (const auto& parameter : parameters) names.insert(parameter.name);
+  const std::string head = "lm_head";
   for (const auto& parameter : parameters) {
-    if (!parameter.name.ends_with(kLoraA)) continue;
-    const auto module =
-        parameter.name.substr(0, parameter.name.size() - std::string_view(kLoraA).size());
-    auto name = file_name(module) + kBaseLayer + ".weight";
-    if (!names.contains(module + ".weight") && files.contains(name)) return name;
+    if (parameter.name == head + ".weight") return "";
+  }
+  for (const char* inner : {"", kBaseLayer}) {
+    auto name = file_name(head) + inner + ".weight";
+    if (files.contains(name)) return name;
   }
   return "";
 }
@@ -75,6 +73,16 @@ std::vector<std::string> stored_names(const Parameters& parameters, const Files&
     names.front() = detail::embedding_under_head(parameters, files);
   }
   return names;
+}
+
+// The name under which they hold the embedding once more, because it is the head too (PEFT's
+// save_embedding_layers): one tensor, and so the same values. Empty: they do not.
+template <typename Parameters, typename Files>
+std::string embedding_again(const Parameters& parameters, const Files& files) {
+  if (parameters.empty()) return "";
+  const auto& embedding = parameters.front();
+  if (detail::stored_name(embedding.name, embedding.trainable, files).empty()) return "";
+  return detail::embedding_under_head(parameters, files);
 }
 
 }  // namespace skein::adapter

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+
 namespace skein::adapter {
 namespace {
 
@@ -30,18 +32,33 @@ TEST(TensorNames, WhatTrainsAndWhatPeftStoresBesides) {
 
 TEST(TensorNames, OfATiedHeadTheEmbeddingLiesUnderIt) {
   const std::vector<TestParameter> model = {
-      {"embed.weight"}, {"q.weight"}, {"q.lora_A.weight", true}, {"head.lora_A.weight", true}};
-  const std::set<std::string> files = {"base_model.model.head.base_layer.weight",
-                                       "base_model.model.q.base_layer.weight"};
+      {"embed.weight"}, {"q.weight"}, {"q.lora_A.weight", true}, {"lm_head.lora_A.weight", true}};
+  const std::string head = "base_model.model.lm_head.base_layer.weight";
+  const std::set<std::string> files = {head, "base_model.model.q.base_layer.weight"};
   const auto names = stored_names(model, files);
-  EXPECT_EQ(names.at(0), "base_model.model.head.base_layer.weight");
+  EXPECT_EQ(names.at(0), head);
   EXPECT_EQ(names.at(1), "base_model.model.q.base_layer.weight");
+  EXPECT_EQ(embedding_again(model, files), "") << "it is there once";
   EXPECT_EQ(stored_names(model, std::set<std::string>{}).at(0), "");
   // Its own name wins.
-  EXPECT_EQ(stored_names(model, std::set<std::string>{"base_model.model.embed.base_layer.weight",
-                                                      "base_model.model.head.base_layer.weight"})
-                .at(0),
-            "base_model.model.embed.base_layer.weight");
+  const std::set<std::string> both = {"base_model.model.embed.base_layer.weight", head};
+  EXPECT_EQ(stored_names(model, both).at(0), "base_model.model.embed.base_layer.weight");
+  EXPECT_EQ(embedding_again(model, both), head);
+}
+
+// PEFT's save_embedding_layers, which it turns on by itself when a vocabulary was resized.
+TEST(TensorNames, OfATiedHeadTheEmbeddingMayBeThereTwice) {
+  std::vector<TestParameter> model = {{"embed.weight"}, {"q.weight"}, {"q.lora_A.weight", true}};
+  const std::string embedding = "base_model.model.embed.weight",
+                    head = "base_model.model.lm_head.weight";
+  const std::set<std::string> both = {embedding, head};
+  EXPECT_EQ(stored_names(model, both).at(0), embedding);
+  EXPECT_EQ(embedding_again(model, both), head);
+  EXPECT_EQ(stored_names(model, std::set<std::string>{head}).at(0), head);
+  EXPECT_EQ(embedding_again(model, std::set<std::string>{head}), "");
+  model.push_back({"lm_head.weight"});
+  EXPECT_EQ(embedding_again(model, both), "") << "the head has its own";
+  EXPECT_EQ(stored_names(model, both).at(3), head);
 }
 
 }  // namespace

@@ -324,6 +324,10 @@ void check_adapter(const config::RunConfig& config, const HfConfig& model) {
     const auto& shape = parameters[i].shape;
     options.tensors.push_back({.name = names[i], .shape = {shape.begin(), shape.end()}});
   }
+  if (const auto again = adapter::embedding_again(parameters, files.tensors); !again.empty()) {
+    const auto& shape = parameters.front().shape;
+    options.tensors.push_back({.name = again, .shape = {shape.begin(), shape.end()}});
+  }
   checkpoint::require_match(files, options);
   check_adapter_base(folder, {.folder = config.model.model_name_or_path,
                               .said_by = "model_name_or_path",

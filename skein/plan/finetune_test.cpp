@@ -211,6 +211,25 @@ TEST_F(FinetuneTest, TheBasesEmbeddingMayLieBesideAnAdapter) {
   check_adapter(config(), model());
 }
 
+TEST_F(FinetuneTest, OfATiedModelTheEmbeddingMayLieThereTwice) {
+  write("base/config.json", std::string(kLlama).insert(1, R"("tie_word_embeddings": true, )"));
+  auto entries = write_adapter("base");
+  entries.push_back({"base_model.model.model.embed_tokens.weight", DType::kF32, {19, 8}});
+  entries.push_back({"base_model.model.lm_head.weight", DType::kF32, {19, 8}});
+  write_tensors("adapter", checkpoint::kAdapterStem, entries, '0');
+  EXPECT_EQ(adapter_refused(), "");
+  for (auto& entry : entries) {
+    if (!adapter::is_adapter_tensor(entry.name)) entry.shape = {20, 8};
+  }
+  write_tensors("adapter", checkpoint::kAdapterStem, entries, '0');
+  const auto grown = adapter_refused();
+  EXPECT_PRED2(contains, grown, "of another shape (2): base_model.model.lm_head.weight is [20, 8]");
+  EXPECT_PRED2(contains, grown, "`skein merge " + keys().adapter_name_or_path + " --out DIR`");
+  entries[0].shape = {3, 8};
+  write_tensors("adapter", checkpoint::kAdapterStem, entries, '0');
+  EXPECT_FALSE(contains(adapter_refused(), "skein merge")) << "which would not help";
+}
+
 TEST_F(FinetuneTest, AnAdapterOfAnotherBaseIsRefused) {
   write_model("other", '2');
   write_adapter("other");

@@ -120,27 +120,35 @@ void RunState::initialise_adapter(uint64_t seed) {
 // A checkpoint of an adapter holds what trains: base weights that differ from the base's would be
 // trained with and lost.
 void RunState::check_base_in_adapter(const fs::path& folder) {
-  const auto names = base_weights_in_adapter(folder, model_.table());
-  if (names.empty()) return;
+  const auto types = base_weights_in_adapter(folder, model_.table());
+  if (types.empty()) return;
   auto slices = sharded_.slices_to_save();
-  std::erase_if(slices, [&](const auto& slice) { return !names.contains(slice.name); });
+  std::erase_if(slices, [&](const auto& slice) { return !types.contains(slice.name); });
   auto stored = slices;
   for (auto& slice : stored) slice.data = at::empty_like(slice.data);
   train::load_adapter(folder, model_.table(), stored);
   int64_t differences = 0;
   for (size_t i = 0; i < slices.size(); ++i) {
-    differences += at::equal(slices[i].data, stored[i].data) ? 0 : 1;
+    // The file may have rounded what the base holds.
+    const auto rounded = slices[i].data.to(tensor::scalar_type_of(types.at(slices[i].name)));
+    differences += at::equal(rounded.to(slices[i].data.scalar_type()), stored[i].data) ? 0 : 1;
   }
   if (sharded_.group().sum(differences) == 0) return;
+  std::vector<std::string> names;
+  for (const auto& [name, type] : types) names.push_back(name);
   throw UserError(fmt::format(
-      "{} stores {} with other values than the base has: a run that goes on with it would keep the "
-      "adapters alone. `skein merge {} --out DIR` first, and train DIR",
-      folder.string(), fmt::join(names, ", "), folder.string()));
+      "{0} stores {1} with other values than the base has: a run that goes on with it would keep "
+      "the adapters alone. `skein merge {0} --base {2} --out DIR` first, and train DIR",
+      folder.string(), fmt::join(names, ", "), options_.identity.tuning.base));
 }
 
 void RunState::load_adapter(const fs::path& folder) {
   check_base_in_adapter(folder);
-  train::load_adapter(folder, model_.table(), sharded_.slices_to_save());
+  // The base keeps its own values, which the file may hold rounded.
+  auto slices = sharded_.slices_to_save();
+  std::erase_if(slices,
+                [&](const auto& slice) { return !model_.table().find(slice.name)->trainable; });
+  train::load_adapter(folder, model_.table(), std::move(slices));
   sharded_.gather_loaded();
   optimizer_.refresh_masters();
   if (!has_masters(model_.table())) return;

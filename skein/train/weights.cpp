@@ -2,10 +2,16 @@
 // Copyright the skein authors.
 #include "skein/train/weights.h"
 
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/equal.h>
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 #include "skein/adapter/tensor_names.h"
+#include "skein/core/error.h"
 #include "skein/ops/nf4.h"
 #include "skein/tensor/dtype.h"
 
@@ -15,6 +21,26 @@ namespace {
 checkpoint::TensorEntry entry(const std::string& name, const tensor::Parameter& parameter) {
   const auto& shape = parameter.file_shape();
   return {name, tensor::dtype_of(parameter.dtype), {shape.begin(), shape.end()}};
+}
+
+// What is one tensor cannot have two values. `slices` are filled, under the names of the files.
+void require_same(const std::string& name, const std::string& again,
+                  const checkpoint::Reader& reader, const checkpoint::LoadOptions& options,
+                  Slices slices) {
+  std::erase_if(slices, [&](const auto& slice) { return slice.name != name; });
+  auto others = slices;
+  for (auto& other : others) {
+    other.name = again;
+    other.data = at::empty_like(other.data);
+  }
+  reader.load(others, options);
+  for (size_t i = 0; i < slices.size(); ++i) {
+    if (at::equal(slices[i].data, others[i].data)) continue;
+    throw UserError(fmt::format(
+        "{0} stores {1} and {2} with other values, and in this model they are one tensor: `skein "
+        "merge {0} --out DIR` makes a model of it that has two",
+        reader.files().folder.string(), name, again));
+  }
 }
 
 }  // namespace
@@ -93,19 +119,23 @@ void load_adapter(const fs::path& folder, const tensor::ParameterTable& table, S
     options.tensors.push_back(entry(names[i], table.parameters[i]));
     stored[table.parameters[i].name] = names[i];
   }
+  const auto again = adapter::embedding_again(table.parameters, reader.files().tensors);
+  if (!again.empty()) options.tensors.push_back(entry(again, table.parameters.front()));
   std::erase_if(slices, [&](const auto& slice) { return !stored.contains(slice.name); });
   for (auto& slice : slices) slice.name = stored.at(slice.name);
   reader.load(slices, options);
+  if (!again.empty()) require_same(names.front(), again, reader, options, std::move(slices));
 }
 
-std::set<std::string> base_weights_in_adapter(const fs::path& folder,
-                                              const tensor::ParameterTable& table) {
+std::map<std::string, DType> base_weights_in_adapter(const fs::path& folder,
+                                                     const tensor::ParameterTable& table) {
   const checkpoint::Reader reader(folder, checkpoint::kAdapterStem);
   const auto names = adapter::stored_names(table.parameters, reader.files().tensors);
-  std::set<std::string> found;
+  std::map<std::string, DType> found;
   for (size_t i = 0; i < names.size(); ++i) {
     const auto& parameter = table.parameters[i];
-    if (!names[i].empty() && !parameter.trainable) found.insert(parameter.name);
+    if (names[i].empty() || parameter.trainable) continue;
+    found[parameter.name] = reader.files().tensors.at(names[i]).tensor->dtype;
   }
   return found;
 }

@@ -5,12 +5,12 @@
 // The weights of a model folder, and of an adapter beside it, read into a model's parameters.
 
 #include <map>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "skein/checkpoint/new_rows.h"
 #include "skein/checkpoint/reader.h"
+#include "skein/core/dtype.h"
 #include "skein/plan/hf_config.h"
 #include "skein/tensor/parameter_table.h"
 #include "skein/tensor/tensor_slice.h"
@@ -48,8 +48,9 @@ class BaseWeights {
 // Of PEFT's folder: all that trains, and what it holds of the base's embedding and head. Throws one
 // UserError for all tensors that are missing, unexpected or of another shape.
 void load_adapter(const fs::path& folder, const tensor::ParameterTable& table, Slices slices);
-// Of it, what the base has too and does not train.
-std::set<std::string> base_weights_in_adapter(const fs::path& folder,
-                                              const tensor::ParameterTable& table);
+// Of it, what the base has too and does not train: parameters, and the types that they are stored
+// in.
+std::map<std::string, DType> base_weights_in_adapter(const fs::path& folder,
+                                                     const tensor::ParameterTable& table);
 
 }  // namespace skein::train

@@ -114,6 +114,17 @@ def test_an_adapter_of_a_tied_head_goes_on(train, run_skein, tmp_path, data, dor
     run_skein(["plan", tmp_path / "out.yaml", f"output_dir={tmp_path}/new"], tmp_path)
 
 
+@pytest.mark.parametrize("family", CONFIGS)
+def test_an_adapter_that_holds_a_tied_embedding_goes_on(train, tmp_path, data, family):
+    """PEFT stores it under the head's name too: asked to, or because a vocabulary was resized."""
+    config = llama_config(tie_word_embeddings=True) if family == "llama" else gpt2_config()
+    base, model = begin(tmp_path, config, tmp_path)
+    model.save_pretrained(tmp_path / "start", save_embedding_layers=True)
+    assert "base_model.model.lm_head.weight" in load_file(tmp_path / "start/adapter_model.safetensors")
+    records = skein_run(train, base, data[0], tmp_path / "start", distributed_strategy="zero2")
+    assert_same(records, peft_run(model, data[1], plain_optimizer(model)))
+
+
 @pytest.mark.parametrize("targets", [["q_proj", "v_proj"], ["embed_tokens", "q_proj"]], ids=["linear", "embedding"])
 def test_loraplus_equals_pefts_groups(train, tmp_path, data, targets):
     base = save_random_model(llama_config(), tmp_path / "base", 5)

@@ -5,6 +5,7 @@ accumulation, files, continuations, and what is refused."""
 import json
 import os
 import shutil
+import struct
 import unittest
 
 from harness import ChatWorkspace, Workspace, finish, gpt2, llama, read_safetensors, relative, run_skein, sample, wait_until_gone
@@ -31,6 +32,12 @@ class Tuned(Workspace):
         self.run(f"output_dir={name}", "max_steps=2", f"seed={seed}", "save_strategy=no", "model_name_or_path=model",
                  "train_from_scratch=true", "finetuning_type=full")
         return self / name
+
+
+def rounded(data):
+    """fp32 as bfloat16, to the nearest, ties to even."""
+    bits = struct.unpack(f"<{len(data) // 4}I", data)
+    return struct.pack(f"<{len(bits)}H", *((word + 0x7FFF + (word >> 16 & 1)) >> 16 for word in bits))
 
 
 def numbers(records):
@@ -216,6 +223,40 @@ class Continued(unittest.TestCase):
             self.assertLess(second[0]["loss"], first[0]["loss"])
             tensors = read_safetensors(work / "second/adapter_model.safetensors")
             self.assertEqual({tensor[1][0] for name, tensor in tensors.items() if ".lora_A." in name}, {4})
+
+    def test_an_adapter_that_holds_a_tied_embedding_twice(self):
+        """As PEFT stores it where a vocabulary was resized, or with save_embedding_layers."""
+        names = ["model.embed_tokens.weight", "lm_head.weight"]
+        with Tuned(llama(tie_word_embeddings=True), **LORA) as work:
+            work.run("output_dir=first", "max_steps=2")
+            work.run("output_dir=plain", "adapter_name_or_path=first", "max_steps=2", ranks=2)
+            path = work / "first/adapter_model.safetensors"
+            adapter, base = read_safetensors(path), read_safetensors(work / "base/model.safetensors")
+            dtype, shape, data = base[names[0]]
+            add = lambda tensors: write_safetensors(path, adapter | {PREFIX + name: tensor for name, tensor in tensors.items()})
+            generate = ["generate", "first", "--prompt", "abc", "--max-new-tokens", "4", "--device", "cpu"]
+
+            add({name: base[names[0]] for name in names})
+            work.run("output_dir=second", "adapter_name_or_path=first", "max_steps=2", ranks=2)
+            self.assertEqual(numbers(work.records("second")), numbers(work.records("plain")))
+            run_skein(generate, work.folder)
+
+            changed = data[:-1] + bytes([data[-1] ^ 1])
+            add({names[0]: base[names[0]], names[1]: (dtype, shape, changed)})
+            refusals = [run_skein(generate, work.folder, code=2).stderr]
+            refusals.append(work.run("output_dir=third", "adapter_name_or_path=first", ranks=2, code=2).stderr)
+            for said in refusals:
+                self.assertIn("with other values, and in this model they are one tensor: `skein merge first", said)
+            run_skein(["merge", "first", "--out", "two"], work.folder)
+
+            grown = (dtype, [shape[0] + 1, shape[1]], data + bytes(4 * shape[1]))
+            add({name: grown for name in names})
+            refusals = [run_skein(generate, work.folder, code=2).stderr]
+            refusals.append(work.run("output_dir=third", "adapter_name_or_path=first", code=2).stderr)
+            for said in refusals:
+                self.assertIn("of another shape (2)", said)
+                self.assertIn("`skein merge first --out DIR` makes a model of it", said)
+            run_skein(["merge", "first", "--out", "grown"], work.folder)
 
     def test_an_adapter_goes_on_with_its_own_template(self):
         """As generate, chat, eval and merge take it: the base's counts where the adapter has none."""
@@ -483,7 +524,7 @@ class Refused(unittest.TestCase):
         name = "model.embed_tokens.weight"
         dtype, shape, data = read_safetensors(self.work / "base/model.safetensors")[name]
 
-        def add(values):
+        def add(values, dtype=dtype):
             def change(folder):
                 path = folder / "adapter_model.safetensors"
                 write_safetensors(path, read_safetensors(path) | {PREFIX + name: (dtype, shape, values)})
@@ -491,10 +532,16 @@ class Refused(unittest.TestCase):
 
         self.damaged(add(data))
         self.work.run("output_dir=same", "adapter_name_or_path=damaged", "max_steps=2")
-        self.damaged(add(data[:-1] + bytes([data[-1] ^ 1])))
-        for ranks in (1, 2):
-            self.refuse("adapter_name_or_path=damaged", ranks=ranks,
-                        says=[f"stores {name} with other values than the base has", "skein merge damaged --out DIR"])
+        # PEFT saved it in 16 bits: the base has 32, and trains with them.
+        self.damaged(add(rounded(data), "BF16"))
+        self.work.run("output_dir=rounded", "adapter_name_or_path=damaged", "max_steps=2")
+        self.assertEqual(numbers(self.work.records("rounded")), numbers(self.work.records("same")))
+        for values, dtype in ((data[:-1] + bytes([data[-1] ^ 1]), dtype), (rounded(data)[:-1] + b"\x3f", "BF16")):
+            self.damaged(add(values, dtype))
+            for ranks in (1, 2):
+                self.refuse("adapter_name_or_path=damaged", ranks=ranks,
+                            says=[f"stores {name} with other values than the base has",
+                                  "skein merge damaged --base base --out DIR"])
 
     def test_a_truncated_adapter(self):
         def cut(folder):

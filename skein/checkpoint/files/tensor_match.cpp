@@ -63,6 +63,21 @@ Differences compare(const ModelFiles& files, const LoadOptions& options) {
   return found;
 }
 
+// Merging is the way where an adapter fits and only what it holds of the base does not: an
+// embedding with more rows, or a head that is the embedding no longer.
+std::string merge_advice(const ModelFiles& files, const Differences& found) {
+  const auto is_lora = [](const std::string& text) {
+    return text.find(".lora_") != std::string::npos;
+  };
+  const bool fits = found.missing.empty() && std::ranges::none_of(found.unexpected, is_lora) &&
+                    std::ranges::none_of(found.wrong_shape, is_lora);
+  if (!fits) return "";
+  return fmt::format(
+      "\n  `skein merge {} --out DIR` makes a model of it, with the weights that it "
+      "holds of its base: take DIR",
+      files.folder.string());
+}
+
 }  // namespace
 
 // Itself, or with the base prefix added or removed.
@@ -92,7 +107,7 @@ void require_match(const ModelFiles& files, const LoadOptions& options) {
                               options.adapter ? "an adapter of this model as adapter_config.json "
                                                 "describes it; is it the right base?"
                                               : "this model; check config.json",
-                              text));
+                              text + (options.adapter ? merge_advice(files, found) : "")));
 }
 
 }  // namespace skein::checkpoint
