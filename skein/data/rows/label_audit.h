@@ -18,7 +18,8 @@ namespace skein::data {
 // The ids that the audit looks for.
 struct AuditTokens {
   std::vector<uint32_t> ends_of_turn;  // any of them ends one; empty: nothing does
-  std::optional<uint32_t> begin;       // BOS, which a row has at most once; absent: there is none
+  // BOS, which a row has at most once; absent: there is none, or it ends turns too.
+  std::optional<uint32_t> begin;
   std::string missing = {};  // what to type for the template's end of a turn to be a token
 
   bool is_end(int64_t id) const;

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "skein/core/error.h"
@@ -43,6 +44,14 @@ std::vector<uint32_t> ends_of_turn(const text::Tokenizer& tokenizer,
   const auto end = text::find_turn_end(*chat_template, tokenizer).token;
   if (end && end != tokenizer.eos_id()) ends.push_back(*end);
   return ends;
+}
+
+// Where the token ends turns too, as GPT-2's does, it is no sign of a beginning.
+std::optional<uint32_t> begin_of_row(const text::Tokenizer& tokenizer,
+                                     const std::vector<uint32_t>& ends) {
+  const auto begin = tokenizer.bos_id();
+  if (begin && std::ranges::find(ends, *begin) != ends.end()) return std::nullopt;
+  return begin;
 }
 
 std::string missing_text(const text::Tokenizer& tokenizer, const text::ChatTemplate& chat_template,
@@ -130,6 +139,8 @@ RowTokens open_row_tokens(const config::ModelConfig& model, const config::RowsCo
   const auto options = template_options(path, rows);
   const auto chat_template = text::ChatTemplate::find(options);
   auto tokenizer = text::shared_tokenizer(path, model.new_special_tokens);
+  auto ends = ends_of_turn(*tokenizer, chat_template);
+  const auto begin = begin_of_row(*tokenizer, ends);
   RowTokens result{
       .encoder = {.encode = EncodeRow(tokenizer, options, chat_template, turns),
                   .identity = fmt::format("tokenizer {} template {} trained {}",
@@ -137,8 +148,8 @@ RowTokens open_row_tokens(const config::ModelConfig& model, const config::RowsCo
                                           chat_template ? chat_template->digest() : "none",
                                           text::turns_name(turns)),
                   .vocab_size = tokenizer->vocab_size()},
-      .audit = {.ends_of_turn = ends_of_turn(*tokenizer, chat_template),
-                .begin = tokenizer->bos_id(),
+      .audit = {.ends_of_turn = std::move(ends),
+                .begin = begin,
                 .missing = chat_template ? missing_text(*tokenizer, *chat_template, path) : ""},
       .tokenizer = tokenizer};
   return result;

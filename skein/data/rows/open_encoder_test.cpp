@@ -55,6 +55,16 @@ constexpr const char* kLists =
                    {"role": "user", "content": "r"}],
         "completion": [{"role": "assistant", "content": "b"}]})";
 
+// GPT-2's BOS, and that of every tokenizer that skein trains.
+TEST_F(OpenEncoderTest, ABeginningThatEndsTurnsTooIsNotCounted) {
+  write("tokenizer_config.json", R"({"eos_token": "</s>", "bos_token": "<|im_start|>"})");
+  rows_.chat_format = "alpaca";
+  EXPECT_EQ(open().audit.begin, kEnd + 1);
+  write("tokenizer_config.json", R"({"eos_token": "</s>", "bos_token": "</s>"})");
+  EXPECT_EQ(open().audit.begin, std::nullopt);
+  EXPECT_EQ(open().audit.ends_of_turn, std::vector<uint32_t>{kEnd});
+}
+
 TEST_F(OpenEncoderTest, TrainsOnWhatTheMasksSay) {
   EXPECT_EQ(trained(kTwoTurns), "a<|im_end|>\n|b<|im_end|>\n");
   EXPECT_EQ(trained(kLists), "b<|im_end|>\n");
