@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "skein/adapter/adapter_config.h"
@@ -16,6 +17,7 @@
 #include "skein/config/output_folder.h"
 #include "skein/core/error.h"
 #include "skein/core/hash.h"
+#include "skein/optim/states.h"
 #include "skein/plan/finetune.h"
 #include "skein/plan/rules.h"
 
@@ -210,10 +212,10 @@ void check_order(const fs::path& checkpoint, const DataIdentity& identity) {
                  fmt::format("data_seed={}", saved.seed));
   }
   if (saved.block_size != 0 && saved.block_size != identity.block_size) {
-    refuse_order(
-        checkpoint,
-        fmt::format("a block_size of {}, this start has {}", saved.block_size, identity.block_size),
-        fmt::format("block_size={}", saved.block_size));
+    refuse_order(checkpoint,
+                 fmt::format("a {} of {}, this start has {}", identity.block_size_key,
+                             saved.block_size, identity.block_size),
+                 fmt::format("{}={}", identity.block_size_key, saved.block_size));
   }
   if (!identity.data_digest.empty() && saved.data_digest != identity.data_digest) {
     refuse_order(checkpoint,
@@ -237,13 +239,31 @@ void check_step(const fs::path& checkpoint) {
       (checkpoint / checkpoint::kManifestName).string(), manifest->step, kStateFile, step));
 }
 
-// None: a file is damaged. Who reads every byte says so, and may go on from an older checkpoint.
-std::optional<bool> has_8bit_moments(const fs::path& checkpoint) try {
+// Do the states of the optimizer have such a part (`.NAME`)? None: a file is damaged. Who reads
+// every byte says so, and may go on from an older checkpoint.
+std::optional<bool> holds_states(const fs::path& checkpoint, std::string_view suffix) try {
   const auto files = checkpoint::open_model_files(checkpoint, checkpoint::kOptimizerStem);
-  return std::ranges::any_of(
-      files.tensors, [](const auto& tensor) { return tensor.first.ends_with(".exp_avg_scale"); });
+  return std::ranges::any_of(files.tensors,
+                             [&](const auto& tensor) { return tensor.first.ends_with(suffix); });
 } catch (const IoError&) {
   return std::nullopt;
+}
+
+// Does anything that trains have master weights?
+bool has_masters(const config::RunConfig& config, const HfConfig& model, DType dtype) {
+  const auto shapes = tuned_model(config, model).shapes;
+  return std::ranges::any_of(shapes.parameters, [&](const ParameterShape& parameter) {
+    if (!parameter.trainable) return false;
+    const auto states =
+        optim::state_tensors(config.optimizer, parameter.adapter ? adapter_dtype(dtype) : dtype);
+    return std::ranges::count(states, "master", &optim::StateTensor::name) > 0;
+  });
+}
+
+// The word of config.json, which an adapter's folder does not have.
+std::string saved_dtype(const fs::path& checkpoint, bool has_masters) {
+  if (fs::exists(checkpoint / "config.json")) return read_hf_config(checkpoint).dtype;
+  return has_masters ? "bfloat16 (or float16)" : "float32";
 }
 
 void check_optimizer(const fs::path& checkpoint, const DataIdentity& identity) {
@@ -255,7 +275,7 @@ void check_optimizer(const fs::path& checkpoint, const DataIdentity& identity) {
         checkpoint.string()));
   }
   const bool is_narrow = identity.optim == config::OptimizerKind::kAdamW8bit;
-  const bool was_narrow = has_8bit_moments(checkpoint).value_or(is_narrow);
+  const bool was_narrow = holds_states(checkpoint, ".exp_avg_scale").value_or(is_narrow);
   if (was_narrow == is_narrow) return;
   constexpr const char* kWords[] = {"adamw_torch", "adamw_8bit"};
   throw UserError(fmt::format("{} was saved with optim: {}, this start has {}; {}",
@@ -265,13 +285,16 @@ void check_optimizer(const fs::path& checkpoint, const DataIdentity& identity) {
 
 }  // namespace
 
-DataIdentity identity_before_data(const config::RunConfig& config, const config::BatchPlan& batches,
-                                  const HfConfig& model) {
+DataIdentity identity_before_data(const config::Resolved& resolved,
+                                  const config::BatchPlan& batches, const HfConfig& model) {
+  const auto& config = resolved.config;
+  const auto spelling = resolved.origin_of("block_size").spelling;
   return {.data_digest = {},
           .global_batch = batches.global,
           .seed = static_cast<int64_t>(data_seed(config)),
           .block_size = config.data.block_size,
           .ranks = batches.ranks,
+          .block_size_key = spelling.empty() ? "block_size" : spelling,
           .optim = config.optimizer.optim,
           .tuning = tuning_identity(config, model)};
 }
@@ -394,6 +417,19 @@ void check_continuation(const fs::path& checkpoint, const HfConfig& model,
   check_model(checkpoint, model, identity.tuning);
   check_order(checkpoint, identity);
   check_optimizer(checkpoint, identity);
+}
+
+void check_saved_dtype(const fs::path& checkpoint, const config::RunConfig& config,
+                       const HfConfig& model, DType dtype) {
+  const bool has = has_masters(config, model, dtype);
+  const bool had = holds_states(checkpoint, ".master").value_or(has);
+  if (had == has) return;
+  const auto saved = saved_dtype(checkpoint, had);
+  throw UserError(fmt::format(
+      "{0} was saved with dtype={1}, this start has dtype={2}: beside weights of 16 bits the "
+      "optimizer keeps others of 32. Give dtype={1}, another output_dir, or start over with "
+      "--fresh; as model_name_or_path of a new run it may have any",
+      checkpoint.string(), saved, dtype_word(dtype)));
 }
 
 }  // namespace skein::plan

@@ -13,7 +13,8 @@
 
 #include "skein/checkpoint/files/catalog.h"
 #include "skein/config/batch_plan.h"
-#include "skein/config/run_config.h"
+#include "skein/config/load.h"
+#include "skein/core/dtype.h"
 #include "skein/core/file.h"
 #include "skein/plan/hf_config.h"
 #include "skein/plan/trainer_state.h"
@@ -21,8 +22,8 @@
 namespace skein::plan {
 
 // What is known of it before the data is read.
-DataIdentity identity_before_data(const config::RunConfig& config, const config::BatchPlan& batches,
-                                  const HfConfig& model);
+DataIdentity identity_before_data(const config::Resolved& resolved,
+                                  const config::BatchPlan& batches, const HfConfig& model);
 
 // What resume_from_checkpoint and fresh mean for an output folder.
 enum class StartFrom { kBeginning, kNewest, kNamed };
@@ -62,5 +63,9 @@ bool is_finished(const config::RunConfig& config, const HfConfig& model,
 // or that the checkpoint has no optimizer state. IoError when its state is not that of its step.
 void check_continuation(const fs::path& checkpoint, const HfConfig& model,
                         const DataIdentity& identity);
+// The same where what trains has 16 bits now (`dtype`) and had not then, or the other way round:
+// the optimizer's states of one have master weights, and those of the other none.
+void check_saved_dtype(const fs::path& checkpoint, const config::RunConfig& config,
+                       const HfConfig& model, DType dtype);
 
 }  // namespace skein::plan

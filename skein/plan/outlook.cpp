@@ -98,9 +98,10 @@ void warn_of_full_disk(Outlook& outlook) {
   }
 }
 
-std::optional<Continuation> find_continuation(const config::RunConfig& config,
+std::optional<Continuation> find_continuation(const config::Resolved& resolved,
                                               const std::optional<fs::path>& checkpoint,
                                               const Outlook& outlook) {
+  const auto& config = resolved.config;
   if (config.model.model_name_or_path.empty()) return std::nullopt;
   const int64_t total = outlook.steps ? outlook.steps->total_steps : -1;
   if (checkpoint) {
@@ -114,7 +115,7 @@ std::optional<Continuation> find_continuation(const config::RunConfig& config,
                         .ended_early = early};
   }
   const auto model = read_run_model(config);
-  auto identity = identity_before_data(config, outlook.batches, model);
+  auto identity = identity_before_data(resolved, outlook.batches, model);
   identity.total_steps = total;
   if (!is_finished(config, model, identity)) return std::nullopt;
   const auto output = config::output_folder(config.checkpoint);
@@ -143,7 +144,7 @@ Outlook look_ahead(const config::Resolved& given, const Machine& machine) {
   if (config.schedule.max_steps > 0 || outlook.data.steps_per_epoch > 0) {
     outlook.steps = plan_run(config, outlook.data.steps_per_epoch);
   }
-  outlook.continues = find_continuation(config, checkpoint, outlook);
+  outlook.continues = find_continuation(resolved, checkpoint, outlook);
   if (!config.model.model_name_or_path.empty()) {
     if (!config::output_folder(config.checkpoint).empty()) check_disk(config, machine.place);
     outlook.model = measure_model(config, machine, outlook);

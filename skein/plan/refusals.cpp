@@ -232,7 +232,8 @@ std::optional<fs::path> check_run(const config::Resolved& resolved, int ranks, c
   auto checkpoint = check_model_and_data(resolved);
   if (checkpoint) {
     const auto model = read_run_model(config);
-    check_continuation(*checkpoint, model, identity_before_data(config, batches, model));
+    check_continuation(*checkpoint, model, identity_before_data(resolved, batches, model));
+    check_saved_dtype(*checkpoint, config, model, working_dtype(config.model.dtype, place));
   }
   return checkpoint;
 }
@@ -247,7 +248,7 @@ void check_prepared(const config::Resolved& resolved, int ranks) {
   plan_run(config, data::plan_of(samples, order).epoch_steps());
   const auto checkpoint = checkpoint_to_continue(config.checkpoint);
   if (!checkpoint) return;
-  auto identity = identity_before_data(config, batches, model);
+  auto identity = identity_before_data(resolved, batches, model);
   identity.data_digest = samples.digest;
   check_continuation(*checkpoint, model, identity);
 }

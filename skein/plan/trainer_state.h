@@ -36,7 +36,9 @@ struct DataIdentity {
   int64_t seed = 0;        // data_seed
   int64_t block_size = 0;  // 0: an older program did not note it
   int64_t total_steps = 0;
-  int64_t ranks = 0;  // not kept
+  // Not kept.
+  int64_t ranks = 0;
+  std::string block_size_key = "block_size";  // as the user spells it: cutoff_len, …
   // Not kept: the tensors tell.
   config::OptimizerKind optim = config::OptimizerKind::kAdamW;
   TuningIdentity tuning = {};

@@ -67,22 +67,24 @@ data::LoaderOptions loader_options(const config::RunConfig& config,
 
 namespace {
 
-plan::DataIdentity identity_of(const config::RunConfig& config, const config::BatchPlan& batches,
+plan::DataIdentity identity_of(const config::Resolved& resolved, const config::BatchPlan& batches,
                                const plan::HfConfig& architecture, const data::Loader& loader,
                                const plan::RunPlan& plan) {
-  auto identity = plan::identity_before_data(config, batches, architecture);
+  auto identity = plan::identity_before_data(resolved, batches, architecture);
   identity.data_digest = loader.data_digest();
   identity.total_steps = plan.total_steps;
   return identity;
 }
 
 // Collective: where this start begins; a checkpoint is verified and not refused.
-Beginning beginning_of(const config::CheckpointConfig& config, const fs::path& output,
+Beginning beginning_of(const config::RunConfig& config, const fs::path& output,
                        const plan::HfConfig& architecture, const plan::DataIdentity& identity,
-                       World& world) {
+                       DType dtype, World& world) {
   const board::HostWork work("looking for a checkpoint");
-  auto found = decide_beginning(config, output, world);
-  if (found.checkpoint) plan::check_continuation(*found.checkpoint, architecture, identity);
+  auto found = decide_beginning(config.checkpoint, output, world);
+  if (!found.checkpoint) return found;
+  plan::check_continuation(*found.checkpoint, architecture, identity);
+  plan::check_saved_dtype(*found.checkpoint, config, architecture, dtype);
   return found;
 }
 
@@ -224,8 +226,8 @@ Session::Session(const config::Resolved& given, const config::BatchPlan& plan_of
       loader(plan::open_samples(config, architecture.dimensions().vocabulary),
              loader_options(config, batches), world.group.rank(), world.group.size()),
       plan(plan::plan_run(config, loader.epoch_steps())),
-      identity(identity_of(config, batches, architecture, loader, plan)),
-      beginning(beginning_of(config.checkpoint, output, architecture, identity, world)),
+      identity(identity_of(resolved, batches, architecture, loader, plan)),
+      beginning(beginning_of(config, output, architecture, identity, dtype, world)),
       model(build_model(config, batches, architecture, dtype)),
       sharded(model->table(), shard_options(config, batches, world.device), world.group),
       optimizer(build_optimizer(config, sharded)),

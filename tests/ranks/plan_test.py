@@ -228,6 +228,9 @@ class Plan(unittest.TestCase):
                      "ranks": ([], 1, ["--nproc-per-node 2", "global_batch_size=8"]),
                      "batch": (["per_device_train_batch_size=2"], 2, ["global_batch_size=8"]),
                      "rows": (["block_size=16"], 2, ["block_size=32"]),
+                     "rows by another name": (["cutoff_len=16"], 2, ["a cutoff_len of 32, this", "Give cutoff_len=32"]),
+                     "width": (["dtype=bfloat16"], 2, ["was saved with dtype=float32, this start has dtype=bfloat16",
+                                                       "Give dtype=float32, another output_dir"]),
                      "model": (["model_name_or_path=gpt2"], 2, ["model_type is llama there and gpt2 here. Give"])}
             for name, (words, ranks, parts) in cases.items():
                 with self.subTest(name):
@@ -238,6 +241,22 @@ class Plan(unittest.TestCase):
             # What plan would have to read all data for, train finds before its ranks start.
             work.write_text(20, seed=2)
             self.assertIn("training data of digest", work.run("max_steps=5", ranks=2, code=2).stderr)
+
+    def test_a_run_goes_on_in_weights_of_the_same_width(self):
+        with Workspace(num_blocks=20, save_steps=1, output_dir="run", dtype="bfloat16", global_batch_size=4) as work:
+            work.run("max_steps=1", ranks=2)
+            self.assert_refused_alike(work, ["max_steps=2", "dtype=float32"], 2)
+            refused = work.run("max_steps=2", "dtype=float32", ranks=2, code=2).stderr
+            self.assertIn("was saved with dtype=bfloat16, this start has dtype=float32", refused)
+            self.assertIn("continuing run/checkpoint-1", work.run("max_steps=2", "dtype=float16", ranks=2).stderr)
+            # Adapters have 32 bits in any case; modules that train whole have not.
+            work.run("output_dir=base", "save_strategy=no", "max_steps=1")
+            for more, code in (([], 0), (["modules_to_save=lm_head"], 2)):
+                words = ["model_name_or_path=base", "train_from_scratch=false", "finetuning_type=lora", "output_dir=tuned",
+                         *more, "--fresh"]
+                work.run(*words, "max_steps=1")
+                ended = work.run(*words[:-1], "max_steps=2", "dtype=float32", code=code)
+                self.assertEqual("dtype=bfloat16 (or float16)" in ended.stderr, code == 2, ended.stderr)
 
     def test_a_finished_run_without_checkpoints_is_not_trained_again(self):
         with Workspace(num_blocks=20, save_strategy="no", max_steps=2, output_dir="run") as work:
