@@ -51,6 +51,9 @@ class Bpe {
   void encode_plainly(std::string_view word, std::vector<uint32_t>& ids,
                       std::vector<uint32_t>* lengths = nullptr) const;
 
+  // Can it spell every text, or are there units that would be unknown or dropped?
+  bool has_all_units() const;
+
  private:
   static constexpr uint32_t kMissing = CharacterNumbers::kMissing;
 
@@ -61,7 +64,6 @@ class Bpe {
   void set_lengths(const StringMap<uint32_t>& vocabulary);
   void set_cuts(const StringMap<uint32_t>& vocabulary, const std::vector<Merge>& merges,
                 CharacterNumbers whole_ranks);
-  bool has_all_units() const;
   bool can_cut(const BpeCuts::Place& place) const;
   // Ids and lengths as encode() appends them.
   struct Out {

@@ -9,6 +9,7 @@
 
 #include "skein/core/error.h"
 #include "skein/core/folder.h"
+#include "skein/core/foreign_text.h"
 #include "skein/core/hash.h"
 #include "skein/text/new_tokens.h"
 #include "skein/text/parts/bpe_alphabet.h"
@@ -104,7 +105,16 @@ Tokenizer Tokenizer::load(const fs::path& path, const std::vector<std::string>& 
 
 Tokenizer Tokenizer::parse(std::string_view tokenizer_json, const std::string& name,
                            const TokenizerNames& names) {
-  Tokenizer tokenizer(parse_tokenizer_json(tokenizer_json, name));
+  auto parts = parse_tokenizer_json(tokenizer_json, name);
+  const auto lost = parts.lost_unknown;
+  Tokenizer tokenizer(std::move(parts));
+  // As `tokenizers` does, though at the first unit that needs it.
+  if (lost && !tokenizer.bpe_.has_all_units()) {
+    throw UserError(
+        fmt::format("{}: unk_token is '{}', which is not in the vocabulary, and a text "
+                    "can need it: give it an id there, or make unk_token null",
+                    name, shown(*lost)));
+  }
   tokenizer.set_names(names);
   tokenizer.digest_ = skein::digest(tokenizer_json);
   return tokenizer;

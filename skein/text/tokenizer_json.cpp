@@ -100,14 +100,19 @@ void require_bpe(const PartReader& reader, const Json& model) {
   if (!dropout.is_null() && dropout != 0.0) reader.refuse("'dropout' must be null");
 }
 
+std::optional<std::string> unknown_of(const PartReader& reader, const Json& model) {
+  if (reader.at(model, "unk_token").is_null()) return std::nullopt;
+  return reader.text(model, "unk_token");
+}
+
 BpeOptions read_bpe_options(const PartReader& reader, const Json& model,
                             const StringMap<uint32_t>& vocabulary) {
   BpeOptions options;
   options.fuse_unknown = reader.flag(model, "fuse_unk", false);
   options.ignore_merges = reader.flag(model, "ignore_merges", false);
   options.byte_fallback = reader.flag(model, "byte_fallback", false);
-  if (const auto& unknown = reader.at(model, "unk_token"); !unknown.is_null()) {
-    const auto found = vocabulary.find(reader.text(model, "unk_token"));
+  if (const auto unknown = unknown_of(reader, model)) {
+    const auto found = vocabulary.find(*unknown);
     if (found != vocabulary.end()) options.unknown = found->second;
   }
   return options;
@@ -188,6 +193,7 @@ TokenizerParts parse_tokenizer_json(std::string_view text, const std::string& na
   parts.vocabulary = read_vocabulary(reader, model);
   parts.merges = read_merges(reader, model, parts.vocabulary);
   parts.bpe = read_bpe_options(reader, model, parts.vocabulary);
+  if (!parts.bpe.unknown) parts.lost_unknown = unknown_of(reader, model);
   parts.added_tokens = read_added_tokens(reader, root, parts.vocabulary);
   require_known_ids(reader, parts);
   parts.needs_origins = needs_origins(reader, root);

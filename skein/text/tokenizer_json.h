@@ -31,6 +31,7 @@ struct TokenizerParts {
   StringMap<uint32_t> vocabulary;  // as spelled in the file, without the added tokens
   std::vector<Merge> merges;
   BpeOptions bpe;
+  std::optional<std::string> lost_unknown;  // an unk_token that is not in the vocabulary
   std::vector<AddedToken> added_tokens;
   // Whether what the parts do depends on where in the original a piece lies.
   bool needs_origins = false;

@@ -91,6 +91,19 @@ TEST(TokenizerParts, UnknownTokens) {
   EXPECT_EQ(tokens_of(tokenizer_of(json), "éa"), (Spellings{"▁a"}));
 }
 
+// `tokenizers` raises at the first text that needs it.
+TEST(TokenizerParts, AnUnknownTokenThatIsNone) {
+  auto json = llama_tokenizer();
+  json["model"]["unk_token"] = "<none>";
+  EXPECT_EQ(tokens_of(tokenizer_of(json), "éa"), (Spellings{"▁", "<0xC3>", "<0xA9>", "a"}))
+      << "there are bytes for all";
+  json["model"]["vocab"].erase("<0xC3>");
+  EXPECT_PRED2(contains, refusal<UserError>([&] { tokenizer_of(json); }),
+               "unk_token is '<none>', which is not in the vocabulary");
+  json["model"]["unk_token"] = nullptr;
+  EXPECT_EQ(tokens_of(tokenizer_of(json), "éa"), (Spellings{"▁a"}));
+}
+
 // Each text between special tokens is normalised by itself.
 TEST(TokenizerParts, PrependAndReplaceAsInOldFiles) {
   auto json = llama_tokenizer();
