@@ -26,7 +26,7 @@ namespace {
 using text::jinja::Value;
 
 constexpr const char* kUsage =
-    "skein template render DIR [--messages F]   the text of a conversation (stdin without F)\n"
+    "skein template render DIR [--messages F]   the text of a conversation (stdin: no F, or -)\n"
     "    [--template NAME | --chat-template F] [--add-generation-prompt] [--variables JSON]\n"
     "    [--tokens [--train assistant|last|all] | --as-is] [--lines]\n"
     "skein template show NAME                   a built-in template\n"
@@ -140,7 +140,7 @@ int render(Arguments arguments) {
     return line;
   };
   if (!options.lines) {
-    const bool from_file = !options.messages.empty();
+    const bool from_file = !options.messages.empty() && options.messages != "-";
     const auto source = from_file ? options.messages : "stdin";
     const auto json = from_file ? read_file(options.messages, uint64_t{64} << 20) : all_of_stdin();
     if (!from_file && json.find_first_not_of(" \t\r\n") == std::string::npos) {

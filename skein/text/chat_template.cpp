@@ -117,7 +117,14 @@ std::string built_in_hint(const std::string& name) {
   return fmt::format("; a format that skein knows is named by template: {}", name);
 }
 
-void check_file(const std::string& file) {
+std::vector<std::string> names_of(const Sources& sources) {
+  std::vector<std::string> names;
+  for (const auto& [name, source] : sources) names.push_back(name);
+  return names;
+}
+
+void check_file(const std::string& file, const ChatTemplateOptions& options,
+                const Sources& sources) {
   std::error_code ignored;
   if (fs::is_regular_file(file, ignored)) return;
   if (fs::exists(file, ignored)) {
@@ -126,7 +133,12 @@ void check_file(const std::string& file) {
                     "the template into a file",
                     file));
   }
-  throw UserError(fmt::format("chat_template: there is no file {}{}", file, built_in_hint(file)));
+  const auto own = sources.size() < 2
+                       ? ""
+                       : fmt::format("; templates of {} are {}", options.folder.string(),
+                                     fmt::join(names_of(sources), ", "));
+  throw UserError(
+      fmt::format("chat_template: there is no file {}{}{}", file, built_in_hint(file), own));
 }
 
 // transformers copies a message's reasoning to the names that templates know it by.
@@ -185,17 +197,15 @@ std::optional<ChatTemplate> ChatTemplate::find(const ChatTemplateOptions& option
     if (const auto named = sources.find(options.file); named != sources.end()) {
       return parse(named->second.second, named->second.first, tokens);
     }
-    check_file(options.file);
+    check_file(options.file, options, sources);
     return parse(read_file(options.file, jinja::Template::kMaxBytes), options.file, tokens);
   }
   if (sources.empty()) return std::nullopt;
   if (!sources.contains("default")) {
-    std::vector<std::string> names;
-    for (const auto& [name, source] : sources) names.push_back(name);
     throw UserError(
         fmt::format("{} has several chat templates and no default: set chat_template to "
                     "one of {}",
-                    options.folder.string(), fmt::join(names, ", ")));
+                    options.folder.string(), fmt::join(names_of(sources), ", ")));
   }
   const auto& [name, text] = sources["default"];
   return ChatTemplate({.name = name, .text = text, .tool_use = sources["tool_use"].second}, tokens);

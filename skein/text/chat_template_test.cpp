@@ -153,6 +153,9 @@ TEST_F(ChatTemplateFolder, MayHaveSeveral) {
                               {"name": "rag", "template": "r"}]})");
   EXPECT_EQ(text(), "d");
   EXPECT_EQ(text({.file = "rag"}), "r");
+  EXPECT_PRED2(
+      contains, refusal<UserError>([&] { text({.file = "tool"}); }),
+      "there is no file tool; templates of " + folder_.string() + " are default, rag, tool_use");
   tools_ = "[]";
   EXPECT_EQ(text(), "t");
   write("chat_template.jinja", "D");

@@ -78,7 +78,9 @@ class Words(Command):
         self.check(["train", "c.yaml", "--colour", "red", "--shape=round"], "--colour", "--shape")
 
     def test_a_conversation_that_is_not_there(self):
-        self.check(["template", "render", "model", "--template", "chatml"], "no conversation on stdin", "--messages FILE")
+        for words in ([], ["--messages", "-"]):
+            self.check(["template", "render", "model", "--template", "chatml", *words], "no conversation on stdin",
+                       "--messages FILE")
 
     def test_messages_are_read_as_rows_are(self):
         def render(name, messages, *words):

@@ -6,8 +6,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "skein/config/syntax/suggest.h"
 #include "skein/core/error.h"
 
 namespace skein::data {
@@ -28,6 +32,18 @@ constexpr std::array kRoles = {
     RoleName{"function", "tool"},       RoleName{kFunctionCall, "assistant"}};
 constexpr std::array<std::string_view, 6> kOwnFields = {"role",  "from",  "content",
                                                         "value", "train", "weight"};
+
+// Of one that is misspelt, or in capitals. A name may be of any length.
+std::string role_hint(std::string_view name) {
+  std::vector<std::string> names;
+  for (const auto& known : kRoles) names.emplace_back(known.name);
+  std::string small(name.substr(0, 32));
+  std::ranges::transform(small, small.begin(), [](unsigned char letter) {
+    return static_cast<char>(std::tolower(letter));
+  });
+  const auto meant = config::did_you_mean(small, names);
+  return meant.empty() ? "; known are" : meant + " Known are";
+}
 
 [[noreturn]] void refuse(size_t number, const std::string& why) {
   throw IoError(fmt::format("message {}: {}", number, why));
@@ -156,9 +172,9 @@ Message parse_message(const OrderedJson& entry, size_t number) {
   const auto& name = role->get_ref<const std::string&>();
   const auto known = std::ranges::find(kRoles, name, &RoleName::name);
   if (known == kRoles.end()) {
-    refuse(number, fmt::format("its role is {}; known are system, user, assistant and tool, and "
+    refuse(number, fmt::format("its role is {}{} system, user, assistant and tool, and "
                                "ShareGPT's human, gpt, function_call and observation",
-                               shown_name(name)));
+                               shown_name(name), role_hint(name)));
   }
   auto extra = extra_of(entry);
   Message message{.role = std::string(known->role),

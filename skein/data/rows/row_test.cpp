@@ -240,6 +240,10 @@ TEST(Row, AConversationNeedNotBeAnswered) {
             R"([{"name":"f"}])");
   EXPECT_PRED2(contains, refused(R"([{"role": "visitor", "content": "U"}])"),
                "message 1: its role is \"visitor\"");
+  for (const char* name : {"User", "USER", "usre"}) {
+    EXPECT_PRED2(contains, refused(fmt::format(R"([{{"role": "{}", "content": "U"}}])", name)),
+                 fmt::format("its role is \"{}\"; did you mean 'user'? Known are", name));
+  }
   EXPECT_PRED2(contains, refused(R"({"text": "t"})"), "expected a list of messages");
   EXPECT_PRED2(contains, refused("[]"), "no message");
   EXPECT_NE(refused("7"), "");
