@@ -10,11 +10,14 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "skein/ops/linear.h"
 #include "skein/ops/nf4_kernel.h"
+#include "skein/tensor/test_allocations.h"
 
 namespace skein::ops {
 namespace {
@@ -168,6 +171,41 @@ TEST(Linears, AWeightInFourBitsAloneHasAnInputGradient) {
   const auto y = linears(x, {{packed(weight, true), {}, std::nullopt, matrix_of(weight, true)}})[0];
   const auto got = torch::autograd::grad({y.sum()}, {x})[0];
   EXPECT_TRUE(got.allclose(there_and_back(weight, true).sum(0).expand({3, 64}), 1e-5, 1e-5));
+}
+
+// Of four layers one's values exist at a time, in forward, while backward waits, and in backward.
+TEST(Linears, OneWeightInFourBitsHasValuesAtATime) {
+  constexpr int64_t kSize = 256, kValues = kSize * kSize * 4, kActivation = 4 * kSize * 4;
+  const auto x = at::randn({4, kSize}).set_requires_grad(true);
+  std::vector<LinearParameters> layers;
+  for (int i = 0; i < 4; ++i) {
+    const auto weight = at::randn({kSize, kSize});
+    layers.push_back({packed(weight, true), {}, std::nullopt, matrix_of(weight, true)});
+  }
+  const tensor::AllocationMeter forward;
+  const auto y = linears(x, layers);
+  EXPECT_GE(forward.peak_bytes(), kValues);
+  EXPECT_LT(forward.peak_bytes(), kValues + 16 * kActivation);
+  EXPECT_LT(forward.live_bytes(), 8 * kActivation);
+  const auto loss = y[0].sum() + y[1].sum() + y[2].sum() + y[3].sum();
+  // On this thread, as the unit boundary runs it: the meter sees no other.
+  const tensor::AllocationMeter backward;
+  torch::autograd::grad({loss}, {x});
+  EXPECT_LT(backward.peak_bytes(), kValues + 16 * kActivation);
+}
+
+// Loading and drawing weights never hold more of a tensor than a piece.
+TEST(Nf4, AsksForPieces) {
+  const Nf4Layout layout{.numel = (int64_t{9} << 20) + 64};
+  int64_t next = 0, largest = 0;
+  quantise_nf4(layout, [&](int64_t begin, const at::Tensor& values) {
+    EXPECT_EQ(begin, next);
+    next += values.numel();
+    largest = std::max(largest, values.numel());
+    values.zero_();
+  });
+  EXPECT_EQ(next, layout.numel);
+  EXPECT_EQ(largest, int64_t{4} << 20);
 }
 
 }  // namespace

@@ -24,6 +24,7 @@ TUNED = {
     "full": {"neftune_noise_alpha": 5, "label_smoothing_factor": 0.1},
     "freeze": {"finetuning_type": "freeze", "freeze_trainable_layers": 1},
     "lora": LORA | {"loraplus_lr_ratio": 8},
+    "four_bits": LORA | {"quantization_bit": 4},
     "dora": LORA | {"use_dora": True, "use_rslora": True, "additional_target": ["lm_head"]},
 }
 

@@ -102,7 +102,7 @@ std::vector<KeyRule> precision_keys() {
       {"tf32", kNot, "float32 products are exact", kFalse},
       {"fp8", kNot, "use bf16: true", kFalse},
       {"torch_compile", kNot, "kernels are fused by hand", kFalse},
-      {"load_in_8bit", kNot, "load_in_4bit has 4", kFalse},
+      {"load_in_8bit", kNot, "", kFalse},
       {"bnb_4bit_quant_type", kNot, "4-bit weights are NF4", {"nf4"}},
       {"quantization_type", kNot, "4-bit weights are NF4", {"nf4"}},
       {"quantization_method", kNot, "4-bit weights are bitsandbytes' NF4", {"bnb", "bitsandbytes"}},
