@@ -7,6 +7,7 @@ share memory and send next to nothing over it, so that their stages are counted 
 a shorter one leaves the steps alone: start, save and end cancel.
 """
 import os
+import re
 import subprocess
 import unittest
 
@@ -21,14 +22,22 @@ UNSHARE = ["unshare", "--net"] if os.geteuid() == 0 else ["unshare", "--map-root
 SCRIPT = 'ip link set lo up && "$@"; code=$?; cat /proc/net/dev > traffic; exit $code'
 
 
-def promised(sizes, stage, accumulation):
-    """Elements that a rank sends, before the factor (N-1)/N."""
-    blocks, root, last = sizes
+# Adapters that are as large: what is left of the control traffic is small beside them too.
+ADAPTERS = {"finetuning_type": "lora", "lora_rank": 128, "model_name_or_path": "base", "train_from_scratch": False,
+            "tokenizer_name_or_path": "bytes"}
+
+
+def promised(units, stage, accumulation):
+    """Elements that a rank sends, before the factor (N-1)/N. `units`: (trainable, frozen) of the roots and of each block."""
+    (root, frozen_root), *blocks = units
+    trainable = root + sum(trains for trains, _ in blocks)
     if stage < 2:
-        return 2 * (blocks + root)
+        return 2 * trainable
     if stage == 2:
-        return (accumulation + 1) * (blocks + root)
-    return accumulation * (3 * blocks - last) + 2 * root  # the last block is gathered once
+        return (accumulation + 1) * trainable
+    # Gathered for forward and for backward, the last block for both at once; what trains is reduced.
+    sent = sum(2 * (trains + frozen) + trains for trains, frozen in blocks) - sum(blocks[-1])
+    return accumulation * sent + 2 * root + frozen_root
 
 
 class Traffic(unittest.TestCase):
@@ -51,21 +60,34 @@ class Traffic(unittest.TestCase):
                 return int(counters.split()[8])  # transmitted bytes
         raise AssertionError("no loopback in /proc/net/dev")
 
-    def sizes(self, work):
-        tensors = read_safetensors(work / "out/model.safetensors")
-        count = {name: num_elements(shape) for name, (_, shape, _) in tensors.items()}
-        blocks = sum(n for name, n in count.items() if ".layers." in name)
-        first = sum(n for name, n in count.items() if ".layers.0." in name)  # as large as the last
-        return blocks, sum(count.values()) - blocks, first
+    def units(self, work):
+        """Of the adapters where there are some, and of the model."""
+        folder = "base" if "finetuning_type" in work.keys else "out"
+        trains = {name: shape for name, (_, shape, _) in read_safetensors(work / folder / "model.safetensors").items()}
+        frozen = {}
+        if folder == "base":
+            frozen = trains
+            trains = {name: shape for name, (_, shape, _) in
+                      read_safetensors(work / "out/adapter_model.safetensors").items()}
+        sums = [[0, 0] for _ in range(1 + MODEL["num_hidden_layers"])]
+        for place, shapes in enumerate((trains, frozen)):
+            for name, shape in shapes.items():
+                block = re.search(r"\.layers\.(\d+)\.", name)
+                sums[1 + int(block[1]) if block else 0][place] += num_elements(shape)
+        return sums
 
-    def check(self, ranks, accumulation):
+    def check(self, ranks, accumulation, **keys):
         with Workspace(MODEL, num_blocks=100, block_size=16, logging_steps=1000) as work:
+            if keys:
+                work.run("output_dir=base", "max_steps=1", "save_strategy=no")
+                work.keys |= keys
+                work.write_recipe(work.keys)
             for stage in range(4):
                 with self.subTest(stage=stage):
                     sent = (self.bytes_sent(work, LONG, ranks, stage, accumulation)
                             - self.bytes_sent(work, SHORT, ranks, stage, accumulation)) / (LONG - SHORT)
                     # N ranks with a factor of (N-1)/N each, 4 bytes an element.
-                    limit = 4 * (ranks - 1) * promised(self.sizes(work), stage, accumulation)
+                    limit = 4 * (ranks - 1) * promised(self.units(work), stage, accumulation)
                     print(f"{ranks} ranks, stage {stage}, accumulation {accumulation}: {sent:.0f} bytes "
                           f"a step, {sent / limit:.4f} of the formula")
                     self.assertLess(sent, 1.05 * limit)
@@ -75,13 +97,19 @@ class Traffic(unittest.TestCase):
         self.check(ranks=2, accumulation=1)
 
     def test_2_ranks_accumulating(self):
-        self.check(ranks=2, accumulation=2)
+        self.check(ranks=2, accumulation=4)
 
     def test_3_ranks(self):
         self.check(ranks=3, accumulation=1)
 
     def test_3_ranks_accumulating(self):
-        self.check(ranks=3, accumulation=2)
+        self.check(ranks=3, accumulation=4)
+
+    def test_adapters(self):
+        self.check(ranks=2, accumulation=1, **ADAPTERS)
+
+    def test_adapters_accumulating(self):
+        self.check(ranks=2, accumulation=4, **ADAPTERS)
 
     def test_shared_memory_sends_nothing_and_gives_the_same_model(self):
         with Workspace(MODEL, num_blocks=100, block_size=16, logging_steps=1000) as work:
