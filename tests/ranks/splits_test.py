@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright the skein authors.
-"""The same global batch gives the same losses and gradient norms, however it is split."""
+"""The same global batch gives the same losses, gradient norms and weights, however it is split."""
+import array
+import math
 import unittest
 
-from harness import Workspace, gpt2, llama, relative, sample
+from harness import Workspace, gpt2, llama, read_safetensors, relative, sample
 
 STEPS = 30
 GLOBAL_BATCH = 12
@@ -18,8 +20,18 @@ SPLITS = [
     (4, 3, 1, ["distributed_strategy=ddp"]),
     (4, 1, 3, ["distributed_strategy=zero2"]),
 ]
-# float64 tells mistakes from rounding.
-TOLERANCES = {"float32": 1e-5, "float64": 1e-10}
+# Of losses and norms, and of weights. float64 tells mistakes from rounding.
+TOLERANCES = {"float32": (1e-5, 1e-4), "float64": (1e-10, 1e-9)}
+
+
+def read_weights(work):
+    """Values by name, of the model that the last run wrote."""
+    return {name: array.array({"F32": "f", "F64": "d"}[dtype], data)
+            for name, (dtype, _, data) in read_safetensors(work / "out/model.safetensors").items()}
+
+
+def norm(values):
+    return math.sqrt(math.fsum(value * value for value in values))
 
 
 class Splits(unittest.TestCase):
@@ -28,13 +40,16 @@ class Splits(unittest.TestCase):
         with Workspace(model, num_blocks=41, max_steps=STEPS, dtype=dtype,
                        lr_scheduler_type="cosine", warmup_steps=3, weight_decay=0.1, **keys) as work:
             expected = self.train(work, SPLITS[0])
+            weights = read_weights(work)
             self.assertEqual([record["step"] for record in expected], list(range(1, STEPS + 1)))
             seen = [record["num_input_tokens_seen"] for record in expected]
             self.assertLess(seen[3] - seen[2], GLOBAL_BATCH * 32 / 2, "no short step")
             self.assertLess(expected[-1]["loss"], 0.9 * expected[0]["loss"], "it learns nothing")
             for split in sample(SPLITS[1:], 3):
                 with self.subTest(split=split):
-                    self.compare(self.train(work, split), expected, TOLERANCES[dtype])
+                    numbers, of_weights = TOLERANCES[dtype]
+                    self.compare(self.train(work, split), expected, numbers)
+                    self.compare_weights(read_weights(work), weights, of_weights)
 
     def train(self, work, split):
         ranks, per_device, accumulation, words = split
@@ -51,6 +66,14 @@ class Splits(unittest.TestCase):
                 self.assertEqual(a[key], b[key], key)
             for key in ("loss", "grad_norm"):
                 self.assertLess(relative(a[key], b[key]), tolerance, f"{key} of step {a['step']}")
+
+    def compare_weights(self, found, expected, tolerance):
+        self.assertEqual(set(found), set(expected))
+        norms = {name: norm(values) for name, values in expected.items()}
+        least = 1e-3 * norm(norms.values())
+        for name, values in expected.items():
+            apart = norm(a - b for a, b in zip(found[name], values, strict=True))
+            self.assertLess(apart / max(norms[name], least), tolerance, name)
 
     def test_llama_float32(self):
         self.check(llama(), "float32")
