@@ -36,7 +36,7 @@ std::optional<int64_t> gap_between(const at::Tensor& left, const at::Tensor& rig
 
 }  // namespace
 
-Staging::Staging(std::shared_ptr<CopyEngine> engine, const std::atomic<bool>& stop)
+Staging::Staging(std::shared_ptr<tensor::CopyEngine> engine, const std::atomic<bool>& stop)
     : engine_(std::move(engine)), stop_(stop), chunk_bytes_(engine_->chunk_bytes()) {
   SKEIN_CHECK(chunk_bytes_ % kAlignment == 0, "chunk size");
 }
@@ -195,7 +195,7 @@ void Staging::before_update() {
 }
 
 void Staging::await(size_t piece) {
-  const Mark* mark = nullptr;
+  const tensor::CopyEngine::Mark* mark = nullptr;
   {
     const std::lock_guard lock(mutex_);
     mark = marks_.at(static_cast<size_t>(chunk_of_piece_[piece])).get();

@@ -21,8 +21,8 @@
 #include <thread>
 #include <vector>
 
-#include "skein/checkpoint/copy_engine.h"
 #include "skein/checkpoint/files/writer.h"
+#include "skein/tensor/copy_engine.h"
 
 namespace skein::checkpoint {
 
@@ -38,7 +38,7 @@ struct Source {
 class Staging final : public PieceFlow {
  public:
   // Setting `stop`, which outlives this, ends await() with a CommError.
-  Staging(std::shared_ptr<CopyEngine> engine, const std::atomic<bool>& stop);
+  Staging(std::shared_ptr<tensor::CopyEngine> engine, const std::atomic<bool>& stop);
   ~Staging() override;
   Staging(const Staging&) = delete;
   Staging& operator=(const Staging&) = delete;
@@ -88,7 +88,7 @@ class Staging final : public PieceFlow {
   std::vector<Piece> cut_pieces(const std::vector<Source>& sources);
   void issue_next();
 
-  std::shared_ptr<CopyEngine> engine_;
+  std::shared_ptr<tensor::CopyEngine> engine_;
   const std::atomic<bool>& stop_;
   int64_t chunk_bytes_;
   std::vector<at::Tensor> slots_;
@@ -103,7 +103,8 @@ class Staging final : public PieceFlow {
   size_t next_run_ = 0;  // the first that may reach into the next chunk
   std::mutex mutex_;     // guards what follows
   std::condition_variable changed_;
-  std::vector<std::unique_ptr<Mark>> marks_;  // of the chunks that have been issued
+  std::vector<std::unique_ptr<tensor::CopyEngine::Mark>>
+      marks_;  // of the chunks that have been issued
   bool closed_ = true;
 };
 

@@ -26,7 +26,7 @@ namespace {
 
 // A device whose copies have been issued and not begun, until somebody waits for them: the writer,
 // once `may_run`, or the caller's stream through order_caller(). Thread-safe.
-class SlowEngine final : public CopyEngine {
+class SlowEngine final : public tensor::CopyEngine {
  public:
   int64_t chunk = 64;
   int64_t memory = int64_t{1} << 30;  // the budget
@@ -48,10 +48,12 @@ class SlowEngine final : public CopyEngine {
     pending_.push_back([target, source] { target.copy_(source); });
     ++num_issued;
   }
-  std::unique_ptr<Mark> mark() override { return std::make_unique<SlowMark>(*this, num_issued); }
+  std::unique_ptr<tensor::CopyEngine::Mark> mark() override {
+    return std::make_unique<SlowMark>(*this, num_issued);
+  }
 
  private:
-  class SlowMark final : public Mark {
+  class SlowMark final : public tensor::CopyEngine::Mark {
    public:
     SlowMark(SlowEngine& engine, int64_t position) : engine_(engine), position_(position) {}
     bool reached() const override {

@@ -82,7 +82,7 @@ class SaveWatch {
 }  // namespace
 
 struct CheckpointStore::Writing {
-  explicit Writing(std::shared_ptr<CopyEngine> engine) : staging(std::move(engine), stop) {}
+  explicit Writing(std::shared_ptr<tensor::CopyEngine> engine) : staging(std::move(engine), stop) {}
 
   // Every rank has reported for the newest save, so none still waits for an older one.
   void forget_older_keys() {
@@ -106,7 +106,7 @@ struct CheckpointStore::Writing {
 CheckpointStore::CheckpointStore(StoreOptions options, skein::Store& store)
     : options_(std::move(options)), store_(store) {
   SKEIN_CHECK(!options_.token.empty(), "a run has a token");
-  if (!options_.engine) options_.engine = make_copy_engine(at::kCPU);
+  if (!options_.engine) options_.engine = tensor::make_copy_engine(at::kCPU);
   writing_ = std::make_shared<Writing>(options_.engine);
 }
 

@@ -19,6 +19,7 @@
 #include "skein/plan/run_data.h"
 #include "skein/plan/run_model.h"
 #include "skein/report/hardware.h"
+#include "skein/tensor/copy_engine.h"
 #include "skein/tensor/dtype.h"
 #include "skein/train/announce.h"
 #include "skein/train/check_once.h"
@@ -167,7 +168,7 @@ checkpoint::StoreOptions store_options(const config::RunConfig& config, const fs
           .max_shard_bytes = static_cast<uint64_t>(config.checkpoint.max_shard_size),
           .conditions = conditions,
           .fence = world.fence,
-          .engine = checkpoint::make_copy_engine(world.device, world.local_size)};
+          .engine = tensor::make_copy_engine(world.device, world.local_size)};
 }
 
 RunStateOptions state_options(const config::RunConfig& config, const plan::DataIdentity& identity,

@@ -21,6 +21,7 @@
 #include "skein/optim/adamw.h"
 #include "skein/parallel/sharded.h"
 #include "skein/plan/hf_config.h"
+#include "skein/tensor/copy_engine.h"
 #include "skein/tensor/dtype.h"
 #include "skein/train/update.h"
 
@@ -83,7 +84,7 @@ class GpuSaveTest : public TemporaryFolder {
     train::Phases phases;
   };
 
-  CheckpointStore make_store(const char* name, std::shared_ptr<checkpoint::CopyEngine> engine) {
+  CheckpointStore make_store(const char* name, std::shared_ptr<tensor::CopyEngine> engine) {
     make_directories(folder_ / name);
     return CheckpointStore({.output = folder_ / name, .token = "t", .engine = std::move(engine)},
                            memory_);
@@ -95,7 +96,7 @@ class GpuSaveTest : public TemporaryFolder {
         fmt::format("stage {}, {}, memory for {} ranks", stage, c10::toString(dtype), ranks_here));
     Training training(stage, dtype);
     auto plain = make_store("plain", nullptr);
-    auto beside = make_store("beside", checkpoint::make_copy_engine(kGpu, ranks_here));
+    auto beside = make_store("beside", tensor::make_copy_engine(kGpu, ranks_here));
     beside.prepare(training.contents());
     beside.await_prepared();
     constexpr int64_t kSteps = 4;

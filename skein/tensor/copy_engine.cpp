@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
-#include "skein/checkpoint/copy_engine.h"
+#include "skein/tensor/copy_engine.h"
 
 #include <ATen/ops/empty.h>
 #include <c10/core/DeviceGuard.h>
@@ -12,7 +12,7 @@
 
 #include "skein/core/host_memory.h"
 
-namespace skein::checkpoint {
+namespace skein::tensor {
 namespace {
 
 class HostEngine final : public CopyEngine {
@@ -31,7 +31,7 @@ c10::Stream current_stream(at::Device device) {
   return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
 }
 
-class EventMark final : public Mark {
+class EventMark final : public CopyEngine::Mark {
  public:
   explicit EventMark(const c10::Stream& stream) : event_(stream.device_type()) {
     event_.record(stream);
@@ -81,4 +81,4 @@ std::shared_ptr<CopyEngine> make_copy_engine(at::Device device, int ranks_here) 
   return std::make_shared<StreamEngine>(device, budget);
 }
 
-}  // namespace skein::checkpoint
+}  // namespace skein::tensor

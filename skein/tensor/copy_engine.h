@@ -2,35 +2,35 @@
 // Copyright the skein authors.
 #pragma once
 
-// How do bytes of tensors get into host memory?
+// How do bytes of tensors get into host memory and back?
 //
 // From a CPU at once. From a GPU into pinned memory, on a stream of its own, while the caller's
-// stream goes on: a mark tells when they are there.
+// stream goes on: a mark tells when they are there. For checkpoints and for offload.
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
 #include <memory>
 
-namespace skein::checkpoint {
-
-// A point in the sequence of copies.
-class Mark {
- public:
-  virtual ~Mark() = default;
-  // Have the copies before it ended? Any thread may ask.
-  virtual bool reached() const = 0;
-  // What the calling thread issues from here on runs after them. Does not block the host.
-  virtual void order_caller() const = 0;
-};
+namespace skein::tensor {
 
 class CopyEngine {
  public:
   virtual ~CopyEngine() = default;
 
+  // A point in the sequence of copies.
+  class Mark {
+   public:
+    virtual ~Mark() = default;
+    // Have the copies before it ended? Any thread may ask.
+    virtual bool reached() const = 0;
+    // What the calling thread issues from here on runs after them. Does not block the host.
+    virtual void order_caller() const = 0;
+  };
+
   // Copies are made, and waited for, in chunks of this size (a multiple of 64).
   virtual int64_t chunk_bytes() const = 0;
-  // How much host memory this rank may take for them.
+  // How much host memory this rank may take for copies.
   virtual int64_t budget() const = 0;
   // Memory that copies are fast into; a byte tensor.
   virtual at::Tensor allocate(int64_t bytes) = 0;
@@ -46,4 +46,4 @@ class CopyEngine {
 // For tensors of `device`, on a machine that this rank shares with `ranks_here` - 1 others.
 std::shared_ptr<CopyEngine> make_copy_engine(at::Device device, int ranks_here = 1);
 
-}  // namespace skein::checkpoint
+}  // namespace skein::tensor
