@@ -43,7 +43,7 @@ struct StoreOptions {
   uint64_t max_shard_bytes = kDefaultShardBytes;  // larger file sets are split
   RunConditions conditions;                       // recorded in the manifest
   std::function<void()> fence;                    // as in CommitOptions
-  std::shared_ptr<tensor::CopyEngine> engine;             // none: that of CPUs
+  std::shared_ptr<tensor::CopyEngine> engine;     // none: that of CPUs
 };
 
 class CheckpointStore {

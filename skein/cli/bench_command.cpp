@@ -27,6 +27,7 @@ namespace {
 constexpr const char* kUsage =
     "skein bench train MODEL [--batch 8] [--tokens 1024] [--steps 20] [--warmup 5] [--zero 0]\n"
     "                        [--dtype float32|bfloat16|float16|float64] [--recompute]\n"
+    "                        [--offload-activations]\n"
     "                        [--device auto|cpu|cuda|cuda:N]\n"
     "                        [--lora RANK] [--lora-target q_proj,k_proj,v_proj,o_proj] [--4bit]\n"
     "                        [--packed] [--masked SHARE] [--trace FILE]\n"
@@ -81,6 +82,7 @@ train::BenchOptions parse(std::span<const std::string> arguments) {
   flags.add("device", device);
   flags.add("trace", trace);
   flags.add("recompute", options.recompute);
+  flags.add("offload-activations", options.offload_activations);
   flags.add("lora", options.lora_rank, /*least=*/1);
   flags.add("lora-target", targets);
   flags.add("4bit", options.four_bits);
@@ -111,6 +113,7 @@ train::BenchOptions parse(std::span<const std::string> arguments) {
     throw UserError("--4bit is of weights beside adapters: give --lora RANK too");
   }
   read_tuning(targets, masked, options);
+  options.recompute = options.recompute || options.offload_activations;
   if (!trace.empty()) File::create(trace);  // now, rather than after minutes
   options.device = device_of(device);
   const bool cuda = options.device.is_cuda();
@@ -190,6 +193,7 @@ int run_bench_command(std::span<const std::string> arguments) {
       {"peak_flat_bytes", result.peak_flat_bytes},
       {"peak_host_bytes", result.peak_host_bytes},
       {"peak_device_bytes", result.peak_device_bytes},
+      {"peak_stash_bytes", result.peak_stash_bytes},
       {"first_loss", result.first_loss},
       {"last_loss", result.last_loss}};
   fmt::print("{}\n", row.dump());

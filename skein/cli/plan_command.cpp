@@ -204,6 +204,10 @@ void print_memory(const plan::Outlook& outlook) {
   if (own.flat.host > 0) {
     fmt::print("  offloaded, beside it: {} of host memory per rank\n", shown(own.flat.host));
   }
+  if (const auto host = own.activations.host; host > 0) {
+    fmt::print("  beside it ~ {} of host memory: inputs of blocks (offload_activations)\n",
+               shown(host));
+  }
   if (outlook.disk) {
     fmt::print("  beside it {} of host memory while a checkpoint is written: a rank's share\n",
                shown_bytes(saved_by_rank(outlook)));
@@ -313,6 +317,7 @@ Json model_json(const plan::Outlook& outlook) {
                       {"offloaded_host", flat.host},
                       {"offloaded_disk", flat.disk},
                       {"activations_kept", activations.kept},
+                      {"activations_on_host", activations.host},
                       {"head", activations.peak() - activations.kept},
                       {"activations_estimate", activations.peak()},
                       {"peak_estimate", peak},

@@ -294,10 +294,20 @@ TEST_F(DeepSpeedTest, LoggingAndRecomputeAreHonoured) {
   EXPECT_EQ(config.log.logging_steps, 7);
   EXPECT_EQ(config.log.report_to, (std::vector<std::string>{"tensorboard", "wandb"}));
   EXPECT_TRUE(config.model.gradient_checkpointing);
+  EXPECT_TRUE(config.model.offload_activations);
   const auto off = with_json(
       R"({"steps_per_print": null, "wandb": {"enabled": false},
           "activation_checkpointing": {"partition_activations": false, "number_checkpoints": null}})");
   EXPECT_EQ(off.config, RunConfig());
+}
+
+TEST_F(DeepSpeedTest, CheckpointsOnTheCpuAreOffloadedUnlessTheYamlHasNone) {
+  constexpr const char* kJson = R"({"activation_checkpointing": {"cpu_checkpointing": true}})";
+  EXPECT_TRUE(with_json(kJson).config.model.gradient_checkpointing);
+  EXPECT_TRUE(with_json(kJson).config.model.offload_activations);
+  EXPECT_EQ(with_json(kJson, "gradient_checkpointing: false\n").config, RunConfig());
+  const auto kept = with_json(kJson, "offload_activations: false\n").config.model;
+  EXPECT_FALSE(kept.offload_activations);
 }
 
 TEST_F(DeepSpeedTest, ProfilersAskForATable) {

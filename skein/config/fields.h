@@ -27,8 +27,9 @@ void fields(ModelConfig& config, auto&& field) {
   field("gradient_checkpointing", config.gradient_checkpointing,
         About{.help = "recompute each block in backward: less memory, a third more compute"});
   field("offload_activations", config.offload_activations,
-        About{.help =
-                  "not yet: what gradient_checkpointing keeps of each block lies in host memory"});
+        About{.help = "what gradient_checkpointing keeps of each block lies in host memory; also "
+                      "gradient_checkpointing: offload",
+              .aliases = {"activation_offloading"}});
   field("quantization_bit", config.quantization_bit,
         About{.help = "frozen weights of linear layers in so many bits, beside LoRA's adapters: "
                       "none (all of dtype), 4 (NF4: docs/adapters.md)"});

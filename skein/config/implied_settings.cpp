@@ -148,6 +148,38 @@ void read_auto_batch_size(Layer& layer) {
   layer.insert_or_assign("auto_find_batch_size", std::move(setting));
 }
 
+void read_offloaded_checkpointing(Layer& layer) {
+  const auto found = layer.find("gradient_checkpointing");
+  if (found == layer.end() || !is_offload_word(found->second.value.text)) return;
+  auto& setting = found->second;
+  const auto twin = layer.find("offload_activations");
+  if (twin != layer.end() && parse_bool(twin->second.value.text) == false) {
+    refuse(setting.origin, fmt::format("'{}: offload' contradicts '{}: false' ({}); keep one",
+                                       setting.key, twin->second.key, twin->second.origin.place()));
+  }
+  setting.value.text = "true";
+  setting.origin.spelling = setting.key + ": offload";
+  layer.insert_or_assign("offload_activations", setting);
+}
+
+void imply_checkpointing(Layer& layer, std::vector<std::string>& notes) {
+  const auto asked = layer.find("offload_activations");
+  if (asked == layer.end() || parse_bool(asked->second.value.text) != true) return;
+  const auto checkpointing = layer.find("gradient_checkpointing");
+  if (checkpointing == layer.end()) {
+    auto setting = asked->second;
+    setting.origin.spelling = setting.key;
+    notes.push_back(fmt::format("{}: '{}' switches gradient_checkpointing on",
+                                setting.origin.place(), setting.key));
+    layer.emplace("gradient_checkpointing", std::move(setting));
+  } else if (parse_bool(checkpointing->second.value.text) == false) {
+    refuse(asked->second.origin,
+           fmt::format("'{}' is of what gradient_checkpointing keeps, which is false ({}): drop "
+                       "one",
+                       asked->second.key, checkpointing->second.origin.place()));
+  }
+}
+
 void read_do_eval(Layer& layer, std::vector<std::string>& notes) {
   auto node = layer.extract(std::string(kDoEvalKey));
   if (node.empty()) return;

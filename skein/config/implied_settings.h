@@ -24,6 +24,13 @@ void read_bare_batch_size(Layer& layer, std::vector<std::string>& notes);
 // number an explicit `auto` leaves in place.
 void read_auto_batch_size(Layer& layer);
 
+// `gradient_checkpointing: offload` is offload_activations too. Before the DeepSpeed file.
+void read_offloaded_checkpointing(Layer& layer);
+
+// offload_activations is of what gradient_checkpointing keeps, and switches it on. After the
+// DeepSpeed file.
+void imply_checkpointing(Layer& layer, std::vector<std::string>& notes);
+
 // `do_eval: true` alone asks for an evaluation after every epoch; false switches evaluation off.
 void read_do_eval(Layer& layer, std::vector<std::string>& notes);
 

@@ -66,6 +66,29 @@ TEST_F(ImpliedSettingsTest, AnAutomaticMicroBatchIsAKeyOfItsOwn) {
             "'auto_find_batch_size: false' (run.yaml:1:1); keep one");
 }
 
+TEST_F(ImpliedSettingsTest, OffloadedActivationsAreThoseOfCheckpointing) {
+  for (const char* yaml : {"gradient_checkpointing: offload", "offload_activations: true",
+                           "activation_offloading: true\ngradient_checkpointing: true",
+                           "gradient_checkpointing: Offload\noffload_activations: true"}) {
+    const auto model = load_yaml(yaml).config.model;
+    EXPECT_TRUE(model.gradient_checkpointing) << yaml;
+    EXPECT_TRUE(model.offload_activations) << yaml;
+  }
+  const auto notes = load_yaml("offload_activations: true").notes;
+  ASSERT_EQ(notes.size(), 1);
+  EXPECT_TRUE(notes[0].ends_with("'offload_activations' switches gradient_checkpointing on"));
+  EXPECT_FALSE(load_yaml("gradient_checkpointing: true").config.model.offload_activations);
+  EXPECT_FALSE(load_yaml("offload_activations: false").config.model.gradient_checkpointing);
+  const auto saved = to_yaml(load_yaml("gradient_checkpointing: offload"));
+  EXPECT_TRUE(load_yaml(saved).config.model.offload_activations);
+  EXPECT_EQ(error_of("gradient_checkpointing: false\noffload_activations: true"),
+            "run.yaml:2:1: 'offload_activations' is of what gradient_checkpointing keeps, which is "
+            "false (run.yaml:1:1): drop one");
+  EXPECT_EQ(error_of("gradient_checkpointing: offload\noffload_activations: false"),
+            "run.yaml:1:1: 'gradient_checkpointing: offload' contradicts 'offload_activations: "
+            "false' (run.yaml:2:1); keep one");
+}
+
 TEST_F(ImpliedSettingsTest, ScheduleObjectsAreNestedKeys) {
   const auto schedule = load_yaml(
                             "lr_scheduler_type: warmup_stable_decay\n"

@@ -162,11 +162,12 @@ bool says_deepspeed(const std::string& key, const Setting& setting) {
   return key == "distributed_strategy" && lower(setting.value.text) == "deepspeed";
 }
 
-// Words that are no value of their field, but have rules of their own (read_auto_batch_size()).
+// Words that are no value of their field, but have rules of their own (implied_settings.h).
 bool is_read_later(const std::string& key, const Setting& setting) {
   const bool finds_batch =
       key == "per_device_train_batch_size" && lower(setting.value.text) == "auto";
-  return finds_batch || says_deepspeed(key, setting);
+  const bool offloads = key == "gradient_checkpointing" && is_offload_word(setting.value.text);
+  return finds_batch || offloads || says_deepspeed(key, setting);
 }
 
 void put_over(Layer& below, Layer above, int layer = 0) {
@@ -343,6 +344,10 @@ Layer add_deepspeed(Layer explicit_layer, DeepSpeed& file, Notes& notes) {
   if (ratio != explicit_layer.end() && parse_real(ratio->second.value.text) > 0.0) {
     drop(layer, "warmup_steps", "warmup_ratio is given", notes);
   }
+  const auto checkpointing = explicit_layer.find("gradient_checkpointing");
+  if (checkpointing != explicit_layer.end() && is_off_word(checkpointing->second.value.text)) {
+    drop(layer, "offload_activations", "gradient_checkpointing is off", notes);
+  }
   put_over(layer, std::move(explicit_layer));
   return layer;
 }
@@ -481,10 +486,12 @@ Resolved resolve(const Sources& sources) {
   auto explicit_layer = read_explicit(sources, resolved.notes);
   read_bare_batch_size(explicit_layer, resolved.notes);
   read_do_eval(explicit_layer, resolved.notes);
+  read_offloaded_checkpointing(explicit_layer);
   DeepSpeed file;
   auto layer = add_deepspeed(std::move(explicit_layer), file, resolved.notes);
   resolved.details = std::move(file.notes);
   read_auto_batch_size(layer);
+  imply_checkpointing(layer, resolved.notes);
   add_environment_timeout(layer);
   fields(resolved.config, [&](const std::string& name, auto& member, const About& about) {
     const auto found = layer.find(name);

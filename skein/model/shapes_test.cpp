@@ -133,6 +133,25 @@ TEST(MemoryEstimate, RecomputeKeepsTheInputsOfBlocks) {
   EXPECT_EQ(kept(again), 4 * 3 * 5 * (2 * 8 + 128 + 32));
 }
 
+TEST(MemoryEstimate, OffloadedInputsLieOnTheHostButForTwo) {
+  const auto config = tiny_config(kTinyGpt, R"(, "attn_pdrop": 0.0, "n_layer": 5)");
+  const auto bytes = [&](bool offload, bool cuda) {
+    return plan::activation_bytes(config.shapes(), config.dimensions(),
+                                  {.weight_bytes = 2,
+                                   .rows = 3,
+                                   .tokens = 5,
+                                   .recompute = true,
+                                   .offload_activations = offload,
+                                   .cuda = cuda});
+  };
+  EXPECT_EQ(bytes(false, true).host, 0);
+  EXPECT_EQ(bytes(true, true).host, 2 * 3 * 5 * 5 * 8);
+  EXPECT_EQ(bytes(false, true).kept - bytes(true, true).kept, 2 * 3 * 5 * (5 - 2) * 8);
+  // On CPU ranks the host's memory is the device's.
+  EXPECT_EQ(bytes(true, false).host, 0);
+  EXPECT_EQ(bytes(true, false).kept, bytes(false, false).kept);
+}
+
 TEST(MemoryEstimate, KnowsTheHeadsChunks) {
   EXPECT_EQ(plan::kLogitsBytes, ops::HeadOptions().logits_bytes);
   EXPECT_EQ(plan::kCudaChunkFactor, ops::kCudaChunkFactor);

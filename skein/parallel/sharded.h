@@ -38,7 +38,8 @@ namespace skein::parallel {
 
 struct ShardOptions {
   Stage stage;
-  bool recompute = false;       // activation checkpointing of every block
+  bool recompute = false;                    // activation checkpointing of every block
+  std::shared_ptr<tensor::HostStash> stash;  // of what recompute keeps; none: it stays
   bool fp32_gradients = false;  // else the weights' dtype; needed when micro-batches accumulate
   bool inference = false;       // nothing trains: no gradients, no ranges for an optimizer
   at::Device device = at::kCPU;
@@ -127,6 +128,7 @@ class Sharded final : public tensor::Units {
   std::span<const at::Tensor> leaves(int unit) override { return unit_leaves_[unit]; }
   void add_gradients(int unit, tensor::Tensors gradients) override;
   bool recompute(int unit) const override;
+  tensor::HostStash* stash(int) override { return options_.stash.get(); }
 
  private:
   using StateSelector = std::function<tensor::Range(const Segment&)>;

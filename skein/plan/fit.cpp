@@ -145,6 +145,7 @@ RunMemory::RunMemory(const config::RunConfig& config, const HfConfig& model, con
                .tokens = tokens,
                .adapter_dropout = config.finetune.lora_dropout > 0,
                .cuda = machine.place.on_gpus()};
+  question_.offload_activations = config.model.offload_activations;
 }
 
 RankBytes RunMemory::needs(const Choice& choice) const {

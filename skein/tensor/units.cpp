@@ -10,9 +10,11 @@
 #include <algorithm>
 #include <exception>
 #include <iterator>
+#include <optional>
 #include <utility>
 
 #include "skein/core/error.h"
+#include "skein/tensor/host_stash.h"
 
 namespace skein::tensor {
 namespace {
@@ -24,8 +26,9 @@ struct Call {
   Units& units;
   int unit;
   Block block;
-  Tensors inputs;   // detached from the outer graph, requires_grad as there
-  Tensors outputs;  // roots of the inner graph; empty when it was dropped
+  Tensors inputs;                       // detached from the outer graph, requires_grad as there
+  Tensors outputs;                      // roots of the inner graph; empty when it was dropped
+  std::optional<HostStash::Kept> kept;  // the inputs, where a stash has them
 };
 
 bool requires_grad(const at::Tensor& tensor) { return tensor.defined() && tensor.requires_grad(); }
@@ -54,6 +57,7 @@ class UnitNode final : public autograd::Node {
     auto& units = call_.units;
     SKEIN_CHECK(call_.block, "backward runs twice over one forward");
     units.acquire(call_.unit, Units::Pass::kBackward);
+    if (call_.kept) call_.inputs = call_.kept->take();
     const auto outputs = call_.outputs.empty() ? run_block(call_, /*keep_graph=*/true)
                                                : std::exchange(call_.outputs, {});
     auto gradients = differentiate(outputs, output_gradients);
@@ -65,6 +69,7 @@ class UnitNode final : public autograd::Node {
   void release_variables() override {
     call_.inputs.clear();
     call_.outputs.clear();
+    call_.kept.reset();
     call_.block = nullptr;
   }
 
@@ -108,9 +113,12 @@ Tensors Units::run(int unit, const Block& block, const Tensors& inputs) {
   if (!differentiable) {
     outputs = block(inputs);
   } else {
-    Call call{*this, unit, block, detach_inputs(inputs), {}};
+    Call call{*this, unit, block, detach_inputs(inputs), {}, {}};
     const bool keep_graph = !recompute(unit);
+    auto* const host = keep_graph ? nullptr : stash(unit);
+    if (host) call.kept.emplace(host->keep(call.inputs));
     outputs = run_block(call, keep_graph);
+    if (host) call.inputs.clear();
     // Of a root unit with several uses the leaves may belong to another one.
     if (keep_graph && std::ranges::none_of(outputs, requires_grad)) {
       release(unit, Pass::kForward);

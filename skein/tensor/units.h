@@ -10,7 +10,8 @@
 //
 // It is one autograd Function for all stages. Its inputs are `inputs` plus the unit's trainable
 // leaves. Forward runs the block on detached inputs with grad on and keeps the inner graph, or
-// drops it (recompute). Backward acquires the unit, recomputes if dropped, runs autograd::grad over
+// drops it (recompute) and keeps the inputs, where a stash says so in host memory. Backward
+// acquires the unit, recomputes if dropped, runs autograd::grad over
 // the inner graph and hands the leaves' gradients to `add_gradients`; no `.grad` is ever set and no
 // parameter hook exists. What the block captures is constant to autograd: every differentiable
 // tensor must come in through `inputs` or be a leaf of the unit.
@@ -22,6 +23,8 @@
 #include <vector>
 
 namespace skein::tensor {
+
+class HostStash;
 
 using Tensors = std::vector<at::Tensor>;
 // Must give the same outputs when called again with equal inputs (recompute).
@@ -56,6 +59,8 @@ class Units {
   virtual void add_gradients(int unit, Tensors gradients) = 0;
   // Drop the inner graph after forward and run the block again in backward?
   virtual bool recompute(int unit) const = 0;
+  // Where inputs lie from forward until the block runs again; none: where they are.
+  virtual HostStash* stash(int /*unit*/) { return nullptr; }
   // A use was made in forward that backward may come back to.
   virtual void expect_backward(int /*unit*/) {}
 

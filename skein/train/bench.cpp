@@ -20,6 +20,7 @@
 #include "skein/parallel/sharded.h"
 #include "skein/plan/hf_config.h"
 #include "skein/plan/tuning.h"
+#include "skein/tensor/host_stash.h"
 #include "skein/train/profile.h"
 #include "skein/train/update.h"
 
@@ -96,9 +97,14 @@ BenchResult bench_training(const BenchOptions& options) {
   const auto build = build_options(options);
   const auto model = model::build(config, build);
   const algorithms::Pretrain algorithm(*model);
+  const auto stash =
+      options.offload_activations
+          ? std::make_shared<tensor::HostStash>(tensor::make_copy_engine(options.device))
+          : nullptr;
   parallel::Sharded sharded(model->table(),
                             {.stage = parallel::kStages[options.stage],
                              .recompute = options.recompute,
+                             .stash = stash,
                              .fp32_gradients = options.accumulation > 1,
                              .device = options.device,
                              .offload = options.offload},
@@ -140,6 +146,7 @@ BenchResult bench_training(const BenchOptions& options) {
   optimizer.states();  // the last update has ended
   result.peak_flat_bytes = sharded.memory().peak_bytes();
   result.peak_host_bytes = sharded.memory().all_peak_bytes().pinned_host;
+  if (stash) result.peak_stash_bytes = stash->host_bytes();
   result.peak_device_bytes = ops::device_memory(options.device.is_cuda()).peak;
   if (!options.trace.empty()) {
     profile(options.trace, options.device.is_cuda(), [&] {

@@ -25,8 +25,9 @@ struct BenchOptions {
   int64_t steps = 20;
   int stage = 0;
   bool recompute = false;
-  int64_t accumulation = 1;  // micro-batches of rows x tokens in a step
-  double max_grad_norm = 1;  // 0: no clipping
+  bool offload_activations = false;  // with recompute
+  int64_t accumulation = 1;          // micro-batches of rows x tokens in a step
+  double max_grad_norm = 1;          // 0: no clipping
   optim::Offload offload{};
   // Adapters of this rank on these modules, alpha twice the rank, everything else frozen; 0: all
   // trains.
@@ -51,6 +52,7 @@ struct BenchResult {
   int64_t peak_flat_bytes = 0;
   int64_t peak_host_bytes = 0;    // of what is offloaded
   int64_t peak_device_bytes = 0;  // of the caching allocator; 0 on CPUs
+  int64_t peak_stash_bytes = 0;   // of host memory for offloaded activations
 
   double median_seconds() const;
 };

@@ -21,6 +21,7 @@
 #include "skein/report/hardware.h"
 #include "skein/tensor/copy_engine.h"
 #include "skein/tensor/dtype.h"
+#include "skein/tensor/host_stash.h"
 #include "skein/train/announce.h"
 #include "skein/train/check_once.h"
 #include "skein/train/group_rates.h"
@@ -102,12 +103,20 @@ std::unique_ptr<model::Model> build_model(const config::RunConfig& config,
   return model;
 }
 
+std::shared_ptr<tensor::HostStash> make_stash(const config::ModelConfig& model,
+                                              const World& world) {
+  if (!model.offload_activations) return nullptr;
+  return std::make_shared<tensor::HostStash>(
+      tensor::make_copy_engine(world.device, world.local_size));
+}
+
 parallel::ShardOptions shard_options(const config::RunConfig& config,
-                                     const config::BatchPlan& batches, at::Device device) {
+                                     const config::BatchPlan& batches, const World& world) {
   return {.stage = parallel::kStages[plan::zero_stage(config.parallel.distributed_strategy)],
           .recompute = config.model.gradient_checkpointing,
+          .stash = make_stash(config.model, world),
           .fp32_gradients = plan::has_wide_gradients(config.optimizer, batches),
-          .device = device,
+          .device = world.device,
           .offload = plan::offload_of(config.offload),
           .pin_memory = config.offload.pin_memory};
 }
@@ -230,7 +239,7 @@ Session::Session(const config::Resolved& given, const config::BatchPlan& plan_of
       identity(identity_of(resolved, batches, architecture, loader, plan)),
       beginning(beginning_of(config, output, architecture, identity, dtype, world)),
       model(build_model(config, batches, architecture, dtype)),
-      sharded(model->table(), shard_options(config, batches, world.device), world.group),
+      sharded(model->table(), shard_options(config, batches, world), world.group),
       optimizer(build_optimizer(config, sharded)),
       algorithm(build_algorithm(config, *model)),
       scaler(make_scaler(config, dtype)),

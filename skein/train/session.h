@@ -64,7 +64,7 @@ std::unique_ptr<model::Model> build_model(const config::RunConfig& config,
                                           const config::BatchPlan& batches,
                                           const plan::HfConfig& architecture, DType dtype);
 parallel::ShardOptions shard_options(const config::RunConfig& config,
-                                     const config::BatchPlan& batches, at::Device device);
+                                     const config::BatchPlan& batches, const World& world);
 std::unique_ptr<optim::Optimizer> build_optimizer(const config::RunConfig& config,
                                                   parallel::Sharded& sharded);
 std::unique_ptr<algorithms::Algorithm> build_algorithm(const config::RunConfig& config,

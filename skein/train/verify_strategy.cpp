@@ -92,7 +92,7 @@ struct Engine {
   Engine(const config::RunConfig& given, const Steps& steps, World& world)
       : config(given),
         model(build_model(config, steps.batches, steps.architecture, steps.dtype)),
-        sharded(model->table(), shard_options(config, steps.batches, world.device), world.group),
+        sharded(model->table(), shard_options(config, steps.batches, world), world.group),
         optimizer(build_optimizer(config, sharded)),
         algorithm(build_algorithm(config, *model)),
         scaler(make_scaler(config, steps.dtype)),

@@ -247,6 +247,20 @@ TEST(Gpu, OffloadTrainsAsTheCpuDoes) {
   }
 }
 
+// Inputs of blocks travel through pinned memory on a stream of their own.
+TEST(Gpu, StashedInputsTrainAsTheCpuDoes) {
+  for (const auto& name : {"llama_lora", "gpt2"}) {
+    const auto expected = numbers_of(run_on_threads({.model = name, .micro_batches = 2})[0]);
+    for (const int stage : {0, 3}) {
+      TrainingCase c{.model = name, .stage = stage, .micro_batches = 2, .recompute = true};
+      c.stash = true;
+      c.cuda = true;
+      c.backend = "nccl";
+      expect_close(c, expected);
+    }
+  }
+}
+
 TEST(Gpu, GlooWithTwoRanksOnOneGpuTrainsAsTheCpuDoes) {
   for (const auto& name : {"llama_lora", "gpt2"}) {
     const auto expected = numbers_of(run_on_threads({.model = name, .ranks = 2})[0]);

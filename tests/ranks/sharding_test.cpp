@@ -30,7 +30,11 @@ TEST(Sharding, StagesAreBitEqualOnThreads) {
     for (const int ranks : {2, 3}) {
       for (const bool recompute : {false, true}) {
         for (const int stage : {0, 1, 2, 3}) {
-          cases.push_back({.model = name, .stage = stage, .recompute = recompute, .ranks = ranks});
+          cases.push_back({.model = name,
+                           .stage = stage,
+                           .recompute = recompute,
+                           .stash = recompute && stage == 2,
+                           .ranks = ranks});
         }
       }
     }

@@ -15,7 +15,7 @@ SPLITS = [
     (1, 3, 4, []),
     (2, 6, 1, ["distributed_strategy=zero3"]),
     (2, 3, 2, ["distributed_strategy=zero1"]),
-    (2, 1, 6, ["distributed_strategy=zero3", "gradient_checkpointing=true"]),
+    (2, 1, 6, ["distributed_strategy=zero3", "gradient_checkpointing=offload"]),
     (3, 2, 2, ["distributed_strategy=zero2"]),
     (4, 3, 1, ["distributed_strategy=ddp"]),
     (4, 1, 3, ["distributed_strategy=zero2"]),

@@ -16,6 +16,7 @@
 #include "skein/model/model.h"
 #include "skein/optim/adamw.h"
 #include "skein/parallel/sharded.h"
+#include "skein/tensor/host_stash.h"
 #include "skein/train/update.h"
 
 namespace skein::ranks {
@@ -98,18 +99,24 @@ std::string describe(const char* what, const std::vector<tensor::TensorSlice>& s
   return text;
 }
 
+// Of tensors of any size: the models are tiny.
+std::shared_ptr<tensor::HostStash> make_stash(at::Device device) {
+  return std::make_shared<tensor::HostStash>(
+      tensor::make_copy_engine(device), tensor::StashOptions{.smallest = 1, .slab_bytes = 4096});
+}
+
 }  // namespace
 
 std::string TrainingCase::text() const {
-  return fmt::format("{} {} {} {} {} {} {} {} {} {} {}", model, stage, micro_batches,
+  return fmt::format("{} {} {} {} {} {} {} {} {} {} {} {}", model, stage, micro_batches,
                      int{recompute}, int{float64}, ranks, int{cuda}, backend, local_size, offload,
-                     int{clips});
+                     int{clips}, int{stash});
 }
 
 TrainingCase TrainingCase::parse(const std::string& text) {
   TrainingCase c;
   std::istringstream(text) >> c.model >> c.stage >> c.micro_batches >> c.recompute >> c.float64 >>
-      c.ranks >> c.cuda >> c.backend >> c.local_size >> c.offload >> c.clips;
+      c.ranks >> c.cuda >> c.backend >> c.local_size >> c.offload >> c.clips >> c.stash;
   return c;
 }
 
@@ -126,6 +133,7 @@ std::string run_case(const TrainingCase& c, comm::Group& world) {
   parallel::Sharded sharded(model->table(),
                             {.stage = parallel::kStages[c.stage],
                              .recompute = c.recompute,
+                             .stash = c.stash ? make_stash(device) : nullptr,
                              .fp32_gradients = c.micro_batches > 1,
                              .device = device,
                              .offload = offload_of(c.offload)},

@@ -18,6 +18,7 @@ struct TrainingCase {
   int stage = 0;
   int64_t micro_batches = 1;
   bool recompute = false;
+  bool stash = false;  // what it keeps lies in host memory
   bool float64 = false;
   int ranks = 1;
   bool cuda = false;  // all ranks on the first GPU

@@ -341,6 +341,9 @@ class Reader {
     const bool on =
         leaf.key.ends_with("number_checkpoints") ? count.value_or(0) > 0 : as_bool(leaf);
     if (!on) return report(leaf, Fate::kOff, "off");
+    if (leaf.key.ends_with("cpu_checkpointing")) {
+      return set(leaf, "offload_activations", word(leaf, "true"));
+    }
     if (recomputes_) return report(leaf, Fate::kEmulated, "gradient_checkpointing is on");
     recomputes_ = true;
     set(leaf, "gradient_checkpointing", word(leaf, "true"));

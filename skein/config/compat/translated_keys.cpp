@@ -248,6 +248,8 @@ bool is_off_word(const std::string& text) {
   return word == "none" || parse_bool(word) == false;
 }
 
+bool is_offload_word(const std::string& text) { return lower(text) == "offload"; }
+
 std::vector<std::string> translated_keys() {
   std::vector<std::string> names;
   for (const auto& [name, resolve] : kTranslations) names.emplace_back(name);

@@ -24,6 +24,9 @@ inline constexpr std::string_view kMaxSamplesKey = "max_samples";
 // no, none, off, false: what a strategy says when there is none.
 bool is_off_word(const std::string& text);
 
+// `gradient_checkpointing: offload`.
+bool is_offload_word(const std::string& text);
+
 bool is_translated_key(std::string_view key);
 // Its bare `--key` means true.
 bool is_translated_flag(std::string_view key);

@@ -352,7 +352,10 @@ Activations activation_bytes(const Shapes& shapes, const Dimensions& d,
     per_block = std::max(per_block, kept);
     ++reached;
   }
-  const int64_t kept = question.recompute ? reached * d.channels + per_block : all_blocks;
+  // Of offloaded inputs two are on the device: the block's, and those of the next one in backward.
+  const bool offloads = question.recompute && question.offload_activations && question.cuda;
+  const int64_t inputs = offloads ? std::min<int64_t>(reached, 2) : reached;
+  const int64_t kept = question.recompute ? inputs * d.channels + per_block : all_blocks;
   const int64_t ends = 4 * d.channels;  // embedding, final norm, their gradients
   const int64_t unfused = unfused_layers(d, question);
   Activations result;
@@ -365,12 +368,15 @@ Activations activation_bytes(const Shapes& shapes, const Dimensions& d,
   result.kept =
       question.weight_bytes * rows_tokens * (kept + ends) +
       (question.recompute ? std::min<int64_t>(1, unfused) : unfused) * score_bytes(d, question);
+  if (offloads) result.host = question.weight_bytes * rows_tokens * reached * d.channels;
   result.formula = fmt::format(
       "{} bytes x {} rows x {} tokens x ({} + 4 x {} channels); one block keeps {} = 4 x {} + "
       "2 x {} queries + 2 x {} keys + {} x {} inner{}",
       question.weight_bytes, question.rows, question.tokens,
-      question.recompute ? fmt::format("{} layers x {} + {}", reached, d.channels, per_block)
-                         : fmt::format("{} layers x {}", reached, per_block),
+      question.recompute
+          ? fmt::format("{} {} x {} + {}", inputs, offloads ? "inputs at a time" : "layers",
+                        d.channels, per_block)
+          : fmt::format("{} layers x {}", reached, per_block),
       d.channels, per_block, d.channels, d.query_width, d.key_width, d.gated ? 3 : 2, d.inner,
       per_block == full_block ? "" : ", less the inputs of frozen layers");
   if (unfused > 0) {

@@ -22,16 +22,17 @@ namespace skein::plan {
 struct MemoryQuestion {
   int stage = 0;  // of sharding
   int64_t ranks = 1;
-  int64_t weight_bytes = 4;        // per element: 2, 4 or 8
-  int64_t gradient_bytes = 4;      // per element
-  double state_bytes = 8;          // per element, exact: optim::state_bytes()
-  double adapter_state_bytes = 8;  // the same of adapters, which are fp32 beside 16-bit weights
-  int64_t micro_batches = 1;       // per update
-  int64_t rows = 1;                // of a micro-batch
-  int64_t tokens = 1;              // of a row
-  bool recompute = false;          // gradient_checkpointing
-  bool adapter_dropout = false;    // lora_dropout
-  bool cuda = false;               // else a CPU
+  int64_t weight_bytes = 4;          // per element: 2, 4 or 8
+  int64_t gradient_bytes = 4;        // per element
+  double state_bytes = 8;            // per element, exact: optim::state_bytes()
+  double adapter_state_bytes = 8;    // the same of adapters, which are fp32 beside 16-bit weights
+  int64_t micro_batches = 1;         // per update
+  int64_t rows = 1;                  // of a micro-batch
+  int64_t tokens = 1;                // of a row
+  bool recompute = false;            // gradient_checkpointing
+  bool offload_activations = false;  // with it, on GPUs
+  bool adapter_dropout = false;      // lora_dropout
+  bool cuda = false;                 // else a CPU
   optim::Offload offload{};
 };
 
@@ -53,6 +54,7 @@ FlatBytes flat_bytes(const Shapes& shapes, const MemoryQuestion& question);
 
 struct Activations {
   int64_t kept = 0;  // from forward to backward
+  int64_t host = 0;  // of it in host memory, beside it: offload_activations
   int64_t head = 0;  // while it runs: logits of one chunk, d_weight as a wide sum, d_hidden
   // A block's gradients as autograd gives them, before flat memory has them, and what the reduction
   // of the unit before receives; the values of one weight in 4 bits.
