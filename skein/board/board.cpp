@@ -118,6 +118,7 @@ BoardView view_of(const Page& page, size_t most) {
                  .phase = static_cast<Phase>(std::clamp<int64_t>(page.phase, 0, kNumPhases - 1)),
                  .step = page.step,
                  .steps_here = std::max<int64_t>(0, page.steps_begun - 1),
+                 .out_of_memory = page.out_of_memory != 0,
                  .issued = page.issued.load(std::memory_order_acquire)};
   if (const auto text = page.progress.read()) view.progress = text->get();
   if (const auto text = page.message.read()) view.message = text->get();

@@ -69,6 +69,7 @@ struct BoardView {
                             // entered, or progress reported
   std::string progress;     // what long host work says of itself, "writing checkpoint-10"
   std::string message;      // of the failure that ends the rank
+  bool out_of_memory = false;    // that failure is want of memory
   std::vector<int64_t> samples;  // of the step under way, at most 64
   uint64_t issued = 0;           // sequence number of the newest call
   std::vector<Call>
@@ -125,6 +126,7 @@ void set_board_step(int64_t step, std::span<const int64_t> samples);
 // Long host work says that it goes on: keeps deadlines from ending the run.
 void report_progress(std::string_view what);
 void report_failure(std::string_view message);
+void report_out_of_memory();  // the failure that ends the rank: one that takes less might do
 
 // Long host work that cannot speak for itself: while this lives, the heartbeat reports progress as
 // long as the process computes or moves bytes (more than a tenth of a core, or 64 KiB, per beat).

@@ -113,6 +113,8 @@ TEST(Board, ShowsWhatTheRankWrites) {
   end_call(first);
   report_progress("writing checkpoint-10");
   report_failure("no memory");
+  EXPECT_FALSE(board.read().out_of_memory);
+  report_out_of_memory();
 
   const auto view = board.read();
   EXPECT_EQ(view.pid, getpid());
@@ -122,6 +124,7 @@ TEST(Board, ShowsWhatTheRankWrites) {
   EXPECT_EQ(view.samples, samples);
   EXPECT_EQ(view.progress, "writing checkpoint-10");
   EXPECT_EQ(view.message, "no memory");
+  EXPECT_TRUE(view.out_of_memory);
   EXPECT_EQ(view.issued, second);
   ASSERT_EQ(view.calls.size(), 3U);
   EXPECT_EQ(describe(view.calls[0]), "call #1, all_gather of 4096 float32 (a.cpp:1)");
@@ -326,6 +329,7 @@ BoardView full_view() {
                  .progress_ms = 8,
                  .progress = "p\"\n",
                  .message = "über",
+                 .out_of_memory = true,
                  .samples = std::vector<int64_t>(64, 9'000'000'000),
                  .issued = 99,
                  .calls = {},
@@ -345,6 +349,7 @@ TEST(BoardJson, ComesBackAsItWas) {
   EXPECT_EQ(encode(*back), text);
   EXPECT_EQ(back->calls.size(), 256U);
   EXPECT_EQ(back->message, "über");
+  EXPECT_TRUE(back->out_of_memory);
   EXPECT_EQ(back->phase, Phase::kEnding);
 }
 

@@ -112,6 +112,7 @@ struct Page {
   std::atomic<int64_t> step;
   std::atomic<int64_t> steps_begun;
   std::atomic<uint64_t> issued;
+  std::atomic<int64_t> out_of_memory;
   Cell<Samples> samples;
   Cell<Text<128>> progress;
   Cell<Text<1024>> message;

@@ -228,6 +228,10 @@ void report_failure(std::string_view message) {
   });
 }
 
+void report_out_of_memory() {
+  with_page([](Page& page) { page.out_of_memory = 1; });
+}
+
 HostWork::HostWork(std::string_view what) {
   report_progress(what);
   ++writer().host_works;

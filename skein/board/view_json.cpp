@@ -96,6 +96,7 @@ std::string encode(const BoardView& view) {
                      {"progress_ms", view.progress_ms},
                      {"progress", view.progress},
                      {"message", view.message},
+                     {"out_of_memory", view.out_of_memory},
                      {"samples", view.samples},
                      {"issued", view.issued},
                      {"calls", std::move(calls)},
@@ -121,6 +122,7 @@ std::optional<BoardView> decode_board(const std::string& text) {
   view.progress_ms = in.number(at("progress_ms"));
   view.progress = in.text(at("progress"));
   view.message = in.text(at("message"));
+  view.out_of_memory = in.flag(at("out_of_memory"));
   view.samples = in.numbers(at("samples"), kMaxSamples);
   view.issued = in.number<uint64_t>(at("issued"));
   view.calls = in.calls(at("calls"));

@@ -31,6 +31,8 @@ struct Failure {
 
 Failure describe(const std::exception_ptr& failure) try {
   std::rethrow_exception(failure);
+} catch (const MemoryShortage& error) {
+  return {ExitCode::kUser, error.what(), LogLevel::kInfo};
 } catch (const UserError& error) {
   return {ExitCode::kUser, error.what()};
 } catch (const CommError& error) {

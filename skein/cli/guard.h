@@ -18,6 +18,11 @@ namespace skein::cli {
 // number to the next file it opens, and log lines would end up in a checkpoint.
 void open_missing_streams();
 
+// Memory is full, and the launcher may start again with less: it tells what becomes of the run.
+struct MemoryShortage : UserError {
+  using UserError::UserError;
+};
+
 struct GuardHooks {
   // Asked before a message is printed; empty: yes.
   std::function<bool()> may_speak;

@@ -12,6 +12,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
 #include <utility>
 
 #include "skein/cli/detect_run.h"
@@ -28,6 +29,7 @@
 #include "skein/launch/ranks/rank_environment.h"
 #include "skein/launch/remote/remote_start.h"
 #include "skein/plan/continuation.h"
+#include "skein/plan/ladder.h"
 
 namespace skein::cli {
 namespace {
@@ -160,7 +162,22 @@ void settle(RankJob& job, const DetectedRun& run) try {
 } catch (const IoError&) {
 }
 
-int start_ranks(const RankJob& job, const DetectedRun& run) {
+std::optional<launch::LaunchOptions::Ladder> make_ladder(const plan::Ladder& ladder) {
+  if (!ladder.is_open()) return std::nullopt;
+  auto recorded = ladder.recorded();
+  if (!recorded.empty()) {
+    log_info("{}, since an earlier start ran out of memory; --fresh tries more again", recorded);
+  }
+  return launch::LaunchOptions::Ladder{
+      .given_up = std::move(recorded),
+      .lower = [ladder](const std::string& given_up) { return ladder.lower(given_up); },
+      .configure =
+          [ladder](const std::string& given_up) {
+            return config::encode(ladder.without(given_up));
+          }};
+}
+
+int start_ranks(const RankJob& job, const DetectedRun& run, const config::Resolved& asked) {
   auto plan = run.launch;
   const auto& resolved = job.resolved;
   const auto& checkpoint = resolved.config.checkpoint;
@@ -183,6 +200,7 @@ int start_ranks(const RankJob& job, const DetectedRun& run) {
   if (!options.output.empty()) {
     options.saved = [output = options.output] { return plan::newest_saved(output); };
   }
+  if (job.gives_up) options.ladder = make_ladder({asked, resolved, run.machine()});
   options.stop_grace = std::chrono::seconds(resolved.config.parallel.stop_grace);
   return launch::launch(plan, worker_command(job), options);
 }
@@ -221,6 +239,7 @@ int launch_ranks(const RankJob& given, std::unique_ptr<launch::EarlyStop> early_
   // start, and another launcher's ranks when they have (train/session.cpp).
   const bool alone = plan.nodes == 1 && !plan.foreign;
   if (alone && job.check) job.check(job.resolved, plan.size(), run.place());
+  const auto asked = job.resolved;
   settle(job, run);
   log_info("launch: {}, OMP_NUM_THREADS={}", plan.summary, plan.omp_num_threads);
   if (const auto variables = launch::describe(environment); !variables.empty()) {
@@ -233,7 +252,7 @@ int launch_ranks(const RankJob& given, std::unique_ptr<launch::EarlyStop> early_
   }
   warn_of_few_files(plan);
   early_stop.reset();  // the launcher has its own
-  return start_ranks(job, run);
+  return start_ranks(job, run, asked);
 }
 
 }  // namespace skein::cli

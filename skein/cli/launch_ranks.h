@@ -33,6 +33,9 @@ struct RankJob {
   // Nodes that decide differently are refused like nodes with different configurations. Empty:
   // nothing is open.
   std::function<std::vector<std::string>(config::Resolved&, const plan::Machine&)> settle = {};
+  // Where `settle` has decided something: does the run go on with less once its first update has
+  // run out of memory (plan/ladder.h)?
+  bool gives_up = false;
   // Refuses a number of ranks. Empty: any will do.
   std::function<void(int size)> check_size = {};
   // Refuses what will not run, before any rank of a node starts. Empty: nothing to refuse. This and

@@ -101,6 +101,8 @@ int run_body(const RankCommand& command, const config::Resolved& typed, RankSess
       .local_size = environment.local_size,
       .own_output = config.checkpoint.save_on_each_node,
       .starts_over = typed.config.checkpoint.fresh,
+      .given_up = environment.given_up,
+      .may_give_up = environment.may_give_up,
       .fence = session.fence(config::output_folder(config.checkpoint))};
   // Not earlier: until now there is nothing to finish or save.
   if (command.ends_by_itself) {

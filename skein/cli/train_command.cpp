@@ -73,6 +73,7 @@ int run_train_command(std::span<const std::string> arguments) {
   job.check_size = [&](int size) { config::plan_batches(resolved, size); };  // ranks print it
   job.check = plan::check_run;
   job.settle = plan::settle_autos;
+  job.gives_up = true;
   job.check_space = [&](const plan::Place& place) { plan::check_disk(resolved.config, place); };
   job.prepare = [](const config::Resolved& seen, int size) {
     auto digest = plan::prepare_data(seen.config);

@@ -9,36 +9,66 @@
 
 #include <cstdlib>
 #include <functional>
+#include <new>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "skein/board/board.h"
 #include "skein/cli/commands.h"
 #include "skein/cli/guard.h"
 #include "skein/cli/rank_run.h"
 #include "skein/config/batch_plan.h"
 #include "skein/core/error.h"
+#include "skein/core/host_memory.h"
+#include "skein/plan/ladder.h"
 #include "skein/train/offline.h"
+#include "skein/train/place.h"
 
 namespace skein::cli {
 namespace {
 
-// Runs `body`; a GPU that is too small is told as what it is, with what to do.
-train::Outcome with_memory_advice(const std::function<train::Outcome()>& body) try {
+// What says that memory is full, in one line; none: another failure. Of a CPU torch throws no error
+// of its own kind.
+std::optional<std::string> want_of_memory(const std::exception& error) {
+  if (dynamic_cast<const std::bad_alloc*>(&error)) return "the host's memory is full";
+  const auto* failure = dynamic_cast<const c10::Error*>(&error);
+  if (!failure) return std::nullopt;
+  const std::string text = failure->what_without_backtrace();
+  const auto line = text.substr(0, text.find('\n'));
+  if (dynamic_cast<const c10::OutOfMemoryError*>(failure))
+    return "the GPU's memory is full: " + line;
+  const auto host = line.find("DefaultCPUAllocator");
+  if (host == std::string::npos) return std::nullopt;
+  return "the host's memory is full: " + line.substr(host);
+}
+
+plan::Machine machine_of(const train::World& world) {
+  return {.ranks = world.group.size(),
+          .local_ranks = world.local_size,
+          .place = train::place_of(world.device),
+          .memory = {.host = available_memory()}};
+}
+
+// Runs `body`; memory that is too small is told as what it is, with what to do. Before its second
+// update the launcher may do it.
+train::Outcome with_memory_advice(const config::Resolved& resolved, const train::World& world,
+                                  const std::function<train::Outcome()>& body) try {
   return body();
-} catch (const c10::OutOfMemoryError& error) {
-  const std::string reason = error.what_without_backtrace();
-  throw UserError(fmt::format(
-      "the GPU's memory is full: {}\nTake less at a time: a smaller per_device_train_batch_size "
-      "with more gradient_accumulation_steps (the global batch stays), a smaller block_size, "
-      "gradient_checkpointing=true, or distributed_strategy=zero2 or zero3 on several GPUs. `skein "
-      "plan` estimates what is needed.",
-      reason.substr(0, reason.find('\n'))));
+} catch (const std::exception& error) {
+  const auto reason = want_of_memory(error);
+  if (!reason) throw;
+  board::report_out_of_memory();
+  const auto seen = board::own_board();
+  if (world.may_give_up && seen && seen->steps_here == 0) throw MemoryShortage(*reason);
+  throw UserError(fmt::format("{}\nTake less at a time: {}. `skein plan` estimates what is needed.",
+                              *reason, plan::advice_without_memory(resolved, machine_of(world))));
 }
 
 int run_training(const config::Resolved& resolved, train::World& world) {
   const auto batches = config::plan_batches(resolved, world.group.size());
-  const auto outcome =
-      with_memory_advice([&] { return train::run_offline(resolved, batches, world); });
+  const auto outcome = with_memory_advice(
+      resolved, world, [&] { return train::run_offline(resolved, batches, world); });
   return static_cast<int>(outcome == train::Outcome::kStopped ? ExitCode::kStopped
                                                               : ExitCode::kDone);
 }

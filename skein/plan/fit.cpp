@@ -59,7 +59,8 @@ std::string typed_offload(const optim::Offload& offload) {
   return keys;
 }
 
-// The keys in which `to` differs, as they are typed.
+}  // namespace
+
 std::string typed_keys(const Choice& from, const Choice& to) {
   std::string keys;
   const auto add = [&](const std::string& word) { keys += (keys.empty() ? "" : " ") + word; };
@@ -72,6 +73,8 @@ std::string typed_keys(const Choice& from, const Choice& to) {
   if (to.offload != from.offload) add(typed_offload(to.offload));
   return keys;
 }
+
+namespace {
 
 // Of the optimizer's states ever more, then of everything; the last needs zero3.
 std::vector<Choice> offloads(const Choice& asked, const RunMemory& memory) {
@@ -97,8 +100,9 @@ std::vector<int> other_stages(int stage) {
   return others;
 }
 
-// In the order in which they are tried.
-std::vector<Choice> single_changes(const Choice& asked, const RunMemory& memory) {
+}  // namespace
+
+std::vector<Choice> smaller_choices(const RunMemory& memory, const Choice& asked) {
   std::vector<Choice> changes;
   for (const auto size : micro_batches(asked, asked.per_device - 1)) {
     changes.push_back(with_micro_batch(asked, size));
@@ -115,6 +119,8 @@ std::vector<Choice> single_changes(const Choice& asked, const RunMemory& memory)
   std::ranges::move(offloads(asked, memory), std::back_inserter(changes));
   return changes;
 }
+
+namespace {
 
 // What would need less of the model itself, with a comma behind it.
 const char* smaller_model(const Shapes& shapes) {
@@ -161,7 +167,8 @@ RankBytes RunMemory::needs(const Choice& choice) const {
                   .activations = activation_bytes(shapes_, dimensions_, question)};
   bytes.peak = step_peak(bytes.flat, bytes.activations, question);
   if (!question.cuda) bytes.peak += bytes.flat.host;
-  if (question.cuda && bytes.flat.host > 0) bytes.host = bytes.flat.host + kHostOverhead;
+  const auto host = bytes.flat.host + bytes.activations.host;
+  if (question.cuda && host > 0) bytes.host = host + kHostOverhead;
   bytes.margin = question.cuda ? kGpuOverhead + bytes.peak / kHoles : kCpuOverhead;
   return bytes;
 }
@@ -206,13 +213,13 @@ Choice asked_choice(const config::RunConfig& config, const config::BatchPlan& ba
 }
 
 std::string smallest_change(const RunMemory& memory, const Choice& asked) {
-  for (const auto& change : single_changes(asked, memory)) {
+  for (const auto& change : smaller_choices(memory, asked)) {
     if (memory.fits(change)) return fmt::format("{} makes it fit", typed_keys(asked, change));
   }
   auto all = with_micro_batch(asked, 1);
   all.recompute = true;
   if (memory.fits(all)) return fmt::format("{} make it fit", typed_keys(asked, all));
-  for (const auto& change : single_changes(all, memory)) {
+  for (const auto& change : smaller_choices(memory, all)) {
     if (memory.fits(change)) return fmt::format("{} make it fit", typed_keys(asked, change));
   }
   return fmt::format(

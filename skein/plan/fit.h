@@ -67,6 +67,7 @@ class RunMemory {
   // Unknown memory fits everything.
   bool fits(const RankBytes& bytes) const;
   bool fits(const Choice& choice) const { return fits(needs(choice)); }
+  bool fits_host(const RankBytes& bytes) const;  // what a GPU's rank offloads
   // "a rank needs about 21.3 GiB, and the GPU has 15.0 GiB".
   std::string comparison(const RankBytes& bytes) const;
   int64_t ranks() const { return machine_.ranks; }
@@ -74,7 +75,6 @@ class RunMemory {
 
  private:
   bool fits_device(const RankBytes& bytes) const;
-  bool fits_host(const RankBytes& bytes) const;
 
   config::OptimizerConfig optimizer_;
   Shapes shapes_;
@@ -90,6 +90,13 @@ Choice asked_choice(const config::RunConfig& config, const config::BatchPlan& ba
 // batch, gradient_checkpointing, another stage, and on GPUs offload that does, each alone; else all
 // together. Where nothing of it helps, what else would.
 std::string smallest_change(const RunMemory& memory, const Choice& asked);
+
+// One change each, in the order in which they are tried: smaller micro-batches with the same global
+// batch, gradient_checkpointing, other stages, offload. They need not need less.
+std::vector<Choice> smaller_choices(const RunMemory& memory, const Choice& asked);
+
+// The keys in which `to` differs, as they are typed: "key=value key=value".
+std::string typed_keys(const Choice& from, const Choice& to);
 
 // distributed_strategy: auto and auto_find_batch_size, decided. Of the strategies that fit, by the
 // number of parameters that train: ddp below 1B, zero2 to 7B, zero3 above; where that does not fit,

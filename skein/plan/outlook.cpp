@@ -12,6 +12,7 @@
 #include "skein/plan/continuation.h"
 #include "skein/plan/disk_space.h"
 #include "skein/plan/finetune.h"
+#include "skein/plan/ladder.h"
 #include "skein/plan/refusals.h"
 #include "skein/plan/run_files.h"
 #include "skein/plan/run_model.h"
@@ -132,6 +133,11 @@ Outlook look_ahead(const config::Resolved& given, const Machine& machine) {
   check_folders(given.config);
   auto resolved = given;
   auto reasons = settle_autos(resolved, machine);
+  const Ladder ladder(given, resolved, machine);
+  if (const auto given_up = ladder.recorded(); !given_up.empty()) {
+    resolved = ladder.without(given_up);
+    reasons.push_back(given_up + ", since an earlier start ran out of memory");
+  }
   const auto& config = resolved.config;
   Outlook outlook{.batches = config::plan_batches(resolved, machine.ranks),
                   .stage = zero_stage(config.parallel.distributed_strategy),

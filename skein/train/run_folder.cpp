@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "skein/checkpoint/files/catalog.h"
+#include "skein/config/batch_plan.h"
 #include "skein/config/saved_config.h"
 #include "skein/core/error.h"
 #include "skein/core/hash.h"
@@ -131,8 +132,18 @@ void point_latest(const fs::path& output, int64_t step) try {
   log_warning("{}", error.what());
 }
 
+// A later start begins with it.
+void note_given_up(const config::Resolved& resolved, const World& world, RunRecord& record) {
+  if (world.given_up.empty()) return;
+  const int64_t ranks = world.group.size();
+  const auto batches = config::plan_batches(resolved, ranks);
+  record.given_up = {
+      .words = world.given_up, .ranks = ranks, .rows = batches.per_device * batches.accumulation};
+}
+
 void claim(const fs::path& output, const config::Resolved& resolved, const Beginning& beginning,
-           const std::string& token) {
+           const World& world) {
+  const auto token = start_token(output, world);
   const bool fresh = resolved.config.checkpoint.fresh;
   const auto old = checkpoint::read_record(output);
   const auto survey = checkpoint::survey(output, old);
@@ -157,6 +168,7 @@ void claim(const fs::path& output, const config::Resolved& resolved, const Begin
     if (!is_users) record.add_file(file);
   }
   record.add_file(name);
+  note_given_up(resolved, world, record);
   checkpoint::write_record(output, record);  // the decision
   finish_removal(output, record);
   set_aside(renames);
@@ -188,7 +200,7 @@ std::string start_token(const fs::path& output, const World& world) {
 void claim_folder(const fs::path& output, const config::Resolved& resolved,
                   const Beginning& beginning, World& world) {
   world.group.barrier();  // a rank that could not load its part must be able to refuse
-  if (world.leads_output()) claim(output, resolved, beginning, start_token(output, world));
+  if (world.leads_output()) claim(output, resolved, beginning, world);
   world.group.barrier();
 }
 

@@ -90,6 +90,13 @@ Beginning beginning_of(const config::RunConfig& config, const fs::path& output,
   return found;
 }
 
+std::shared_ptr<tensor::HostStash> make_stash(const config::ModelConfig& model,
+                                              const World& world) {
+  if (!model.offload_activations) return nullptr;
+  return std::make_shared<tensor::HostStash>(
+      tensor::make_copy_engine(world.device, world.local_size));
+}
+
 }  // namespace
 
 std::unique_ptr<model::Model> build_model(const config::RunConfig& config,
@@ -101,13 +108,6 @@ std::unique_ptr<model::Model> build_model(const config::RunConfig& config,
   set_rates(model->table(), config.finetune.loraplus_lr_ratio,
             plan::peak_learning_rate(config, batches));
   return model;
-}
-
-std::shared_ptr<tensor::HostStash> make_stash(const config::ModelConfig& model,
-                                              const World& world) {
-  if (!model.offload_activations) return nullptr;
-  return std::make_shared<tensor::HostStash>(
-      tensor::make_copy_engine(world.device, world.local_size));
 }
 
 parallel::ShardOptions shard_options(const config::RunConfig& config,

@@ -24,6 +24,9 @@ struct World {
   int local_size = 1;                    // ranks of this node
   bool own_output = false;               // save_on_each_node: each node has an output_dir
   bool starts_over = false;              // the command says --fresh; a restart goes on all the same
+  // For want of memory (plan/ladder.h): what this start does without, and whether less is tried.
+  std::string given_up = {};
+  bool may_give_up = false;
   // Throws CommError when output_dir is another run's by now. Empty: this rank commits nothing.
   std::function<void()> fence = {};
 

@@ -50,6 +50,12 @@ Start parse_start(const Json& json) {
   return start;
 }
 
+GivenUp parse_given_up(const Json& json) {
+  return {.words = json.at("words").get<std::string>(),
+          .ranks = json.at("ranks").get<int64_t>(),
+          .rows = json.at("rows").get<int64_t>()};
+}
+
 // JSON holds no bytes that are not UTF-8.
 std::string storable(const std::string& text) {
   try {
@@ -134,12 +140,15 @@ std::string record_text(const RunRecord& record) {
                       {"asked", start.asked},
                       {"began_at", start.began_at}});
   }
-  const nlohmann::ordered_json json = {
+  nlohmann::ordered_json json = {
       {"format", kFormatName},
       {"version", kVersion},
       {"starts", starts},
       {"files", record.files},
       {"removing", {{"starts", record.removing_starts}, {"files", record.removing_files}}}};
+  if (const auto& given = record.given_up) {
+    json["given_up"] = {{"words", given->words}, {"ranks", given->ranks}, {"rows", given->rows}};
+  }
   return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
@@ -152,6 +161,7 @@ RunRecord parse_record(std::string_view text, std::string_view file) {
     record.files = parse_names(json.at("files"));
     record.removing_starts = json.at("removing").at("starts").get<std::vector<std::string>>();
     record.removing_files = parse_names(json.at("removing").at("files"));
+    if (json.contains("given_up")) record.given_up = parse_given_up(json.at("given_up"));
   } catch (const std::exception& error) {
     throw IoError(fmt::format(
         "{} cannot be used: {}. It lists the starts of the run in this folder; if it is damaged, "

@@ -31,8 +31,17 @@ struct Start {
   std::string began_at;  // for people
 };
 
+// What the run does without since a first update ran out of memory, as words that change the
+// configuration (plan/ladder.h), and what that holds for: ranks, and rows of each per update.
+struct GivenUp {
+  std::string words;
+  int64_t ranks = 0;
+  int64_t rows = 0;
+};
+
 struct RunRecord {
-  std::vector<Start> starts;       // oldest first
+  std::vector<Start> starts;  // oldest first
+  std::optional<GivenUp> given_up;
   std::vector<std::string> files;  // besides checkpoints: what --fresh removes, below the folder
 
   // What --fresh is about to remove: starts of a run that is over, and its files.

@@ -25,12 +25,17 @@ TEST_F(RunRecordTest, WhatIsWrittenIsRead) {
   record.add_file("config.yaml");
   record.removing_starts = {"old"};
   record.removing_files = {"latest"};
+  EXPECT_FALSE(parse_record(record_text(record), "record").given_up);
+  record.given_up = {.words = "per_device_train_batch_size=4", .ranks = 2, .rows = 16};
   write_record(folder_, record);
   const auto read = read_record(folder_).value();
   EXPECT_EQ(record_text(read), record_text(record));
   EXPECT_EQ(read.files, (std::vector<std::string>{"config.yaml", "runs/events.out.1"}));
   EXPECT_EQ(read.starts[0].step, std::nullopt);
   EXPECT_EQ(read.starts[1].step, 36);
+  EXPECT_EQ(read.given_up->words, "per_device_train_batch_size=4");
+  EXPECT_EQ(read.given_up->ranks, 2);
+  EXPECT_EQ(read.given_up->rows, 16);
   EXPECT_TRUE(read.has_start("a") && !read.has_start("old") && read.is_being_removed("old"));
 }
 

@@ -77,6 +77,14 @@ std::string continuation(const LaunchOptions& options) {
   return text;
 }
 
+// What the run gives up next; empty: nothing is left, or it cannot be told.
+std::string lower(const LaunchOptions::Ladder& ladder, const std::string& given_up) try {
+  return ladder.lower(given_up);
+} catch (const std::exception& error) {
+  log_warning("launch: {}", error.what());
+  return "";
+}
+
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 }  // namespace
@@ -93,6 +101,8 @@ HeadNode::HeadNode(const LaunchPlan& plan, const LaunchOptions& options,
       waiting_since_(Clock::now()),
       named_missing_(waiting_since_) {
   if (!wake_) throw_errno("cannot create an eventfd");
+  if (options.ladder) given_up_ = options.ladder->given_up;
+  coordinator_.give_up(given_up_);
   server_ = std::make_unique<control::StoreServer>(
       secret_,
       control::StoreServerOptions{
@@ -211,6 +221,7 @@ void HeadNode::publish(const NodeCommand& command) {
 }
 
 void HeadNode::resolve(const Outcome& outcome) {
+  if (outcome.out_of_memory && go_on_with_less(*outcome.failure)) return;
   if (outcome.failure) return resolve_failure(outcome);
   if (outcome.can_restart && restarts_ < plan_.max_restarts) return await_lost_nodes(outcome);
   const bool done = outcome.code == static_cast<int>(ExitCode::kDone);
@@ -226,6 +237,25 @@ void HeadNode::resolve(const Outcome& outcome) {
     log_line(stopped ? LogLevel::kWarning : LogLevel::kError, "launch: " + text);
   }
   coordinator_.quit(outcome.code, outcome.message);
+}
+
+bool HeadNode::go_on_with_less(const FailureReport& failure) {
+  if (!options_.ladder) return false;
+  const auto words = lower(*options_.ladder, given_up_);
+  const auto who = fmt::format("launch: rank {} of {} ran out of memory in its first update",
+                               failure.rank, failure.size);
+  if (words.empty()) {
+    log_error(
+        "{}, and nothing is left to give up: shorter rows (block_size), "
+        "finetuning_type=lora, more ranks, or more memory ({})",
+        who, first_line(failure.message));
+    return false;
+  }
+  log_warning("{} ({}): starting again with {}", who, first_line(failure.message), words);
+  given_up_ = words;
+  coordinator_.give_up(words);
+  begin_again();
+  return true;
 }
 
 void HeadNode::await_lost_nodes(const Outcome& outcome) {

@@ -55,6 +55,7 @@ class HeadNode final : public Commander {
   void publish(const NodeCommand& command);
   void resolve(const Outcome& outcome);
   void resolve_failure(const Outcome& outcome);
+  bool go_on_with_less(const FailureReport& failure);
   void await_lost_nodes(const Outcome& outcome);
   void begin_again();
   struct Next {
@@ -79,6 +80,7 @@ class HeadNode final : public Commander {
   Time waiting_since_;   // for nodes to join
   Time named_missing_;
   int restarts_ = 0;
+  std::string given_up_;  // for want of memory: LaunchOptions::Ladder
 };
 
 }  // namespace skein::launch

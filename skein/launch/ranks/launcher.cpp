@@ -295,6 +295,8 @@ int launch(const LaunchPlan& plan, const std::vector<std::string>& arguments,
                   .cpus = bind_ranks(plan)};
   setup.rank.device = plan.device;
   setup.rank.interface = interface.address;
+  setup.rank.may_give_up = options.ladder.has_value();
+  if (options.ladder) setup.configure = options.ladder->configure;
   return plan.node_rank == 0 ? run_head(std::move(setup), options, ears, belongings)
                              : run_other_node(std::move(setup), options, ears);
 }

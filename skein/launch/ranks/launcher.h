@@ -12,6 +12,7 @@
 // - SIGTERM, SIGHUP, SIGUSR1 and the first SIGINT reach each rank once, as SIGTERM: it saves at
 //   most two steps later and exits with 75. A second SIGINT kills all ranks and gives 130.
 // - What a restart can heal is restarted, plan.max_restarts times: not 0, 2, 75 and 130.
+// - Ranks whose first update runs out of memory start again with less, where there is a ladder.
 // - Before there is a rank to ask, a stop ends the launcher with 75: within about two seconds, also
 //   while it waits for a disk.
 // - However the launcher ends, no rank outlives it, but one that hangs in the kernel: that is named
@@ -47,6 +48,16 @@ struct LaunchOptions {
   // The newest checkpoint of the run, for the report. Empty: it saves none.
   std::function<std::optional<fs::path>()> saved;
   std::string rank_configuration;  // bytes that each rank is handed (RankEnvironment)
+
+  // Where a first update may run out of memory and the run go on with less: what it does without
+  // from its beginning, what it gives up next (empty: nothing is left), and what ranks are handed
+  // then; as words that change their configuration. It is no restart that counts.
+  struct Ladder {
+    std::string given_up;
+    std::function<std::string(const std::string& given_up)> lower;
+    std::function<std::string(const std::string& given_up)> configure;
+  };
+  std::optional<Ladder> ladder = {};
 
   // Prepares the data and returns its digest. Runs under the lease, before any rank starts. Throws
   // Stopped when a signal that asks for a stop waits.

@@ -338,6 +338,61 @@ TEST_F(LauncherTest, AStepThatAlwaysFailsIsNamedWithItsSamples) {
   EXPECT_EQ(text("starts"), "0\n1 again\n2 again\n");
 }
 
+// Run by the test below: a rank that needs two rungs less than it is given.
+TEST(LaunchedRank, DISABLED_NeedsLess) {
+  const auto self = from_environment();
+  board::attach_board(self.board);
+  board::enter_phase(board::Phase::kForward);
+  board::set_board_step(0, std::vector<int64_t>{3});
+  std::ofstream(fs::path(std::getenv("FOLDER")) / "starts", std::ios::app)
+      << self.generation << " " << self.configuration << " '" << self.given_up << "' "
+      << self.may_give_up << "\n";
+  if (self.given_up == "batch=1") _exit(0);
+  board::report_failure("no room\nat all");
+  board::report_out_of_memory();
+  _exit(2);
+}
+
+TEST_F(LauncherTest, RanksWithoutMemoryStartAgainWithLess) {
+  const std::vector<std::string> arguments = {fs::read_symlink("/proc/self/exe").string(),
+                                              "--gtest_also_run_disabled_tests", "--gtest_brief=1",
+                                              "--gtest_filter=LaunchedRank.DISABLED_NeedsLess"};
+  const auto launched = [&](const LaunchOptions& given) {
+    fs::remove(folder / "starts");
+    testing::internal::CaptureStderr();
+    const int code = launch(plan(1), arguments, given);
+    return std::pair(code, testing::internal::GetCapturedStderr());
+  };
+  options.rank_configuration = "all";
+  options.ladder = {.given_up = "",
+                    .lower = [](const std::string& given_up) -> std::string {
+                      return given_up.empty() ? "batch=2" : given_up == "batch=2" ? "batch=1" : "";
+                    },
+                    .configure = [](const std::string& words) { return "without " + words; }};
+  const auto [code, said] = launched(options);
+  EXPECT_EQ(code, 0);
+  EXPECT_EQ(text("starts"),
+            "0 all '' 1\n1 without batch=2 'batch=2' 1\n2 without batch=1 'batch=1' 1\n");
+  EXPECT_NE(said.find("rank 0 of 1 ran out of memory in its first update (no room): starting again "
+                      "with batch=1"),
+            std::string::npos)
+      << said;
+
+  options.ladder->given_up = "batch=1";  // as recorded
+  EXPECT_EQ(launched(options).first, 0);
+  EXPECT_EQ(text("starts"), "0 without batch=1 'batch=1' 1\n");
+
+  options.ladder->given_up = "";
+  options.ladder->lower = [](const std::string&) { return std::string(); };
+  const auto [short_code, short_said] = launched(options);
+  EXPECT_EQ(short_code, 2);
+  EXPECT_NE(short_said.find("nothing is left to give up"), std::string::npos) << short_said;
+
+  options.ladder.reset();
+  EXPECT_EQ(launched(options).first, 2);
+  EXPECT_EQ(text("starts"), "0 all '' 0\n");
+}
+
 // Run by the test below: a rank that another process traces without ever looking. To its launcher,
 // which is told of its death after the tracer, it is one that cannot be killed.
 TEST(LaunchedRank, DISABLED_CannotBeEnded) {

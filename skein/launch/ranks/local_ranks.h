@@ -10,6 +10,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -31,6 +32,8 @@ struct RankSetup {
   const LaunchPlan& plan;
   std::vector<std::string> arguments;  // the program's path first
   std::string configuration;           // that each rank is handed; empty: none
+  // The same of ranks that do without something: NodeCommand::given_up.
+  std::function<std::string(const std::string& given_up)> configure = {};
   Environment environment;
   RankEnvironment rank;          // all but the numbers of the rank and its generation
   const Lease* lease = nullptr;  // of the output folder, for as long as any rank lives

@@ -168,7 +168,10 @@ void NodeLoop::start_ranks(const NodeCommand& command) try {
   told_ = {};  // so that the next update is sent at once
   kill_and_reap();
   ranks_.reset();  // so that its last output is shown before the next start's
-  ranks_ = std::make_unique<LocalRanks>(setup_, command, commander_.secret());
+  auto setup = setup_;
+  setup.rank.given_up = command.given_up;
+  if (!command.given_up.empty()) setup.configuration = setup.configure(command.given_up);
+  ranks_ = std::make_unique<LocalRanks>(setup, command, commander_.secret());
 } catch (const UserError& error) {
   status_.problem = error.what();
   status_.problem_code = static_cast<int>(ExitCode::kUser);

@@ -63,6 +63,8 @@ void take_inheritance(RankEnvironment& rank) {
   rank.secret = control::take_secret(*take_descriptor("SKEIN_SECRET_FD"));
   rank.board = take_descriptor("SKEIN_BOARD_FD").value_or(-1);
   if (const char* lease = std::getenv("SKEIN_LEASE")) rank.lease = lease;
+  if (const char* words = std::getenv("SKEIN_GIVEN_UP")) rank.given_up = words;
+  if (const char* may = std::getenv("SKEIN_MAY_GIVE_UP")) rank.may_give_up = *may == '1';
 }
 
 }  // namespace
@@ -120,6 +122,8 @@ std::vector<std::pair<std::string, std::string>> to_environment(const RankEnviro
   }
   variables.emplace_back("SKEIN_GENERATION", std::to_string(rank.generation));
   variables.emplace_back("SKEIN_SECRET_FD", std::to_string(inherited.secret));
+  variables.emplace_back("SKEIN_GIVEN_UP", rank.given_up);
+  variables.emplace_back("SKEIN_MAY_GIVE_UP", rank.may_give_up ? "1" : "0");
   if (!rank.lease.empty()) variables.emplace_back("SKEIN_LEASE", rank.lease);
   if (rank.board >= 0) variables.emplace_back("SKEIN_BOARD_FD", std::to_string(rank.board));
   return variables;

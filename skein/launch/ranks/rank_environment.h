@@ -44,6 +44,10 @@ struct RankEnvironment {
   std::string lease;  // token of the output folder's; empty: another process holds it
   bool continues = false;     // an earlier start of this run had begun to train
   std::string configuration;  // that the launcher has resolved: bytes of config/handover.h
+  // For want of memory in a first update: what this start does without, as words that change the
+  // configuration and have changed it; and does the launcher start again with less?
+  std::string given_up;
+  bool may_give_up = false;
   // CPU ranks of one machine share memory; SKEIN_SHARED_MEMORY=0 of the user: no.
   bool shared_memory = true;
 };

@@ -44,6 +44,16 @@ bool died_of_stop_signal(const ChildEnd& end) {
          end.signal == SIGHUP;
 }
 
+// In all that comes before the second update, but in what needs memory of its own: nothing that was
+// learned gets lost by starting again with less.
+bool ran_out_of_memory(const RankStatus& rank) {
+  const auto& board = rank.view.board;
+  const bool killed = rank.oom_counted && rank.end && rank.end->signal == SIGKILL;
+  if (!board.out_of_memory && !killed) return false;
+  return board.steps_here == 0 && board.phase >= board::Phase::kLoading &&
+         board.phase != board::Phase::kEvaluate && board.phase != board::Phase::kSave;
+}
+
 bool heals(int code) {
   return code != kDone && code != kUser && code != kStopped && code != kInterrupted;
 }
@@ -475,7 +485,8 @@ Outcome Coordinator::outcome_of(const Found& found) const {
   return {.code = code,
           .failure = describe_rank(found.failure.rank),
           .node = found.node,
-          .can_restart = heals(code) && !stop_since_};
+          .can_restart = heals(code) && !stop_since_,
+          .out_of_memory = ran_out_of_memory(*found.rank) && !stop_since_};
 }
 
 Outcome Coordinator::outcome_of(const Verdict& verdict) const {

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "skein/core/clock.h"
@@ -41,6 +42,7 @@ struct Outcome {
   int node = 0;                               // where that rank ran
   std::string message = {};                   // of any other failure, or a remark on a stop
   bool can_restart = false;                   // another generation could do better
+  bool out_of_memory = false;                 // one that takes less could; before its second update
   std::string remains = {};                   // processes that could not be ended; empty: none
 };
 
@@ -62,6 +64,8 @@ class Coordinator {
   // that were lost: they have join_timeout to come back.
   const std::optional<Outcome>& outcome() const { return outcome_; }
   void restart();
+  // The next generation does without; words that change its configuration.
+  void give_up(std::string words) { command_.given_up = std::move(words); }
   void quit(int code, const std::string& message);
 
   bool joining() const { return state_ == State::kJoining; }

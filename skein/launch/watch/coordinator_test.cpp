@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <functional>
 
 namespace skein::launch {
 namespace {
@@ -195,6 +196,41 @@ TEST_F(CoordinatorTest, ARestartIsANewGeneration) {
   start_ranks(1);
   EXPECT_EQ(tell_and_decide().order, Order::kRun);
   end_with(0, {.code = 0}, /*ours=*/false);
+}
+
+TEST_F(CoordinatorTest, WantOfMemoryBeforeTheSecondUpdateIsTold) {
+  const auto outcome_of = [&](const std::function<void(RankStatus&)>& change, ChildEnd how) {
+    use(options);
+    nodes.clear();
+    SetUp();
+    run_ranks();
+    change(rank(1));
+    end(1, how);
+    end(2, {.code = 3});
+    tell_and_decide();
+    end_all({.signal = SIGTERM}, /*ours=*/true);
+    tell_and_decide();
+    return coordinator->outcome().value();
+  };
+  const auto full = [](RankStatus& rank) { rank.view.board.out_of_memory = true; };
+  const auto found = outcome_of(full, {.code = 2});
+  EXPECT_TRUE(found.out_of_memory);
+  EXPECT_FALSE(found.can_restart);
+  EXPECT_EQ(found.code, 2);
+  EXPECT_FALSE(outcome_of([](RankStatus&) {}, {.code = 2}).out_of_memory);
+  const auto later = [&](RankStatus& rank) { full(rank), rank.view.board.steps_here = 1; };
+  EXPECT_FALSE(outcome_of(later, {.code = 2}).out_of_memory);
+  const auto evaluating = [&](RankStatus& rank) {
+    full(rank), rank.view.board.phase = board::Phase::kEvaluate;
+  };
+  EXPECT_FALSE(outcome_of(evaluating, {.code = 2}).out_of_memory);
+  const auto counted = [](RankStatus& rank) { rank.oom_counted = true; };
+  EXPECT_TRUE(outcome_of(counted, {.signal = SIGKILL}).out_of_memory);
+  EXPECT_FALSE(outcome_of(counted, {.signal = SIGSEGV}).out_of_memory);
+
+  coordinator->give_up("per_device_train_batch_size=4");
+  coordinator->restart();
+  EXPECT_EQ(tell_and_decide().given_up, "per_device_train_batch_size=4");
 }
 
 // Generation 1 begins when the lost node has been started again and both have been compared.
@@ -501,6 +537,7 @@ TEST_F(CoordinatorTest, StatesCrossTheWireWhole) {
                             .generation = 2,
                             .first_ranks = {0, 2, 4},
                             .continues = true,
+                            .given_up = "seed=1",
                             .stop = true,
                             .at_once = true,
                             .refused = {{1, "because"}},

@@ -73,6 +73,7 @@ NodeCommand to_command(const Json& json) {
   command.generation = json.at("generation");
   command.first_ranks = json.at("first_ranks").get<std::vector<int>>();
   command.continues = json.at("continues");
+  command.given_up = json.at("given_up");
   command.stop = json.at("stop");
   command.at_once = json.at("at_once");
   command.refused = json.at("refused").get<std::map<int, std::string>>();
@@ -107,6 +108,7 @@ std::string encode(const NodeCommand& command) {
                {"generation", command.generation},
                {"first_ranks", command.first_ranks},
                {"continues", command.continues},
+               {"given_up", command.given_up},
                {"stop", command.stop},
                {"at_once", command.at_once},
                {"refused", command.refused},

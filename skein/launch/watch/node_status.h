@@ -52,8 +52,10 @@ struct NodeCommand {
   uint64_t generation = 0;
   std::vector<int> first_ranks;  // of each node; one entry more: the number of ranks
   bool continues = false;        // kRun: the generation before had begun to train
-  bool stop = false;             // kRun: finish the step, save, exit
-  bool at_once = false;          // kEnd: SIGKILL instead of SIGTERM first
+  // kRun: what the ranks do without, for want of memory, as words that change their configuration.
+  std::string given_up;
+  bool stop = false;     // kRun: finish the step, save, exit
+  bool at_once = false;  // kEnd: SIGKILL instead of SIGTERM first
   // Nodes that came back to a run and do not fit it, and why: they leave, whatever the order is.
   std::map<int, std::string> refused;
   int code = 0;         // kQuit
