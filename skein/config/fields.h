@@ -240,7 +240,8 @@ void fields(OptimizerConfig& config, auto&& field) {
         About{.help = "adamw_torch; adamw_8bit: moments in 8 bits, with a scale per 128",
               .aliases = {"optimizer"}});
   field("pure_bf16", config.pure_bf16,
-        About{.help = "not yet: weights, gradients and moments in bfloat16, no fp32 master"});
+        About{.help = "weights, gradients and moments in bfloat16, no fp32 master: 8 bytes per "
+                      "parameter, rounded at random"});
   field("learning_rate", config.learning_rate,
         About{.help = "peak learning rate", .aliases = {"lr"}, .min = 0});
   field("weight_decay", config.weight_decay,
@@ -253,8 +254,9 @@ void fields(OptimizerConfig& config, auto&& field) {
         About{.help = "AdamW epsilon", .min = 0, .min_is_allowed = false});
   field("max_grad_norm", config.max_grad_norm,
         About{.help = "clip the gradient to this norm; 0: no clipping", .min = 0});
-  field("grad_accum_fp32", config.grad_accum_fp32,
-        About{.help = "keep gradients in float32; always so with accumulation"});
+  field(
+      "grad_accum_fp32", config.grad_accum_fp32,
+      About{.help = "keep gradients in float32; always so with accumulation, but with pure_bf16"});
   field("nan_policy", config.nan_policy,
         About{.help = "when loss or gradient is not finite: stop, skip, rollback"});
 }

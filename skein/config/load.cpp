@@ -471,6 +471,21 @@ void check_combinations(const Resolved& resolved) {
   }
 }
 
+// Asks for bfloat16 weights: where the dtype is open it becomes that, another one contradicts.
+void settle_pure_bf16(Resolved& resolved) {
+  if (!resolved.config.optimizer.pure_bf16) return;
+  auto& dtype = resolved.config.model.dtype;
+  if (dtype && dtype != DType::kBF16) {
+    refuse(resolved.origin_of("dtype"),
+           fmt::format("dtype is {}, but 'pure_bf16' ({}) trains in bfloat16 alone; drop one",
+                       to_text(dtype), resolved.origin_of("pure_bf16").place()));
+  }
+  if (dtype) return;
+  dtype = DType::kBF16;
+  resolved.origins["dtype"] = resolved.origin_of("pure_bf16");
+  resolved.origins["dtype"].spelling = "pure_bf16";
+}
+
 // LLaMA-Factory counts documents in every stage.
 void note_samples(Resolved& resolved) {
   const auto origin = resolved.origin_of("max_train_samples");
@@ -500,6 +515,7 @@ Resolved resolve(const Sources& sources) {
     resolved.origins[name] = found->second.origin;
   });
   settle_words(resolved.config);
+  settle_pure_bf16(resolved);
   check_decay(resolved, file);
   check_schedule(resolved);
   check_combinations(resolved);

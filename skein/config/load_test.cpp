@@ -71,6 +71,9 @@ TEST_F(LoadTest, RefusalsSayWhereAndWhy) {
       {"lr: 1\nlearning_rate: 1\n",
        "run.yaml:2:1: 'learning_rate' contradicts 'lr' (run.yaml:1:1)"},
       {"bf16: true\ndtype: float32\n", "run.yaml:2:1: 'dtype' contradicts 'bf16'"},
+      {"pure_bf16: true\ndtype: float32\n",
+       "run.yaml:2:1: dtype is float32, but 'pure_bf16' (run.yaml:1:1) trains in bfloat16 alone"},
+      {"fp16: true\npure_bf16: true\n", "dtype is float16, but 'pure_bf16'"},
       {"bf16: true\nmixed_precision: no\n", "'mixed_precision' contradicts 'bf16'"},
       {"learning_rate: fast\n", "run.yaml:1:16: 'learning_rate' must be a number, not 'fast'"},
       {"learning_rate:\n", "run.yaml:1:1: 'learning_rate' must be a number, not 'null'"},
@@ -142,6 +145,12 @@ TEST_F(LoadTest, RefusalsSayWhereAndWhy) {
       {"num_cycles: 2\nlr_scheduler_kwargs: {num_cycles: 2}\n", "contradicts 'num_cycles'"},
   };
   for (const auto& c : cases) EXPECT_PRED2(contains, error_of(c.yaml), c.message) << c.yaml;
+}
+
+TEST_F(LoadTest, PureBf16MakesAnOpenTypeBfloat16) {
+  EXPECT_EQ(load_yaml("pure_bf16: true").config.model.dtype, DType::kBF16);
+  EXPECT_EQ(load_yaml("pure_bf16: true\nbf16: true").config.model.dtype, DType::kBF16);
+  EXPECT_EQ(load_yaml("pure_bf16: false").config.model.dtype, std::nullopt);
 }
 
 TEST_F(LoadTest, KeysOfMissingFeaturesAreKnownAndAcceptedWhenOff) {

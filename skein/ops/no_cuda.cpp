@@ -29,6 +29,7 @@ namespace {
 
 void adamw_on_cuda(const AdamWCall&) { refuse(); }
 void adamw_8bit_on_cuda(const AdamWCall&) { refuse(); }
+void adamw_bfloat16_on_cuda(const AdamWCall&) { refuse(); }
 void column_sum_on_cuda(const ColumnSumCall&) { refuse(); }
 void part_sum_on_cuda(const PartSumCall&) { refuse(); }
 void cross_entropy_on_cuda(const CrossEntropyCall&) { refuse(); }

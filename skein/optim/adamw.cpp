@@ -11,7 +11,6 @@
 #include <c10/core/ScalarType.h>
 
 #include <algorithm>
-#include <string_view>
 
 #include "skein/ops/adamw_kernel.h"
 #include "skein/ops/cpu/adamw.h"
@@ -22,14 +21,18 @@
 namespace skein::optim {
 namespace {
 
-// 16-bit weights lie beside their master; others are it.
-bool has_master(const at::Tensor& parameters) { return parameters.element_size() == 2; }
+// 16-bit weights lie beside their master, or have none; others are it.
+bool is_narrow(const at::Tensor& parameters) { return parameters.element_size() == 2; }
 
 void* separate_weights(const at::Tensor& parameters) {
-  return has_master(parameters) ? parameters.mutable_data_ptr() : nullptr;
+  return is_narrow(parameters) ? parameters.mutable_data_ptr() : nullptr;
 }
 
-float* scales(const at::Tensor& state) {
+void* address(const at::Tensor& state) {
+  return state.defined() ? state.mutable_data_ptr() : nullptr;
+}
+
+float* float_address(const at::Tensor& state) {
   return state.defined() ? state.mutable_data_ptr<float>() : nullptr;
 }
 
@@ -67,8 +70,8 @@ struct AdamW::HostStep {
 };
 
 AdamW::AdamW(std::vector<OwnedRange> ranges, const config::OptimizerConfig& options,
-             tensor::FlatMemory& memory)
-    : Optimizer(std::move(ranges), options, memory), threads_(at::get_num_threads()) {
+             tensor::FlatMemory& memory, uint64_t seed)
+    : Optimizer(std::move(ranges), options, memory, seed), threads_(at::get_num_threads()) {
   for (const auto& range : this->ranges()) {
     if (!is_uploaded(range) || slots_) continue;
     slots_.emplace(range.host->side, largest_window_bytes(this->ranges()));
@@ -118,10 +121,10 @@ void AdamW::step_range(size_t range) {
   for (auto& part : parts(range, step_.learning_rate)) {
     if (!update_count().is_cuda()) {
       step_.on_cpu.push_back(std::move(part));
-    } else if (part.master.scalar_type() == at::kFloat) {
-      update_on_cuda(part, step_.decision);
-    } else {
+    } else if (part.parameters.scalar_type() == at::kDouble) {
       update_by_torch(part, step_.decision);
+    } else {
+      update_on_cuda(part, step_.decision);
     }
   }
 }
@@ -138,12 +141,6 @@ void AdamW::end_step() {
   step_ = {};
 }
 
-at::Tensor AdamW::state_part(size_t range, std::string_view name, tensor::Range elements) const {
-  const auto* found = state(range, name);
-  if (found == nullptr) return {};
-  return found->data.narrow(0, elements.begin / found->block, elements.size() / found->block);
-}
-
 std::vector<AdamW::Part> AdamW::parts(size_t range, double learning_rate) const {
   const auto& weights = ranges()[range].parameters;
   return parts(range, {0, weights.numel()}, weights, learning_rate);
@@ -156,15 +153,17 @@ std::vector<AdamW::Part> AdamW::parts(size_t range, tensor::Range window, const 
   for (const auto& group : owned.groups) {
     const auto cut = intersect(group.range, window);
     if (cut.empty()) continue;
-    const auto cut_state = [&](const char* name) { return state_part(range, name, cut); };
+    const auto kept = [&](const char* name) { return state(range, name, cut); };
     const auto parameters = weights.narrow(0, cut.begin - window.begin, cut.size());
     list.push_back({.parameters = parameters,
                     .gradients = owned.gradients.narrow(0, cut.begin, cut.size()),
-                    .master = has_master(weights) ? cut_state("master") : parameters,
-                    .exp_avg = cut_state("exp_avg"),
-                    .exp_avg_sq = cut_state("exp_avg_sq"),
-                    .exp_avg_scale = cut_state("exp_avg_scale"),
-                    .exp_avg_sq_scale = cut_state("exp_avg_sq_scale"),
+                    .master = is_narrow(weights) ? kept("master") : parameters,
+                    .exp_avg = kept("exp_avg"),
+                    .exp_avg_sq = kept("exp_avg_sq"),
+                    .exp_avg_scale = kept("exp_avg_scale"),
+                    .exp_avg_sq_scale = kept("exp_avg_sq_scale"),
+                    .rounding_key = rounding_key(range),
+                    .first_element = owned.begin + cut.begin,
                     .learning_rate = learning_rate * group.rate,
                     .weight_decay = group.decay ? options().weight_decay : 0.0});
   }
@@ -175,17 +174,19 @@ void AdamW::update_on_cpu(const std::vector<Part>& parts, const Update& update) 
   std::vector<ops::HostAdamW> calls;
   for (const auto& part : parts) {
     calls.push_back({.weights = separate_weights(part.parameters),
-                     .master = part.master.mutable_data_ptr(),
+                     .master = address(part.master),
                      .exp_avg = part.exp_avg.mutable_data_ptr(),
                      .exp_avg_sq = part.exp_avg_sq.mutable_data_ptr(),
-                     .exp_avg_scale = scales(part.exp_avg_scale),
-                     .exp_avg_sq_scale = scales(part.exp_avg_sq_scale),
+                     .exp_avg_scale = float_address(part.exp_avg_scale),
+                     .exp_avg_sq_scale = float_address(part.exp_avg_sq_scale),
                      .gradient = part.gradients.const_data_ptr(),
                      .count = part.parameters.numel(),
                      .type = tensor::dtype_of(part.parameters.scalar_type()),
                      .gradient_type = tensor::dtype_of(part.gradients.scalar_type()),
                      .factor = update.factor,
                      .step = update.number,
+                     .rounding_key = part.rounding_key,
+                     .first_element = part.first_element,
                      .learning_rate = part.learning_rate,
                      .beta1 = options().adam_beta1,
                      .beta2 = options().adam_beta2,
@@ -217,7 +218,7 @@ void AdamW::update_window(size_t range, tensor::Range window, const HostStep& st
     return update_on_cpu(parts(range, window, weights, step.learning_rate), update);
   }
   const auto slot = slots_->take(window.size(), weights.scalar_type());
-  if (!has_master(weights)) {  // what is updated are the weights themselves
+  if (!state(range, "master").defined()) {  // what is updated are the weights themselves
     auto& up = owned.host->side->up;
     up.copy(slot, weights);
     up.mark().wait();
@@ -226,16 +227,17 @@ void AdamW::update_window(size_t range, tensor::Range window, const HostStep& st
   slots_->send(weights, slot);
 }
 
-// 28 bytes of traffic per 16-bit parameter; 16 with moments in 8 bits.
+// 28 bytes of traffic per 16-bit parameter; 16 with moments in 8 bits; 14 where all is bf16.
 void AdamW::update_on_cuda(const Part& part, const Decision& decision) {
-  const bool narrow = part.exp_avg_scale.defined();
-  const auto update = narrow ? ops::adamw_8bit_on_cuda : ops::adamw_on_cuda;
+  const auto update = part.exp_avg_scale.defined() ? ops::adamw_8bit_on_cuda
+                      : part.master.defined()      ? ops::adamw_on_cuda
+                                                   : ops::adamw_bfloat16_on_cuda;
   update({.weights = separate_weights(part.parameters),
-          .master = part.master.mutable_data_ptr<float>(),
+          .master = float_address(part.master),
           .exp_avg = part.exp_avg.mutable_data_ptr(),
           .exp_avg_sq = part.exp_avg_sq.mutable_data_ptr(),
-          .exp_avg_scale = scales(part.exp_avg_scale),
-          .exp_avg_sq_scale = scales(part.exp_avg_sq_scale),
+          .exp_avg_scale = float_address(part.exp_avg_scale),
+          .exp_avg_sq_scale = float_address(part.exp_avg_sq_scale),
           .gradient = part.gradients.const_data_ptr(),
           .factor = decision.factor.const_data_ptr<double>(),
           .skip = decision.skip.const_data_ptr<float>(),
@@ -243,6 +245,8 @@ void AdamW::update_on_cuda(const Part& part, const Decision& decision) {
           .count = part.parameters.numel(),
           .type = ops::element_type(part.parameters),
           .gradient_type = ops::element_type(part.gradients),
+          .rounding_key = part.rounding_key,
+          .first_element = part.first_element,
           .learning_rate = part.learning_rate,
           .beta1 = options().adam_beta1,
           .beta2 = options().adam_beta2,

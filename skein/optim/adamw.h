@@ -3,7 +3,9 @@
 #pragma once
 
 // AdamW. Under 16-bit weights it keeps an fp32 master of each range; under fp32 and fp64 the
-// weights are the master. `optim: adamw_8bit` has moments in 8 bits (ops/moment_code.h).
+// weights are the master. `optim: adamw_8bit` has moments in 8 bits (ops/moment_code.h). With
+// `pure_bf16`, bf16 weights have no master and bf16 moments, all rounded at random
+// (ops/random_rounding.h).
 
 #include <ATen/core/Tensor.h>
 
@@ -18,7 +20,7 @@ namespace skein::optim {
 class AdamW final : public Optimizer {
  public:
   AdamW(std::vector<OwnedRange> ranges, const config::OptimizerConfig& options,
-        tensor::FlatMemory& memory);
+        tensor::FlatMemory& memory, uint64_t seed = 0);
   ~AdamW() override;
 
   // On a CPU by the at::get_num_threads() of construction; the same bits for any number of them.
@@ -30,8 +32,11 @@ class AdamW final : public Optimizer {
   // One group of a range.
   struct Part {
     at::Tensor parameters, gradients;
-    at::Tensor master, exp_avg, exp_avg_sq;      // the master aliases weights that are not 16-bit
+    // The master aliases weights that are not 16-bit; undefined where such weights have none.
+    at::Tensor master, exp_avg, exp_avg_sq;
     at::Tensor exp_avg_scale, exp_avg_sq_scale;  // of moments in 8 bits; else undefined
+    uint64_t rounding_key;
+    int64_t first_element;  // place in the segment
     double learning_rate, weight_decay;
   };
   // The step that is being made.
@@ -43,8 +48,6 @@ class AdamW final : public Optimizer {
   // The same as the tasks of the host's side see it.
   struct HostStep;
 
-  // Elements of a range's state; undefined where it has none of this name.
-  at::Tensor state_part(size_t range, std::string_view name, tensor::Range elements) const;
   // Of a range those that lie in `window`, whose weights are `weights`.
   std::vector<Part> parts(size_t range, tensor::Range window, const at::Tensor& weights,
                           double learning_rate) const;

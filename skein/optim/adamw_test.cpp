@@ -27,6 +27,9 @@ const config::OptimizerConfig k8bit{.optim = config::OptimizerKind::kAdamW8bit,
                                     .adam_beta1 = 0.9,
                                     .adam_beta2 = 0.95};
 
+const config::OptimizerConfig kPure{
+    .pure_bf16 = true, .weight_decay = 0.1, .adam_beta1 = 0.9, .adam_beta2 = 0.95};
+
 AdamW::Decision decision(double skip = 0, double factor = 1) {
   return {at::full({}, factor, at::kDouble), at::full({}, skip, at::kFloat)};
 }
@@ -120,6 +123,7 @@ TEST(AdamW, ThreadsChangeNothing) {
   };
   EXPECT_TRUE(run(1, kOptions).equal(run(3, kOptions)));
   EXPECT_TRUE(run(1, k8bit).equal(run(3, k8bit)));
+  EXPECT_TRUE(run(1, kPure).equal(run(3, kPure)));
   at::set_num_threads(before);
 }
 
@@ -129,17 +133,18 @@ TEST(AdamW, ShardsAreBitEqualToTheWhole) {
   const auto run = [&](const config::OptimizerConfig& options,
                        const std::vector<std::pair<int64_t, int64_t>>& cuts) {
     const auto memory = tensor::FlatMemory::create(at::kCPU);
-    auto weights = start.clone();
+    auto weights = start.to(options.pure_bf16 ? at::kBFloat16 : at::kFloat, false, /*copy=*/true);
     std::vector<OwnedRange> ranges;
     for (const auto& [begin, end] : cuts) {
       ranges.push_back({weights.slice(0, begin, end), gradient.slice(0, begin, end),
-                        groups(std::clamp<int64_t>(640 - begin, 0, end - begin), end - begin)});
+                        groups(std::clamp<int64_t>(640 - begin, 0, end - begin), end - begin),
+                        /*host=*/{}, /*segment=*/1, begin});
     }
     AdamW adamw(ranges, options, *memory);
     for (int i = 0; i < 4; ++i) adamw.step(1e-2, decision());
     return weights;
   };
-  for (const auto& options : {kOptions, k8bit}) {
+  for (const auto& options : {kOptions, k8bit, kPure}) {
     EXPECT_TRUE(run(options, {{0, 1024}}).equal(run(options, {{0, 384}, {384, 768}, {768, 1024}})));
   }
 }
@@ -236,12 +241,46 @@ TEST(AdamW, SixteenBitWeightsHaveAnFp32Master) {
   }
 }
 
+// Steps of a thousandth of bf16's resolution: rounding to the nearest would lose them all.
+TEST(AdamW, PureBf16KeepsSmallStepsOnAverage) {
+  for (const auto optim : {config::OptimizerKind::kAdamW, config::OptimizerKind::kAdamW8bit}) {
+    const auto memory = tensor::FlatMemory::create(at::kCPU);
+    auto weights = at::ones({1 << 16}, at::kBFloat16),
+         gradients = at::full({1 << 16}, 0.5, at::kBFloat16);
+    auto options = kPure;
+    options.optim = optim;
+    AdamW adamw({{weights, gradients, groups(0, 1 << 16)}}, options, *memory);
+    for (int i = 0; i < 100; ++i) adamw.step(1e-5, decision());
+    EXPECT_NEAR(weights.to(at::kDouble).mean().item<double>(), 1 - 1e-3, 5e-5);
+    EXPECT_EQ(memory->bytes(), state_bytes(options, DType::kBF16, 1 << 16));
+  }
+}
+
+// Seed, segment, place and number of the update: each of them changes what is drawn.
+TEST(AdamW, PureBf16RoundsByItsKey) {
+  const auto run = [](uint64_t seed, uint64_t segment, int64_t begin, int64_t updates) {
+    const auto memory = tensor::FlatMemory::create(at::kCPU);
+    auto weights = at::ones({256}, at::kBFloat16), gradients = at::ones({256}, at::kBFloat16);
+    AdamW adamw({{weights, gradients, groups(0, 256), /*host=*/{}, segment, begin}}, kPure, *memory,
+                seed);
+    adamw.set_num_updates(updates);
+    adamw.step(2e-3, decision());
+    return weights;
+  };
+  EXPECT_TRUE(run(1, 1, 0, 9).equal(run(1, 1, 0, 9)));
+  EXPECT_FALSE(run(1, 1, 0, 9).equal(run(2, 1, 0, 9)));
+  EXPECT_FALSE(run(1, 1, 0, 9).equal(run(1, 2, 0, 9)));
+  EXPECT_FALSE(run(1, 1, 0, 9).equal(run(1, 1, 256, 9)));
+  EXPECT_FALSE(run(1, 1, 0, 9).equal(run(1, 1, 0, 10)));
+}
+
 // What plans count and checkpoints list is what is there.
 TEST(AdamW, StatesAreThoseOfTheList) {
   using Case = std::pair<at::ScalarType, config::OptimizerConfig>;
   for (const auto& [dtype, options] :
        {Case{at::kBFloat16, kOptions}, Case{at::kFloat, kOptions}, Case{at::kDouble, kOptions},
-        Case{at::kBFloat16, k8bit}, Case{at::kFloat, k8bit}}) {
+        Case{at::kBFloat16, k8bit}, Case{at::kFloat, k8bit}, Case{at::kBFloat16, kPure},
+        Case{at::kFloat, kPure}}) {
     const auto memory = tensor::FlatMemory::create(at::kCPU);
     const auto weights = at::ones({256}, dtype), gradients = at::ones({256}, dtype);
     const AdamW adamw({{weights, gradients, groups(0, 256)}, {weights, gradients, groups(0, 256)}},
@@ -256,15 +295,17 @@ TEST(AdamW, StatesAreThoseOfTheList) {
         EXPECT_EQ(states[i].data.numel(), 256 / list[i].block);
       }
     }
-    const auto each = state_bytes(options, tensor::dtype_of(dtype), 2 * 256);
-    EXPECT_EQ(memory->all_bytes(), (MediumBytes{.device = each}));
+    const auto bytes = state_bytes(options, tensor::dtype_of(dtype), 2 * 256);
+    EXPECT_EQ(memory->all_bytes(), MediumBytes{.device = bytes});
   }
 }
 
 TEST(AdamW, BytesOfStates) {
-  EXPECT_EQ(state_bytes(kOptions, DType::kBF16, 1280).device, 1280 * 12);
-  EXPECT_EQ(state_bytes(k8bit, DType::kBF16, 1280).device, 1280 * (4 + 2) + 2 * 10 * 4);
-  EXPECT_EQ(state_bytes(k8bit, DType::kF32, 1280).device, 1280 * 2 + 2 * 10 * 4);
+  EXPECT_EQ(state_bytes(kOptions, DType::kBF16, 1280), 1280 * 12);
+  EXPECT_EQ(state_bytes(k8bit, DType::kBF16, 1280), 1280 * (4 + 2) + 2 * 10 * 4);
+  EXPECT_EQ(state_bytes(k8bit, DType::kF32, 1280), 1280 * 2 + 2 * 10 * 4);
+  EXPECT_EQ(state_bytes(kPure, DType::kBF16, 1280), 1280 * 4);
+  EXPECT_EQ(state_bytes(kPure, DType::kF32, 1280), 1280 * 8) << "adapters";
 }
 
 }  // namespace

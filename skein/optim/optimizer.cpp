@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "skein/core/random.h"
 #include "skein/optim/adamw.h"
 #include "skein/optim/states.h"
 #include "skein/tensor/dtype.h"
@@ -16,15 +17,15 @@ namespace skein::optim {
 static_assert(tensor::kFlatAlignment % kStateBlock == 0, "blocks have one owner");
 
 Optimizer::Optimizer(std::vector<OwnedRange> ranges, const config::OptimizerConfig& options,
-                     tensor::FlatMemory& memory)
-    : ranges_(std::move(ranges)), options_(options) {
-  for (const auto& [parameters, gradients, groups, host] : ranges_) {
+                     tensor::FlatMemory& memory, uint64_t seed)
+    : ranges_(std::move(ranges)), options_(options), seed_(seed) {
+  for (const auto& range : ranges_) {
     auto& named = states_.emplace_back();
-    const auto weights = tensor::dtype_of(parameters.scalar_type());
-    const auto medium = host ? host->states : Medium::kDevice;
+    const auto weights = tensor::dtype_of(range.parameters.scalar_type());
+    const auto medium = range.host ? range.host->states : Medium::kDevice;
     for (const auto& [name, dtype, block] : state_tensors(options_, weights)) {
       const auto type = tensor::scalar_type_of(dtype);
-      buffers_.push_back(memory.allocate(parameters.numel() / block, type, medium));
+      buffers_.push_back(memory.allocate(range.parameters.numel() / block, type, medium));
       named.push_back({name, buffers_.back().tensor(), block});
     }
   }
@@ -32,9 +33,20 @@ Optimizer::Optimizer(std::vector<OwnedRange> ranges, const config::OptimizerConf
   refresh_masters();
 }
 
-const NamedState* Optimizer::state(size_t range, std::string_view name) const {
+at::Tensor Optimizer::state(size_t range, std::string_view name) const {
   const auto found = std::ranges::find(states_[range], name, &NamedState::name);
-  return found == states_[range].end() ? nullptr : &*found;
+  return found == states_[range].end() ? at::Tensor() : found->data;
+}
+
+at::Tensor Optimizer::state(size_t range, std::string_view name, tensor::Range elements) const {
+  const auto found = std::ranges::find(states_[range], name, &NamedState::name);
+  if (found == states_[range].end()) return {};
+  return found->data.narrow(0, elements.begin / found->block, elements.size() / found->block);
+}
+
+uint64_t Optimizer::rounding_key(size_t range) const {
+  constexpr uint64_t kStreamTag = 0x726F756E64;  // "round": no other draw has this stream
+  return random::mix(random::mix(seed_, kStreamTag), ranges_[range].segment);
 }
 
 void Optimizer::step(double learning_rate, const Decision& decision) {
@@ -57,7 +69,7 @@ const std::vector<RangeStates>& Optimizer::states() const {
 void Optimizer::refresh_masters() {
   finish_updates();
   for (size_t i = 0; i < ranges_.size(); ++i) {
-    if (const auto* master = state(i, "master")) master->data.copy_(ranges_[i].parameters);
+    if (auto master = state(i, "master"); master.defined()) master.copy_(ranges_[i].parameters);
   }
 }
 
@@ -76,8 +88,8 @@ void Optimizer::set_num_updates(int64_t count) {
 
 std::unique_ptr<Optimizer> make_optimizer(std::vector<OwnedRange> ranges,
                                           const config::OptimizerConfig& options,
-                                          tensor::FlatMemory& memory) {
-  return std::make_unique<AdamW>(std::move(ranges), options, memory);
+                                          tensor::FlatMemory& memory, uint64_t seed) {
+  return std::make_unique<AdamW>(std::move(ranges), options, memory, seed);
 }
 
 }  // namespace skein::optim

@@ -31,6 +31,10 @@ struct OwnedRange {
   std::vector<tensor::UpdateGroup> groups;
   // Where its states lie outside of the device, and the host updates it; else null.
   std::shared_ptr<HostRange> host{};
+  // What is drawn for an element follows from the name of its segment and its place there, so that
+  // every split draws the same.
+  uint64_t segment = 0;
+  int64_t begin = 0;  // place of the first element, a multiple of 128
 };
 
 // What an optimizer keeps of one range: optim::state_tensors(), allocated.
@@ -73,11 +77,14 @@ class Optimizer {
 
  protected:
   Optimizer(std::vector<OwnedRange> ranges, const config::OptimizerConfig& options,
-            tensor::FlatMemory& memory);
+            tensor::FlatMemory& memory, uint64_t seed);
 
   const std::vector<OwnedRange>& ranges() const { return ranges_; }
-  // Of a range; null where the list has none of this name. Waits for nothing.
-  const NamedState* state(size_t range, std::string_view name) const;
+  // Of a range, or of whole blocks of its elements; undefined where the list has none of this name.
+  at::Tensor state(size_t range, std::string_view name) const;
+  at::Tensor state(size_t range, std::string_view name, tensor::Range elements) const;
+  // What a range's rounding draws, together with the number of the update.
+  uint64_t rounding_key(size_t range) const;
   // A float32 scalar on the device: num_updates(), without waiting for it.
   const at::Tensor& update_count() const { return update_count_; }
   // The same for host ranges; their updates count there.
@@ -88,15 +95,16 @@ class Optimizer {
 
   std::vector<OwnedRange> ranges_;
   config::OptimizerConfig options_;
+  uint64_t seed_;
   std::vector<tensor::FlatBuffer> buffers_;
   std::vector<RangeStates> states_;
   at::Tensor update_count_;
   int64_t host_update_count_ = 0;
 };
 
-// The one that the options ask for.
+// The one that the options ask for. `seed`: of what is rounded at random (pure_bf16).
 std::unique_ptr<Optimizer> make_optimizer(std::vector<OwnedRange> ranges,
                                           const config::OptimizerConfig& options,
-                                          tensor::FlatMemory& memory);
+                                          tensor::FlatMemory& memory, uint64_t seed);
 
 }  // namespace skein::optim

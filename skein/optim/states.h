@@ -31,16 +31,16 @@ struct StateTensor {
 // Of weights of this type (bf16, fp16, fp32 or fp64), in the order of allocation.
 inline std::vector<StateTensor> state_tensors(const config::OptimizerConfig& options,
                                               DType weights) {
-  const auto dtype = weights == DType::kF64 ? DType::kF64 : DType::kF32;
+  const bool pure = options.pure_bf16 && weights == DType::kBF16;
+  const auto dtype = pure || weights == DType::kF64 ? weights : DType::kF32;
   std::vector<StateTensor> states;
-  if (dtype_bytes(weights) == 2) states.push_back({"master", dtype});
+  if (dtype_bytes(weights) == 2 && !pure) states.push_back({"master", dtype});
   const bool narrow = options.optim == config::OptimizerKind::kAdamW8bit;
   states.push_back({"exp_avg", narrow ? DType::kU8 : dtype});
   states.push_back({"exp_avg_sq", narrow ? DType::kU8 : dtype});
   if (!narrow) return states;
-  for (const char* name : {"exp_avg_scale", "exp_avg_sq_scale"}) {
-    states.push_back({.name = name, .dtype = DType::kF32, .block = kStateBlock});
-  }
+  states.push_back({"exp_avg_scale", DType::kF32, kStateBlock});
+  states.push_back({"exp_avg_sq_scale", DType::kF32, kStateBlock});
   return states;
 }
 

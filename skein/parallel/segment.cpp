@@ -10,6 +10,7 @@
 #include <algorithm>
 
 #include "skein/core/error.h"
+#include "skein/core/hash.h"
 #include "skein/ops/square_sum.h"
 
 namespace skein::parallel {
@@ -223,7 +224,12 @@ optim::OwnedRange Segment::owned() const {
                                                              : part(gradient_window_, owned);
   const auto parameters =
       options_.stage.shards_parameters() ? parameters_.tensor() : part(parameters_.tensor(), owned);
-  optim::OwnedRange result{parameters, gradients, {}, host_};
+  optim::OwnedRange result{.parameters = parameters,
+                           .gradients = gradients,
+                           .groups = {},
+                           .host = host_,
+                           .segment = hash64(layout_.placements.front().parameter->name),
+                           .begin = owned.begin};
   for (const auto& group : layout_.groups) {
     const Range cut = intersect(group.range, owned);
     if (cut.empty()) continue;

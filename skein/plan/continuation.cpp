@@ -239,12 +239,23 @@ void check_step(const fs::path& checkpoint) {
       (checkpoint / checkpoint::kManifestName).string(), manifest->step, kStateFile, step));
 }
 
-// Do the states of the optimizer have such a part (`.NAME`)? None: a file is damaged. Who reads
-// every byte says so, and may go on from an older checkpoint.
-std::optional<bool> holds_states(const fs::path& checkpoint, std::string_view suffix) try {
+// What the tensors of optimizer files tell of the optimizer that wrote them.
+struct SavedStates {
+  bool in_8bit = false;
+  bool in_bf16 = false;  // some of the moments
+  bool has_masters = false;
+};
+
+// None: a file is damaged. Who reads every byte says so, and may go on from an older checkpoint.
+std::optional<SavedStates> saved_states(const fs::path& checkpoint) try {
+  SavedStates saved;
   const auto files = checkpoint::open_model_files(checkpoint, checkpoint::kOptimizerStem);
-  return std::ranges::any_of(files.tensors,
-                             [&](const auto& tensor) { return tensor.first.ends_with(suffix); });
+  for (const auto& [name, stored] : files.tensors) {
+    if (name.ends_with(".exp_avg_scale")) saved.in_8bit = true;
+    if (name.ends_with(".master")) saved.has_masters = true;
+    if (stored.tensor->dtype == DType::kBF16) saved.in_bf16 = true;
+  }
+  return saved;
 } catch (const IoError&) {
   return std::nullopt;
 }
@@ -266,21 +277,32 @@ std::string saved_dtype(const fs::path& checkpoint, bool has_masters) {
   return has_masters ? "bfloat16 (or float16)" : "float32";
 }
 
+void check_states(const fs::path& checkpoint, const DataIdentity& now) {
+  const auto saved = saved_states(checkpoint);
+  if (!saved) return;
+  const auto refuse_unlike = [&](const std::string& then, const std::string& here) {
+    throw UserError(fmt::format("{} was saved with {}, this start has {}; {}", checkpoint.string(),
+                                then, here, kOldKeys));
+  };
+  const bool in_8bit = now.optim == config::OptimizerKind::kAdamW8bit;
+  constexpr const char* kKinds[] = {"optim: adamw_torch", "optim: adamw_8bit"};
+  if (saved->in_8bit != in_8bit) refuse_unlike(kKinds[saved->in_8bit], kKinds[in_8bit]);
+  // Adapters are fp32 whatever their base is, and 8-bit moments the same with and without a master.
+  const bool tells = now.tuning.adapter_config.empty() && !in_8bit;
+  const bool lacks_bf16 = now.pure_bf16 && (saved->has_masters || (tells && !saved->in_bf16));
+  if (lacks_bf16) refuse_unlike("pure_bf16: false", "true");
+  if (!now.pure_bf16 && saved->in_bf16) refuse_unlike("pure_bf16: true", "false");
+}
+
 void check_optimizer(const fs::path& checkpoint, const DataIdentity& identity) {
-  if (!fs::exists(checkpoint / "optimizer.safetensors") &&
-      !fs::exists(checkpoint / "optimizer.safetensors.index.json")) {
-    throw UserError(fmt::format(
-        "{} has no optimizer state (save_only_model): it cannot be continued. Use it as "
-        "model_name_or_path of a new run, or start over with --fresh",
-        checkpoint.string()));
+  if (fs::exists(checkpoint / "optimizer.safetensors") ||
+      fs::exists(checkpoint / "optimizer.safetensors.index.json")) {
+    return check_states(checkpoint, identity);
   }
-  const bool is_narrow = identity.optim == config::OptimizerKind::kAdamW8bit;
-  const bool was_narrow = holds_states(checkpoint, ".exp_avg_scale").value_or(is_narrow);
-  if (was_narrow == is_narrow) return;
-  constexpr const char* kWords[] = {"adamw_torch", "adamw_8bit"};
-  throw UserError(fmt::format("{} was saved with optim: {}, this start has {}; {}",
-                              checkpoint.string(), kWords[was_narrow], kWords[is_narrow],
-                              kOldKeys));
+  throw UserError(
+      fmt::format("{} has no optimizer state (save_only_model): it cannot be continued. Use it as "
+                  "model_name_or_path of a new run, or start over with --fresh",
+                  checkpoint.string()));
 }
 
 }  // namespace
@@ -296,6 +318,7 @@ DataIdentity identity_before_data(const config::Resolved& resolved,
           .ranks = batches.ranks,
           .block_size_key = spelling.empty() ? "block_size" : spelling,
           .optim = config.optimizer.optim,
+          .pure_bf16 = config.optimizer.pure_bf16,
           .tuning = tuning_identity(config, model)};
 }
 
@@ -422,7 +445,8 @@ void check_continuation(const fs::path& checkpoint, const HfConfig& model,
 void check_saved_dtype(const fs::path& checkpoint, const config::RunConfig& config,
                        const HfConfig& model, DType dtype) {
   const bool has = has_masters(config, model, dtype);
-  const bool had = holds_states(checkpoint, ".master").value_or(has);
+  const auto states = saved_states(checkpoint);
+  const bool had = states ? states->has_masters : has;
   if (had == has) return;
   const auto saved = saved_dtype(checkpoint, had);
   throw UserError(fmt::format(

@@ -63,7 +63,6 @@ void check_offload(const config::Resolved& resolved) {
 void check_not_yet(const config::Resolved& resolved) {
   const auto& config = resolved.config;
   const std::pair<const char*, bool> asked[] = {
-      {"pure_bf16", config.optimizer.pure_bf16},
       {"offload_optimizer", config.offload.offload_optimizer == config::Offload::kNvme},
       {"offload_param", config.offload.offload_param == config::Offload::kNvme},
   };

@@ -23,7 +23,7 @@ DType inference_dtype(std::optional<DType> asked, std::string_view stored, const
 
 bool has_wide_gradients(const config::OptimizerConfig& optimizer,
                         const config::BatchPlan& batches) {
-  return optimizer.grad_accum_fp32 || batches.accumulation > 1;
+  return optimizer.grad_accum_fp32 || (batches.accumulation > 1 && !optimizer.pure_bf16);
 }
 
 DType gradient_dtype(DType weights, bool wide_gradients) {

@@ -31,7 +31,8 @@ DType working_dtype(std::optional<DType> asked, const Place& place);
 // The same where nothing trains. auto follows the files, of which `stored` is config.json's word:
 // bfloat16 for 16 bits on GPUs that have it, float32 elsewhere.
 DType inference_dtype(std::optional<DType> asked, std::string_view stored, const Place& place);
-// Gradients of 16-bit weights may have 16 bits where nothing is added up over micro-batches.
+// Gradients of 16-bit weights may have 16 bits where nothing is added up over micro-batches; with
+// pure_bf16 they have them even so, unless grad_accum_fp32 asks for more.
 bool has_wide_gradients(const config::OptimizerConfig& optimizer, const config::BatchPlan& batches);
 DType gradient_dtype(DType weights, bool wide_gradients);
 // Of the optimizer's states on the device, per element; not whole where elements share a scale.

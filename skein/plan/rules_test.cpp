@@ -22,5 +22,20 @@ TEST(Rules, WithoutTrainingTheFilesDecideTheType) {
   EXPECT_EQ(inference_dtype(DType::kF64, "bfloat16", gpu), DType::kF64);
 }
 
+TEST(Rules, GradientsOfPureBf16StayNarrow) {
+  const config::BatchPlan one{.accumulation = 1}, several{.accumulation = 4};
+  EXPECT_FALSE(has_wide_gradients({}, one));
+  EXPECT_TRUE(has_wide_gradients({}, several));
+  EXPECT_FALSE(has_wide_gradients({.pure_bf16 = true}, several));
+  EXPECT_TRUE(has_wide_gradients({.pure_bf16 = true, .grad_accum_fp32 = true}, several));
+}
+
+TEST(Rules, BytesOfStates) {
+  using config::OptimizerKind;
+  EXPECT_EQ(state_bytes_each({}, DType::kBF16), 12);
+  EXPECT_EQ(state_bytes_each({.pure_bf16 = true}, DType::kBF16), 4);
+  EXPECT_EQ(state_bytes_each({.optim = OptimizerKind::kAdamW8bit}, DType::kF32), 2.0625);
+}
+
 }  // namespace
 }  // namespace skein::plan

@@ -41,6 +41,7 @@ struct DataIdentity {
   std::string block_size_key = "block_size";  // as the user spells it: cutoff_len, …
   // Not kept: the tensors tell.
   config::OptimizerKind optim = config::OptimizerKind::kAdamW;
+  bool pure_bf16 = false;
   TuningIdentity tuning = {};
 };
 

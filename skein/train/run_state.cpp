@@ -54,15 +54,6 @@ at::ScalarType wide(at::ScalarType dtype) {
   return tensor::scalar_type_of(plan::adapter_dtype(tensor::dtype_of(dtype)));
 }
 
-bool has_master(const tensor::Parameter& parameter) {
-  return parameter.trainable && c10::elementSize(parameter.dtype) == 2;
-}
-
-// On some rank: this one's shard may be padding alone.
-bool has_masters(const tensor::ParameterTable& table) {
-  return std::ranges::any_of(table.parameters, has_master);
-}
-
 // Was the checkpoint's model saved in another type?
 bool differs_in_dtype(const fs::path& checkpoint, const tensor::ParameterTable& table) {
   const checkpoint::Reader reader(checkpoint);
@@ -102,7 +93,7 @@ void RunState::load_weights(const fs::path& folder) {
   sharded_.gather_loaded();
   optimizer_.refresh_masters();
   // What 16-bit weights have rounded (an fp32 file), the masters take as it is.
-  if (!has_masters(model_.table()) || !weights.differ_in_dtype()) return;
+  if (!has_masters() || !weights.differ_in_dtype()) return;
   weights.load(masters_of(sharded_.slices_to_save(optimizer_.states())));
   sharded_.gather_loaded(optimizer_.states());
 }
@@ -151,10 +142,22 @@ void RunState::load_adapter(const fs::path& folder) {
   train::load_adapter(folder, model_.table(), std::move(slices));
   sharded_.gather_loaded();
   optimizer_.refresh_masters();
-  if (!has_masters(model_.table())) return;
+  if (!has_masters()) return;
   train::load_adapter(folder, model_.table(),
                       masters_of(sharded_.slices_to_save(optimizer_.states())));
   sharded_.gather_loaded(optimizer_.states());
+}
+
+bool RunState::has_master(const tensor::Parameter& parameter) const {
+  if (!parameter.trainable) return false;
+  const auto dtype = tensor::dtype_of(parameter.dtype);
+  const auto states = optim::state_tensors(optimizer_.options(), dtype);
+  return std::ranges::find(states, "master", &optim::StateTensor::name) != states.end();
+}
+
+bool RunState::has_masters() const {
+  return std::ranges::any_of(model_.table().parameters,
+                             [&](const auto& parameter) { return has_master(parameter); });
 }
 
 const char* RunState::stem() const {
@@ -299,7 +302,7 @@ void RunState::restore_weights(const fs::path& checkpoint) {
   load(in_files(sharded_.slices_to_save()));
   sharded_.gather_loaded();
   optimizer_.refresh_masters();
-  if (!is_adapter() || !has_masters(model_.table())) return;
+  if (!is_adapter() || !has_masters()) return;
   load(in_files(masters_of(sharded_.slices_to_save(optimizer_.states()))));
   sharded_.gather_loaded(optimizer_.states());
 }

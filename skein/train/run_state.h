@@ -51,6 +51,9 @@ class RunState {
   RunState(const RunParts& parts, RunStateOptions options);
 
   // Do its files hold an adapter alone?
+  bool has_master(const tensor::Parameter& parameter) const;
+  // On some rank: this one's shard may be padding alone.
+  bool has_masters() const;
   bool is_adapter() const { return !options_.identity.tuning.adapter_config.empty(); }
 
   // First weights: keyed by the seed, or from a model folder. Whatever is read, here and below, a

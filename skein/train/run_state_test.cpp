@@ -56,13 +56,15 @@ struct Holding {
   }
 };
 
-std::vector<Holding> all_holdings() {
+std::vector<Holding> all_holdings(const config::OptimizerConfig& optimizer = {}) {
   std::vector<Holding> all;
   for (const int ranks : {1, 2, 3, 4}) {
     for (const int stage : {0, 1, 2, 3}) {
-      all.push_back({stage, ranks});
-      all.push_back({stage, ranks, {.states = Medium::kPinnedHost, .ratio = 0.5}});
-      all.push_back({stage, ranks, {Medium::kPinnedHost, 1, Medium::kPinnedHost}});
+      constexpr auto kHost = Medium::kPinnedHost;
+      for (const auto& offload : {optim::Offload{}, optim::Offload{.states = kHost, .ratio = 0.5},
+                                  optim::Offload{.states = kHost, .parameters = kHost}}) {
+        all.push_back({stage, ranks, offload, optimizer});
+      }
     }
   }
   return all;
@@ -196,16 +198,33 @@ TEST_F(RunStateTest, EveryHoldingSavesTheSameBytesAndLoadsThem) {
   }
 }
 
-TEST_F(RunStateTest, AnyStageAndSizeLoadsMomentsIn8Bits) {
-  const auto holding = [](int stage, int ranks) {
-    return Holding{
-        .stage = stage, .ranks = ranks, .optimizer = {.optim = config::OptimizerKind::kAdamW8bit}};
-  };
-  for (const int saved : {0, 2, 3}) {
-    save(holding(saved, 1 + saved), at::kBFloat16);
-    for (const int ranks : {1, 2, 3}) {
-      for (const int stage : {0, 1, 2, 3}) load(holding(stage, ranks), at::kBFloat16);
-    }
+// The same without masters.
+TEST_F(RunStateTest, EveryHoldingSavesPureBf16) {
+  std::map<std::string, std::string> expected;
+  for (const auto& holding : all_holdings({.pure_bf16 = true})) {
+    save(holding, at::kBFloat16);
+    const auto files = saved_files();
+    if (expected.empty()) expected = files;
+    EXPECT_EQ(files, expected) << holding.text();
+    load(holding, at::kBFloat16);
+    load(holding, at::kBFloat16, /*weights_alone=*/true);
+  }
+  const checkpoint::Reader reader(folder_ / "checkpoint-7", "optimizer");
+  for (const auto& [name, stored] : reader.files().tensors) {
+    EXPECT_EQ(stored.tensor->dtype, DType::kBF16) << name;
+    EXPECT_FALSE(name.ends_with(".master")) << name;
+  }
+}
+
+// The same of moments in 8 bits, whose scales have an entry for 128 elements.
+TEST_F(RunStateTest, EveryHoldingSavesMomentsIn8Bits) {
+  std::map<std::string, std::string> expected;
+  for (const auto& holding : all_holdings({.optim = config::OptimizerKind::kAdamW8bit})) {
+    save(holding, at::kBFloat16);
+    const auto files = saved_files();
+    if (expected.empty()) expected = files;
+    EXPECT_EQ(files, expected) << holding.text();
+    load(holding, at::kBFloat16);
   }
   const checkpoint::Reader reader(folder_ / "checkpoint-7", "optimizer");
   const auto& bias = *reader.files().tensors.at("transformer.h.0.attn.c_attn.bias.exp_avg").tensor;

@@ -123,7 +123,8 @@ parallel::ShardOptions shard_options(const config::RunConfig& config,
 
 std::unique_ptr<optim::Optimizer> build_optimizer(const config::RunConfig& config,
                                                   parallel::Sharded& sharded) {
-  return optim::make_optimizer(sharded.owned_ranges(), config.optimizer, sharded.memory());
+  return optim::make_optimizer(sharded.owned_ranges(), config.optimizer, sharded.memory(),
+                               static_cast<uint64_t>(config.seed));
 }
 
 std::unique_ptr<algorithms::Algorithm> build_algorithm(const config::RunConfig& config,

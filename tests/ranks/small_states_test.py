@@ -134,15 +134,95 @@ class EightBitMoments(Case):
         with self.workspace() as work:
             work.run("output_dir=small", "max_steps=4")
             said = work.run("output_dir=small", "optim=adamw_torch", code=2).stderr
-            self.assertIn("was saved with optim: adamw_8bit, this start has adamw_torch", said)
+            self.assertIn("was saved with optim: adamw_8bit, this start has optim: adamw_torch", said)
             work.run("output_dir=wide", "max_steps=4", "optim=adamw_torch")
             said = work.run("output_dir=wide", "optim=paged_adamw_8bit", code=2).stderr
-            self.assertIn("was saved with optim: adamw_torch, this start has adamw_8bit", said)
+            self.assertIn("was saved with optim: adamw_torch, this start has optim: adamw_8bit", said)
 
     def test_float64_is_refused(self):
         with self.workspace() as work:
             said = work.run("output_dir=out", "dtype=float64", code=2).stderr
             self.assertIn("optim: adamw_8bit computes in float32, and dtype is float64", said)
+
+
+class PureBf16(Case):
+    KEYS = {"pure_bf16": True}
+
+    def test_every_stage_gives_the_same_bytes(self):
+        self.check_stages()
+        self.check_stages(optim="adamw_8bit")
+
+    def test_a_continued_run_is_the_same(self):
+        self.check_continuation(llama(), "distributed_strategy=zero3")
+        self.check_continuation(gpt2(), "distributed_strategy=zero1", "per_device_train_batch_size=2")
+        self.check_continuation(llama(), "distributed_strategy=zero2", optim="adamw_8bit")
+
+    def test_other_stages_and_world_sizes_go_on(self):
+        self.check_moves()
+
+    def test_eight_bytes_per_parameter(self):
+        self.check_plan(4)
+        self.check_plan(2 + 8 / 128, optim="adamw_8bit")
+        with self.workspace() as work:
+            # With accumulation as without.
+            for words in ((), ("per_device_train_batch_size=2",)):
+                plan = plan_of(work, "distributed_strategy=ddp", *words)
+                memory = plan["model"]["memory_per_rank"][0]
+                self.assertEqual(memory["weights"], memory["gradients"])
+                self.assertEqual(memory["weights"] * 2, memory["states"])
+            wide = plan_of(work, "distributed_strategy=ddp", "grad_accum_fp32=true")["model"]["memory_per_rank"][0]
+            self.assertEqual(wide["gradients"], 2 * wide["weights"])
+
+    def test_the_seed_alone_decides_what_is_rounded(self):
+        with self.workspace(save_strategy="no") as work:
+            for output, seed in (("a", 5), ("b", 5), ("c", 6)):
+                work.run(f"output_dir={output}", f"seed={seed}", "data_seed=1")
+            a, b, c = ((work / output / "model.safetensors").read_bytes() for output in "abc")
+            self.assertEqual(a, b)
+            self.assertNotEqual(a, c)
+
+    def test_it_learns_what_a_master_learns(self):
+        with self.workspace(max_steps=60, num_blocks=8, global_batch_size=8, save_strategy="no") as work:
+            work.run("output_dir=pure", ranks=2)
+            work.run("output_dir=master", "pure_bf16=false", "dtype=bfloat16", ranks=2)
+            pure, master = ([record["loss"] for record in work.records(run)] for run in ("pure", "master"))
+            self.assertLess(master[-1], master[0] - 0.5)
+            self.assertLess(relative(pure[-1], master[-1]), 0.02)
+
+    def test_everything_saved_is_bf16(self):
+        with self.workspace() as work:
+            work.run("output_dir=out", ranks=2)
+            for name in FILES:
+                tensors = read_safetensors(checkpoint(work, "out") / name)
+                self.assertEqual({dtype for dtype, _, _ in tensors.values()}, {"BF16"})
+            self.assertEqual({key.rsplit(".", 1)[1] for key in tensors}, {"exp_avg", "exp_avg_sq"})
+
+    def test_adapters_stay_fp32(self):
+        with self.workspace(save_strategy="no") as work:
+            work.run("output_dir=base")
+            words = ("output_dir=lora", "train_from_scratch=false", "model_name_or_path=base", "finetuning_type=lora",
+                     "save_strategy=steps")
+            work.run(*words, "max_steps=4", ranks=2)
+            work.run(*words, ranks=2)
+            states = read_safetensors(checkpoint(work, "lora") / "optimizer.safetensors")
+            self.assertEqual({dtype for dtype, _, _ in states.values()}, {"F32"})
+
+    def test_contradictions_are_refused(self):
+        with self.workspace() as work:
+            for words in (("dtype=float32",), ("fp16=true",)):
+                said = work.run("output_dir=out", *words, code=2).stderr
+                self.assertIn("'pure_bf16'", said)
+                self.assertIn("trains in bfloat16 alone", said)
+
+    def test_states_of_another_kind_are_not_continued(self):
+        with self.workspace() as work:
+            work.run("output_dir=pure", "max_steps=4")
+            for dtype in ("bfloat16", "float32"):
+                said = work.run("output_dir=pure", "pure_bf16=false", f"dtype={dtype}", code=2).stderr
+                self.assertIn("was saved with pure_bf16: true, this start has false", said)
+                work.run(f"output_dir={dtype}", "max_steps=4", "pure_bf16=false", f"dtype={dtype}")
+                said = work.run(f"output_dir={dtype}", code=2).stderr
+                self.assertIn("was saved with pure_bf16: false, this start has true", said)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@
 #include "skein/core/parallel.h"
 #include "skein/ops/adamw_formula.h"
 #include "skein/ops/moment_code.h"
+#include "skein/ops/random_rounding.h"
 
 namespace skein::ops {
 namespace {
@@ -111,28 +112,101 @@ float encode(const float* __restrict values, const MomentCode& code, uint8_t* __
   return scale;
 }
 
+// bf16 without a master.
+struct RoundedAtRandom : BFloat16 {};
+
+// What a block of elements is rounded with.
+struct BlockNoise {
+  uint32_t first[kRoundingBlock], second[kRoundingBlock];  // words of each element
+
+  // `begin` is the block's first element in its part.
+  BlockNoise(const Part& part, int64_t begin) {
+    const auto& call = *part.call;
+    const uint64_t key = random::mix(call.rounding_key, static_cast<uint64_t>(call.step));
+    const int64_t block = (call.first_element + part.begin + begin) / kRoundingBlock;
+    for (int64_t i = 0; i < kRoundingCalls; ++i) {
+      const auto [low, high] = rounding_pair(key, block, i);
+      first[i] = low.word[0];
+      second[i] = low.word[1];
+      first[kRoundingCalls + i] = high.word[0];
+      second[kRoundingCalls + i] = high.word[1];
+    }
+  }
+  RoundingBits bits(int64_t j) const { return {{first[j], second[j]}}; }
+};
+
+// Nothing but bf16: block by block, for the noise is drawn so.
+template <typename Gradient>
+void update_bfloat16(const Part& part) {
+  const AdamWFormula<float> formula(part.constants);
+  const auto* __restrict gradient = elements<Gradient>(part.call->gradient, part);
+  auto* __restrict weights = elements<BFloat16>(part.call->weights, part);
+  auto* __restrict exp_avg = elements<BFloat16>(part.call->exp_avg, part);
+  auto* __restrict exp_avg_sq = elements<BFloat16>(part.call->exp_avg_sq, part);
+  for (int64_t begin = 0; begin < part.end - part.begin; begin += kRoundingBlock) {
+    const BlockNoise noise(part, begin);
+    for (int64_t j = 0; j < kRoundingBlock; ++j) {
+      const int64_t i = begin + j;
+      float m = BFloat16::widen(exp_avg[i]), v = BFloat16::widen(exp_avg_sq[i]),
+            w = BFloat16::widen(weights[i]);
+      formula.update(Gradient::widen(gradient[i]), m, v, w);
+      exp_avg[i] = round_at_random(m, noise.bits(j).exp_avg());
+      exp_avg_sq[i] = round_at_random(v, noise.bits(j).exp_avg_sq());
+      weights[i] = round_at_random(w, noise.bits(j).weight());
+    }
+  }
+}
+
+// Where the weights of a block come from and go to. With a master: it is the truth, and 16-bit
+// weights are written beside it.
+template <typename Weight>
+struct BlockWeights {
+  float* master;
+  typename Weight::Stored* weights;
+
+  BlockWeights(const Part& part, int64_t begin)
+      : master(elements<Plain<float>>(part.call->master, part) + begin),
+        weights(separate_weights<float, Weight>(part) + begin) {}
+  float load(int64_t j) const { return master[j]; }
+  void store(int64_t j, float value) const {
+    master[j] = value;
+    if constexpr (!std::is_same_v<Weight, Plain<float>>) weights[j] = Weight::narrow(value);
+  }
+};
+
+template <>
+struct BlockWeights<RoundedAtRandom> {
+  uint16_t* weights;
+  BlockNoise noise;
+
+  BlockWeights(const Part& part, int64_t begin)
+      : weights(elements<BFloat16>(part.call->weights, part) + begin), noise(part, begin) {}
+  float load(int64_t j) const { return BFloat16::widen(weights[j]); }
+  void store(int64_t j, float value) const {
+    weights[j] = round_at_random(value, noise.bits(j).weight());
+  }
+};
+
 // Block by block: moments are numbers only while their block is at hand.
 template <typename Weight, typename Gradient>
 void update_blocks(const Part& part) {
   const AdamWFormula<float> formula(part.constants);
   const auto* __restrict gradient = elements<Gradient>(part.call->gradient, part);
-  auto* __restrict master = elements<Plain<float>>(part.call->master, part);
   auto* __restrict exp_avg = elements<Plain<uint8_t>>(part.call->exp_avg, part);
   auto* __restrict exp_avg_sq = elements<Plain<uint8_t>>(part.call->exp_avg_sq, part);
-  auto* __restrict weights = separate_weights<float, Weight>(part);
   for (int64_t begin = 0; begin < part.end - part.begin; begin += kMomentBlock) {
+    const BlockWeights<Weight> weights(part, begin);
     auto& scale1 = part.call->exp_avg_scale[(part.begin + begin) / kMomentBlock];
     auto& scale2 = part.call->exp_avg_sq_scale[(part.begin + begin) / kMomentBlock];
     const float old_scale1 = scale1, old_scale2 = scale2;
     float m[kMomentBlock], v[kMomentBlock];
     for (int64_t j = 0; j < kMomentBlock; ++j) {
       const int64_t i = begin + j;
-      float w = master[i];
+      float w = weights.load(j);
       m[j] = kSigned.values[exp_avg[i]] * old_scale1;
       v[j] = kUnsigned.values[exp_avg_sq[i]] * old_scale2;
       formula.update(Gradient::widen(gradient[i]), m[j], v[j], w);
-      master[i] = w;
-      if constexpr (!std::is_same_v<Weight, Plain<float>>) weights[i] = Weight::narrow(w);
+      weights.store(j, w);
     }
     scale1 = encode(m, kSigned, exp_avg + begin);
     scale2 = encode(v, kUnsigned, exp_avg_sq + begin);
@@ -141,8 +215,12 @@ void update_blocks(const Part& part) {
 
 template <typename Weight, typename Gradient>
 void update_by_moments(const Part& part) {
-  return part.call->exp_avg_scale == nullptr ? update<float, Weight, Gradient>(part)
-                                             : update_blocks<Weight, Gradient>(part);
+  if (part.call->exp_avg_scale != nullptr) return update_blocks<Weight, Gradient>(part);
+  if constexpr (std::is_same_v<Weight, RoundedAtRandom>) {
+    update_bfloat16<Gradient>(part);
+  } else {
+    update<float, Weight, Gradient>(part);
+  }
 }
 
 template <typename Weight>
@@ -160,7 +238,8 @@ void update_by_gradient(const Part& part) {
 void update_by_type(const Part& part) {
   switch (part.call->type) {
     case DType::kBF16:
-      return update_by_gradient<BFloat16>(part);
+      return part.call->master == nullptr ? update_by_gradient<RoundedAtRandom>(part)
+                                          : update_by_gradient<BFloat16>(part);
     case DType::kF16:
       return update_by_gradient<Half>(part);
     case DType::kF64:
@@ -200,10 +279,14 @@ void check(const HostAdamW& call) {
               "AdamW takes gradients in float, bfloat16 and half, in double beside double");
   SKEIN_CHECK((call.weights != nullptr) == is(call.type, DType::kBF16, DType::kF16),
               "16-bit weights lie beside their master, others are it");
-  const bool in_blocks = call.exp_avg_scale != nullptr;
-  SKEIN_CHECK(in_blocks == (call.exp_avg_sq_scale != nullptr), "both moments have scales, or none");
-  SKEIN_CHECK(!in_blocks || (!wide && call.count % kMomentBlock == 0),
-              "moments in 8 bits are whole blocks, and not beside double");
+  const bool has_scales = call.exp_avg_scale != nullptr, has_master = call.master != nullptr;
+  SKEIN_CHECK(has_scales == (call.exp_avg_sq_scale != nullptr),
+              "both moments have scales, or none");
+  SKEIN_CHECK(!has_scales || !wide, "moments in 8 bits do not lie beside double");
+  SKEIN_CHECK(has_master || call.type == DType::kBF16, "only bfloat16 does without a master");
+  SKEIN_CHECK((!has_scales && has_master) ||
+                  (call.count % kMomentBlock == 0 && call.first_element % kRoundingBlock == 0),
+              "small states are updated in whole blocks");
 }
 
 }  // namespace

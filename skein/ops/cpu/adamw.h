@@ -4,7 +4,7 @@
 
 // AdamW on host memory: one pass that reads the gradient, updates master and moments, and writes
 // the weights. 28 bytes of traffic per parameter, whether its weight has 16 bits or 32; 16 with
-// moments in 8 bits.
+// moments in 8 bits; 14 where all is bf16.
 //
 // An element goes through the same IEEE operations wherever it lies and whatever computes it: no
 // fused multiply-add, no approximate root. So the bits depend neither on the processor nor on the
@@ -21,7 +21,10 @@ namespace skein::ops {
 // Elements that are updated alike. Nothing need be aligned beyond its own type.
 struct HostAdamW {
   void* weights = nullptr;  // in `type`, bf16 or fp16; null when the master is the weights
-  void* master = nullptr;   // fp32, as the moments; all of them fp64 where `type` is
+  // fp32, as the moments; all of them fp64 where `type` is. Null: there is none, and the moments
+  // are bf16 as the weights (unless they have scales); all are rounded at random
+  // (ops/random_rounding.h).
+  void* master = nullptr;
   void* exp_avg = nullptr;
   void* exp_avg_sq = nullptr;
   // Where they are given, moments are bytes of ops/moment_code.h, and these the scales of their
@@ -34,6 +37,10 @@ struct HostAdamW {
   DType gradient_type = DType::kF32;  // fp32, bf16, fp16; fp64 if and only if `type` is
   double factor = 1;                  // multiplies the gradient: clipping, what is left of a mean
   int64_t step = 1;                   // number of this update, from 1
+  // Without a master: what is drawn, together with the step, and the place of the first element, of
+  // which the call has whole blocks of 128.
+  uint64_t rounding_key = 0;
+  int64_t first_element = 0;
   double learning_rate = 0, beta1 = 0, beta2 = 0, epsilon = 0, weight_decay = 0;
 };
 

@@ -18,6 +18,7 @@
 #include "skein/core/random.h"
 #include "skein/ops/cpu/adamw.h"
 #include "skein/ops/moment_code.h"
+#include "skein/ops/random_rounding.h"
 
 namespace skein::ops {
 namespace {
@@ -125,6 +126,40 @@ TEST(MomentCode, ASecondMomentDoesNotBecomeZero) {
     EXPECT_EQ(kUnsigned.nearest(value), 1);
     EXPECT_EQ(kSigned.nearest(value), 0);
   }
+}
+
+TEST(RandomRounding, GoesUpAsOftenAsThePartThatIsCutOffSays) {
+  for (const float value : {1.0F + 0x1p-9F, 1.0F + 0x1p-8F, -3.0F - 0x1.8p-7F, 1e-20F, 7.7e8F}) {
+    double sum = 0;
+    for (uint32_t noise = 0; noise < (1U << 16); ++noise) {
+      const uint16_t bits = round_at_random(value, noise);
+      sum += float{c10::BFloat16(bits, c10::BFloat16::from_bits())};
+    }
+    EXPECT_NEAR(sum / (1 << 16) / value, 1, 1e-7) << value;
+  }
+}
+
+TEST(RandomRounding, LeavesWhatIsExact) {
+  for (const float value : {0.0F, -0.0F, 1.0F, -0.5F, std::numeric_limits<float>::infinity()}) {
+    for (const uint32_t noise : {0U, 1U, 0xFFFFU}) {
+      EXPECT_EQ(uint32_t{round_at_random(value, noise)} << 16, std::bit_cast<uint32_t>(value));
+    }
+  }
+  EXPECT_EQ(round_at_random(std::numeric_limits<float>::quiet_NaN(), 0xFFFF), 0x7FC0);
+}
+
+// Every element has bits of its own, and the two of a call differ.
+TEST(RandomRounding, DrawsByPlace) {
+  std::set<uint64_t> seen;
+  for (int64_t block = 0; block < 4; ++block) {
+    for (int64_t call = 0; call < kRoundingCalls; ++call) {
+      for (const auto& bits :
+           {rounding_pair(1, block, call).low, rounding_pair(1, block, call).high}) {
+        seen.insert(uint64_t{bits.word[0]} << 32 | bits.word[1]);
+      }
+    }
+  }
+  EXPECT_EQ(seen.size(), 4U * kRoundingBlock);
 }
 
 // The arrays of an update with moments in 8 bits.
@@ -303,6 +338,138 @@ TEST(HostAdamW8bit, TinyGradientsAreFinite) {
     for (const float weight : small.master) EXPECT_TRUE(std::isfinite(weight));
     EXPECT_TRUE(std::isfinite(small.exp_avg_sq_scale[0]));
   }
+}
+
+// bf16 alone, and with moments in 8 bits.
+struct Pure {
+  bool in_8bit = false;
+  std::vector<uint16_t> weights, gradient, exp_avg, exp_avg_sq;
+  std::vector<uint8_t> bytes, bytes_sq;
+  std::vector<float> scale, scale_sq;
+
+  Pure(size_t count, bool in_8bit)
+      : in_8bit(in_8bit),
+        weights(count),
+        gradient(count),
+        exp_avg(count),
+        exp_avg_sq(count),
+        bytes(count),
+        bytes_sq(count),
+        scale(count / kMomentBlock),
+        scale_sq(count / kMomentBlock) {
+    for (size_t i = 0; i < count; ++i) {
+      weights[i] = c10::BFloat16(random_float(1, i)).x;
+      gradient[i] = c10::BFloat16(random_float(2, i)).x;
+    }
+  }
+
+  HostAdamW cut(size_t begin, size_t end, int64_t step) {
+    HostAdamW call{.weights = weights.data() + begin,
+                   .exp_avg = exp_avg.data() + begin,
+                   .exp_avg_sq = exp_avg_sq.data() + begin,
+                   .gradient = gradient.data() + begin,
+                   .count = static_cast<int64_t>(end - begin),
+                   .type = DType::kBF16,
+                   .gradient_type = DType::kBF16,
+                   .step = step,
+                   .rounding_key = 77,
+                   .first_element = 1280 + static_cast<int64_t>(begin),
+                   .learning_rate = 1e-3,
+                   .beta1 = 0.9,
+                   .beta2 = 0.99,
+                   .epsilon = 1e-8,
+                   .weight_decay = 0.1};
+    if (!in_8bit) return call;
+    call.exp_avg = bytes.data() + begin;
+    call.exp_avg_sq = bytes_sq.data() + begin;
+    call.exp_avg_scale = scale.data() + begin / kMomentBlock;
+    call.exp_avg_sq_scale = scale_sq.data() + begin / kMomentBlock;
+    return call;
+  }
+  // The elements before `at` in one call, the others in another.
+  Pure after(const HostAdamWOptions& options, size_t at = 0) const {
+    auto pure = *this;
+    for (int64_t step = 1; step <= 4; ++step) {
+      const std::array calls = {pure.cut(0, at, step), pure.cut(at, weights.size(), step)};
+      adamw_on_cpu(calls, options);
+    }
+    return pure;
+  }
+
+  bool operator==(const Pure&) const = default;
+};
+
+TEST(HostAdamWPure, InstructionSetsThreadsAndCutsGiveTheSameBits) {
+  for (const bool in_8bit : {false, true}) {
+    const Pure pure(2100 * kRoundingBlock, in_8bit);
+    const auto expected = pure.after({.instructions = InstructionSet::kBaseline});
+    for (const auto set : instruction_sets()) {
+      EXPECT_EQ(pure.after({.instructions = set}), expected) << static_cast<int>(set);
+    }
+    EXPECT_EQ(pure.after({.threads = 3}), expected);
+    EXPECT_EQ(pure.after({.threads = 2}, 77 * kRoundingBlock), expected);
+  }
+}
+
+// Each number is one of bf16's two neighbours of what fp32 gives.
+TEST(HostAdamWPure, RoundsTheUpdateOfFp32) {
+  constexpr size_t kCount = 4 * kRoundingBlock;
+  auto pure = Pure(kCount, false).after({});
+  std::vector<float> master, m, v;
+  const auto widen = [](uint16_t bits) {
+    return float{c10::BFloat16(bits, c10::BFloat16::from_bits())};
+  };
+  for (size_t i = 0; i < kCount; ++i) {
+    master.push_back(widen(pure.weights[i]));
+    m.push_back(widen(pure.exp_avg[i]));
+    v.push_back(widen(pure.exp_avg_sq[i]));
+  }
+  auto plain = pure.cut(0, kCount, 5);
+  const auto small = plain;
+  plain.type = DType::kF32;
+  plain.weights = nullptr;
+  plain.master = master.data();
+  plain.exp_avg = m.data();
+  plain.exp_avg_sq = v.data();
+  adamw_on_cpu({&plain, 1}, {});
+  adamw_on_cpu({&small, 1}, {});
+  int up = 0;
+  const auto expect_neighbour = [&](uint16_t found, float exact) {
+    const auto below = static_cast<uint16_t>(std::bit_cast<uint32_t>(exact) >> 16);
+    EXPECT_TRUE(found == below || found == below + 1) << exact;
+    up += found != below;
+  };
+  for (size_t i = 0; i < kCount; ++i) {
+    expect_neighbour(pure.weights[i], master[i]);
+    expect_neighbour(pure.exp_avg[i], m[i]);
+    expect_neighbour(pure.exp_avg_sq[i], v[i]);
+  }
+  EXPECT_NEAR(up, 3 * kCount / 2.0, 0.1 * kCount);
+}
+
+TEST(HostAdamWPure, ZerosStayZero) {
+  for (const bool in_8bit : {false, true}) {
+    Pure pure(2 * kRoundingBlock, in_8bit);
+    std::fill(pure.weights.begin() + 100, pure.weights.end(), uint16_t{0});
+    std::fill(pure.gradient.begin() + 100, pure.gradient.end(), uint16_t{0});
+    const auto after = pure.after({});
+    for (size_t i = 100; i < after.weights.size(); ++i) {
+      EXPECT_EQ(after.weights[i] | after.exp_avg[i] | after.exp_avg_sq[i], 0);
+      EXPECT_EQ(after.bytes[i] | after.bytes_sq[i], 0);
+    }
+  }
+}
+
+TEST(HostAdamWPure, RefusesHalfBlocksAndOtherTypes) {
+  Pure pure(2 * kRoundingBlock, false);
+  auto call = pure.cut(0, 100, 1);
+  EXPECT_THROW(adamw_on_cpu({&call, 1}, {}), InternalError);
+  call = pure.cut(0, kRoundingBlock, 1);
+  call.first_element = 64;
+  EXPECT_THROW(adamw_on_cpu({&call, 1}, {}), InternalError);
+  call = pure.cut(0, kRoundingBlock, 1);
+  call.type = DType::kF16;
+  EXPECT_THROW(adamw_on_cpu({&call, 1}, {}), InternalError);
 }
 
 TEST(HostAdamW8bit, RefusesHalfBlocksAndDouble) {
