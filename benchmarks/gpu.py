@@ -13,6 +13,11 @@
   lora_1b_half  the same with half of the targets masked
   sft_1b        that Llama whole, in the same packs
   lora_gemma3   Gemma 3 1B (windows of 512, 262,144 words), adapters as above
+  offload       llama_1b with optimizer states in host memory (offload_plain: 10 steps without), _unclipped,
+                _accumulated (4 micro-batches; offload_accumulated_plain: without offload), _half (of the states),
+                _param (shards of the weights too)
+  qlora_8b      Llama 8B in 4 bits, adapters of rank 16, 2 x 4096; _recompute: with activation checkpointing
+  long_8b       the same in 16 bits, one row of 131,072 tokens, inputs of recomputed blocks in host memory
 
 SKEIN_BUILD names the build (default build/cuda).
 """
@@ -33,7 +38,10 @@ LLAMA_1B = {**LLAMA, "vocab_size": 128256, "hidden_size": 2048, "intermediate_si
 GEMMA3_1B = {"model_type": "gemma3_text", "vocab_size": 262144, "hidden_size": 1152, "intermediate_size": 6912,
              "num_hidden_layers": 26, "num_attention_heads": 4, "num_key_value_heads": 1, "head_dim": 256,
              "query_pre_attn_scalar": 256, "sliding_window": 512, "max_position_embeddings": 32768}
+LLAMA_8B = {**LLAMA, "vocab_size": 128256, "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
+            "num_attention_heads": 32, "num_key_value_heads": 8, "tie_word_embeddings": False}
 ADAPTERS = ("--lora", "16", "--packed")
+FEW = ("--steps", "8", "--warmup", "3")
 CASES = {  # config.json, rows, tokens of a row, further flags
     "gpt2": (GPT2, 64, 1024),
     "gpt2_padded": ({**GPT2, "vocab_size": 50304}, 64, 1024),
@@ -44,6 +52,17 @@ CASES = {  # config.json, rows, tokens of a row, further flags
     "lora_1b_half": (LLAMA_1B, 4, 4096, *ADAPTERS, "--masked", "0.5"),
     "sft_1b": (LLAMA_1B, 4, 4096, "--packed"),
     "lora_gemma3": (GEMMA3_1B, 4, 4096, *ADAPTERS),
+    "offload_plain": (LLAMA_1B, 4, 4096, *FEW),
+    "offload": (LLAMA_1B, 4, 4096, *FEW, "--offload"),
+    "offload_unclipped": (LLAMA_1B, 4, 4096, *FEW, "--offload", "--no-clipping"),
+    "offload_accumulated_plain": (LLAMA_1B, 4, 4096, *FEW, "--accumulation", "4"),
+    "offload_accumulated": (LLAMA_1B, 4, 4096, *FEW, "--accumulation", "4", "--offload"),
+    "offload_half": (LLAMA_1B, 4, 4096, *FEW, "--offload", "--offload-ratio", "0.5"),
+    "offload_param": (LLAMA_1B, 4, 4096, *FEW, "--zero", "3", "--offload-param"),
+    "qlora_8b": (LLAMA_8B, 2, 4096, *FEW, "--lora", "16", "--4bit"),
+    "qlora_8b_recompute": (LLAMA_8B, 2, 4096, *FEW, "--lora", "16", "--4bit", "--recompute"),
+    "long_8b": ({**LLAMA_8B, "max_position_embeddings": 131072}, 1, 131072, "--steps", "2", "--warmup", "1",
+                "--lora", "16", "--offload-activations"),
 }
 
 
@@ -52,8 +71,9 @@ def bench(name, work):
     folder = work / name
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps(config))
-    command = [SKEIN, "bench", "train", folder, "--batch", str(batch), "--tokens", str(tokens), "--steps", "20",
-               *flags]
+    if "--steps" not in flags:
+        flags += ["--steps", "20"]
+    command = [SKEIN, "bench", "train", folder, "--batch", str(batch), "--tokens", str(tokens), *flags]
     out = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     row = json.loads(out.stdout)
     return {"case": name, **row, "model": name, "peak_gib": round(row["peak_device_bytes"] / 2**30, 2)}
