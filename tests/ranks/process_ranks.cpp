@@ -13,6 +13,7 @@
 #include "skein/core/testing.h"
 #include "skein/launch/ranks/launcher.h"
 #include "skein/launch/ranks/rank_environment.h"
+#include "tests/ranks/load_case.h"
 #include "tests/ranks/skip_case.h"
 
 namespace skein::ranks {
@@ -24,9 +25,15 @@ int launch_case(int ranks, const std::string& text, const std::string& folder) {
   return launch::launch({.local_ranks = ranks}, {self(), "--rank", text, folder});
 }
 
+std::string run_text(const std::string& text, comm::Group& world) {
+  if (text.starts_with("skip ")) return run_skip_text(text, world);
+  if (text.starts_with("load ")) return run_load_text(text, world);
+  return run_case(TrainingCase::parse(text), world);
+}
+
 int run_rank(const std::string& text, const fs::path& folder) {
-  const bool skips = text.starts_with("skip ");
-  const auto c = skips ? TrainingCase() : TrainingCase::parse(text);
+  const bool trains = !text.starts_with("skip ") && !text.starts_with("load ");
+  const auto c = trains ? TrainingCase::parse(text) : TrainingCase();
   const auto environment = launch::from_environment();
   const auto store = launch::connect_store(environment, std::chrono::seconds(60));
   const c10::DeviceGuard guard(c.cuda ? at::Device(at::kCUDA, 0) : at::Device(at::kCPU));
@@ -39,8 +46,7 @@ int run_rank(const std::string& text, const fs::path& folder) {
                               .sums_by_node = c.local_size > 0,
                               .timeout = std::chrono::seconds(60)},
                              *store);
-  write_file_atomically(folder / std::to_string(environment.rank),
-                        skips ? run_skip_text(text, world) : run_case(c, world));
+  write_file_atomically(folder / std::to_string(environment.rank), run_text(text, world));
   world.shutdown();
   return 0;
 }
