@@ -11,7 +11,6 @@
 #include <algorithm>
 #include <iterator>
 #include <limits>
-#include <map>
 #include <string_view>
 #include <utility>
 
@@ -269,15 +268,17 @@ void RunState::drop_evaluation(int64_t step) {
 }
 
 // What trains, from its masters: 16 bits of another kind have lost what these 16 bits can hold.
+// Both may lie in pieces, cut at different places.
 void RunState::round_masters() {
-  std::map<std::string, at::Tensor> masters;
-  for (const auto& slice : masters_of(sharded_.slices_to_save(optimizer_.states()))) {
-    masters[slice.name] = slice.data;
-  }
   const c10::NoGradGuard no_grad;
-  for (const auto& slice : sharded_.slices_to_save()) {
-    if (const auto found = masters.find(slice.name); found != masters.end()) {
-      slice.data.copy_(found->second);
+  const auto masters = masters_of(sharded_.slices_to_save(optimizer_.states()));
+  for (const auto& weights : sharded_.slices_to_save()) {
+    for (const auto& master : masters) {
+      const auto first = std::max(weights.begin, master.begin);
+      const auto last = std::min(weights.end, master.end);
+      if (master.name != weights.name || first >= last) continue;
+      weights.data.narrow(0, first - weights.begin, last - first)
+          .copy_(master.data.narrow(0, first - master.begin, last - first));
     }
   }
 }

@@ -11,7 +11,6 @@
 #include <gtest/gtest.h>
 
 #include <functional>
-#include <map>
 #include <mutex>
 #include <string>
 
@@ -348,20 +347,18 @@ TEST_F(RunStateTest, MastersTakeAnFp32FileAsItIs) {
 
 // Of a weight beyond float16's range the file has an infinity, and the master the value.
 TEST_F(RunStateTest, SixteenBitsOfAnotherKindAreRoundedFromTheMasters) {
-  save(0, 2,
-       at::kHalf);  // values of 1,500 and more are no bfloat16, those beyond 65,504 no float16
-  for (const int stage : {0, 1, 2, 3}) {
-    comm::run_ranks(2, [&](comm::Group& group) {
+  save({0, 2}, at::kHalf);  // some values are beyond 65,504, and many are no bfloat16
+  for (const auto& holding : all_holdings()) {
+    comm::run_ranks(holding.ranks, [&](comm::Group& group) {
       const c10::NoGradGuard no_grad;
-      Parts run(stage, at::kBFloat16, group);
+      Parts run(holding, at::kBFloat16, group);
       run.state.restore(folder_ / "checkpoint-7");
-      std::map<std::string, at::Tensor> masters;
-      for (const auto& slice : run.sharded.slices_to_save(run.optimizer.states())) {
-        masters[slice.name] = slice.data;
-      }
-      for (const auto& slice : run.sharded.slices_to_save()) {
-        const auto& master = masters.at(slice.name + ".master");
-        EXPECT_TRUE(at::equal(slice.data, master.to(at::kBFloat16))) << slice.name << stage;
+      for (const auto& slice : run.sharded.kept_slices()) {
+        auto master = slice;
+        master.name += ".master";
+        master.dtype = at::kFloat;
+        EXPECT_TRUE(at::equal(slice.data, values(master).to(at::kBFloat16)))
+            << slice.name << " at " << holding.text();
       }
     });
   }
@@ -369,10 +366,10 @@ TEST_F(RunStateTest, SixteenBitsOfAnotherKindAreRoundedFromTheMasters) {
 
 // By name, and not as infinities.
 TEST_F(RunStateTest, ValuesThatFloat16CannotHoldAreRefused) {
-  save(0, 1, at::kFloat);
+  save({}, at::kFloat);
   const auto message = refusal<UserError>([&] {
     comm::run_ranks(1, [&](comm::Group& group) {
-      Parts run(0, at::kHalf, group);
+      Parts run({}, at::kHalf, group);
       run.state.load_weights(folder_ / "checkpoint-7");
     });
   });

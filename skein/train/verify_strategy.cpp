@@ -137,7 +137,7 @@ void run_step(Engine& engine, const Steps& steps, int64_t step, World& world,
   numbers.losses.push_back(world.group.sum(done.loss.item<double>()));
   numbers.norms.push_back(done.norm.norm.item<double>());
   engine.guard.watch(step + 1, done, data.samples);
-  if (engine.guard.judge() == NanVerdict::kRollBack) {
+  if (engine.guard.judge().rolls_back) {
     throw UserError(
         "nan_policy=rollback: there is no checkpoint to go back to; give "
         "nan_policy=skip to compare such steps");
