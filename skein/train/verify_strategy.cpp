@@ -62,8 +62,7 @@ config::Resolved with_variant(config::Resolved resolved, const Variant& variant)
   return resolved;
 }
 
-std::optional<std::string> reason_to_leave_out(const config::Resolved& resolved,
-                                               const plan::Place& place) try {
+std::optional<std::string> reason_to_leave_out(const config::Resolved& resolved) try {
   plan::check_supported(resolved);
   return std::nullopt;
 } catch (const UserError& error) {
@@ -246,7 +245,7 @@ StrategyReport verify_strategies(const config::Resolved& resolved, const VerifyO
   for (const auto& variant : kVariants) {
     if (!is_asked(variant, options, resolved.config.offload.nvme_path)) continue;
     const auto changed = with_variant(resolved, variant);
-    if (auto why = reason_to_leave_out(changed, place)) {
+    if (auto why = reason_to_leave_out(changed)) {
       report.left_out.push_back({variant, *std::move(why)});
       continue;
     }
