@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <deque>
 #include <optional>
 #include <vector>
 
@@ -19,36 +20,36 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Kind = Transfer::Kind;
 
-constexpr uint64_t kSlots = 24;  // more than the disk has at once: one is being checked
 constexpr uint64_t kLeast = uint64_t{16} << 20;
 
-// Memory for transfers, on large pages where there are some.
+// Memory for transfers, on large pages where there are some; more than caches hold, as arrays are.
 class Buffer {
  public:
-  explicit Buffer(uint64_t bytes) : bytes_(bytes) {
+  static constexpr uint64_t kBytes = 48 * kUsualTransfer;
+
+  Buffer() {
     void* memory =
-        ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) throw_errno("cannot get memory to measure a disk with");
-    ::madvise(memory, bytes, MADV_HUGEPAGE);
+    ::madvise(memory, kBytes, MADV_HUGEPAGE);
     memory_ = static_cast<std::byte*>(memory);
     fill();
   }
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
-  ~Buffer() { ::munmap(memory_, bytes_); }
+  ~Buffer() { ::munmap(memory_, kBytes); }
 
-  std::span<std::byte> bytes() const { return {memory_, bytes_}; }
+  std::span<std::byte> bytes() const { return {memory_, kBytes}; }
 
  private:
   // No two blocks alike, and nothing that a disk could compress.
   void fill() {
-    for (uint64_t at = 0; at < bytes_; at += sizeof(random::Words)) {
+    for (uint64_t at = 0; at < kBytes; at += sizeof(random::Words)) {
       const auto words = random::philox(/*key=*/0x5eed, at);
       std::memcpy(memory_ + at, &words, sizeof words);
     }
   }
 
-  uint64_t bytes_;
   std::byte* memory_ = nullptr;
 };
 
@@ -60,20 +61,24 @@ struct Pass {
   double rate() const { return seconds > 0 ? static_cast<double>(bytes) / seconds : 0; }
 };
 
+struct PassLimits {
+  size_t ahead = 20;  // transfers under way or ready; more than the disk has at once
+  std::optional<Clock::time_point> deadline = std::nullopt;
+};
+
 Pass run_pass(SpillFile& file, Kind kind, uint64_t bytes, const Buffer& buffer,
-              std::optional<Clock::time_point> deadline = std::nullopt) {
-  std::vector<std::optional<SpillFile::Ticket>> tickets(kSlots);
+              PassLimits limits = {}) {
+  std::deque<SpillFile::Ticket> tickets;
   const auto begin = Clock::now();
   uint64_t offset = 0;
-  for (uint64_t i = 0; offset < bytes; ++i, offset += kUsualTransfer) {
-    auto& ticket = tickets[i % kSlots];
-    if (ticket) file.wait(*ticket);
-    if (deadline && Clock::now() > *deadline) {
-      ticket.reset();
-      break;
+  for (; offset < bytes; offset += kUsualTransfer) {
+    if (tickets.size() == limits.ahead) {
+      file.wait(tickets.front());
+      tickets.pop_front();
+      if (limits.deadline && Clock::now() > *limits.deadline) break;
     }
-    const auto memory = buffer.bytes().subspan(i % kSlots * kUsualTransfer, kUsualTransfer);
-    ticket = kind == Kind::kRead ? file.read(offset, memory) : file.write(offset, memory);
+    const auto memory = buffer.bytes().subspan(offset % Buffer::kBytes, kUsualTransfer);
+    tickets.push_back(kind == Kind::kRead ? file.read(offset, memory) : file.write(offset, memory));
   }
   file.wait_all();
   const std::chrono::duration<double> seconds = Clock::now() - begin;
@@ -104,12 +109,6 @@ RawSetting find_fastest(const File& file, uint64_t bytes, Kind kind, const Buffe
   return fastest;
 }
 
-uint64_t most_memory() {
-  uint64_t bytes = kSlots * kUsualTransfer;
-  for (const auto& setting : raw_settings()) bytes = std::max(bytes, setting.memory_bytes());
-  return bytes;
-}
-
 // The rounds of a bench, one way.
 struct Rounds {
   std::vector<double> raw, spill, share;
@@ -126,12 +125,14 @@ struct Rounds {
 QuickLook look_at_disk(const fs::path& folder, uint64_t bytes, std::chrono::milliseconds limit) {
   const uint64_t room = room_to_measure(folder, bytes);
   if (room == 0) return {};
-  // Few requests: what is under way when the time is up belongs to the measurement.
-  SpillFile file(folder, room, {.depth = 8, .folder_key = "--path"});
-  const Buffer buffer(kSlots * kUsualTransfer);
-  const auto begin = Clock::now();
-  const auto written = run_pass(file, Kind::kWrite, room, buffer, begin + limit / 2);
-  const auto read = run_pass(file, Kind::kRead, written.bytes, buffer, Clock::now() + limit / 2);
+  SpillFile file(folder, room, {.folder_key = "--path"});
+  const Buffer buffer;
+  const auto limits = [&] {
+    // Few at once: what is under way when the time is up is still waited for.
+    return PassLimits{.ahead = 8, .deadline = Clock::now() + limit / 2};
+  };
+  const auto written = run_pass(file, Kind::kWrite, room, buffer, limits());
+  const auto read = run_pass(file, Kind::kRead, written.bytes, buffer, limits());
   return {{.read = read.rate(), .write = written.rate()},
           written.bytes,
           file.is_direct(),
@@ -142,7 +143,7 @@ DiskBench bench_disk(const DiskBenchOptions& options) {
   const uint64_t bytes = (options.bytes + kUsualTransfer - 1) / kUsualTransfer * kUsualTransfer;
   SpillFile file(options.folder, bytes, {.folder_key = options.folder_key});
   const auto raw_file = create_raw_file(options.folder, bytes);
-  const Buffer buffer(most_memory());
+  const Buffer buffer;
   // The first writes of a file are slower: its blocks are marked as written.
   run_pass(file, Kind::kWrite, bytes, buffer);
   raw_rate(raw_file, bytes, Kind::kWrite, {}, buffer.bytes());

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <liburing.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -43,24 +44,23 @@ class RawPass {
       : file_(file), kind_(kind), setting_(setting), memory_(memory), ring_(setting.depth) {}
 
   void run(uint64_t requests) {
-    for (uint64_t slot = 0; slot < std::min<uint64_t>(requests, setting_.depth); ++slot) {
-      prepare(slot);
-    }
+    while (next_ < std::min<uint64_t>(requests, setting_.depth)) prepare();
     for (uint64_t finished = 0; finished < requests;) {
       if (io_uring_submit_and_wait(ring_.get(), 1) < 0) continue;  // interrupted
       io_uring_cqe* entry = nullptr;
       while (io_uring_peek_cqe(ring_.get(), &entry) == 0) {
-        const uint64_t slot = take(entry);
+        take(entry);
         ++finished;
-        if (next_ < requests) prepare(slot);
+        if (next_ < requests) prepare();
       }
     }
   }
 
  private:
-  void prepare(uint64_t slot) {
+  void prepare() {
     auto* entry = io_uring_get_sqe(ring_.get());
-    auto* bytes = memory_.data() + slot * setting_.request_bytes;
+    const uint64_t slots = memory_.size() / setting_.request_bytes;
+    auto* bytes = memory_.data() + next_ % slots * setting_.request_bytes;
     const auto size = static_cast<unsigned>(setting_.request_bytes);
     const uint64_t offset = next_++ * setting_.request_bytes;
     if (kind_ == Transfer::Kind::kRead) {
@@ -68,14 +68,12 @@ class RawPass {
     } else {
       io_uring_prep_write(entry, file_.descriptor(), bytes, size, offset);
     }
-    io_uring_sqe_set_data64(entry, slot);
   }
 
-  uint64_t take(io_uring_cqe* entry) {
-    const uint64_t slot = io_uring_cqe_get_data64(entry);
+  void take(io_uring_cqe* entry) {
     const int result = entry->res;
     io_uring_cqe_seen(ring_.get(), entry);
-    if (result == static_cast<int>(setting_.request_bytes)) return slot;
+    if (result == static_cast<int>(setting_.request_bytes)) return;
     throw IoError(fmt::format("a transfer of {} bytes ended with {}", setting_.request_bytes,
                               result < 0 ? std::strerror(-result) : std::to_string(result)));
   }

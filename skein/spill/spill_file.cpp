@@ -18,7 +18,7 @@
 #include "skein/core/amounts.h"
 #include "skein/core/error.h"
 #include "skein/core/file_system.h"
-#include "skein/core/hash.h"
+#include "skein/spill/checksum.h"
 
 namespace skein::spill {
 namespace {
@@ -92,11 +92,6 @@ std::byte* map_file(const File& file, uint64_t bytes, const fs::path& path) {
   return static_cast<std::byte*>(map);
 }
 
-// The number is part of it: a block that comes from another place is wrong too.
-uint64_t checksum(uint64_t block, std::span<const std::byte> bytes) {
-  return hash64({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, block);
-}
-
 bool overlap(const Transfer& one, const Transfer& other) {
   return one.offset < other.offset + other.memory.size() &&
          other.offset < one.offset + one.memory.size();
@@ -145,9 +140,10 @@ SpillFile::Ticket SpillFile::start(Transfer transfer) {
   throw_late_failure();
   check_can_start(transfer);
   check_size();
-  if (transfer.kind == Transfer::Kind::kWrite) remember(transfer);
   const Ticket ticket = next_ticket_++;
   engine_->start(under_way_.emplace(ticket, transfer).first->second);
+  // While the disk has it: nobody changes these bytes before wait().
+  if (transfer.kind == Transfer::Kind::kWrite) remember(transfer);
   return ticket;
 }
 

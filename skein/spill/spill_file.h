@@ -47,8 +47,7 @@ struct SpillOptions {
   std::string folder_key = "nvme_path";  // what a user gives another folder with
 };
 
-// A transfer of about this size is worth its way: larger ones gain nothing, and fall out of the
-// caches before they are used.
+// A transfer of about this size is worth its way: larger ones gain nothing.
 constexpr uint64_t kUsualTransfer = 1 << 20;
 
 class SpillFile {
