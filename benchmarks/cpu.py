@@ -8,6 +8,8 @@
   benchmarks/cpu.py start        exec to first step of a 2-rank run, beside torchrun and transformers
   benchmarks/cpu.py checkpoint   the stall of a save beside the step time
   benchmarks/cpu.py adamw        bytes per second of the update beside a triad and torch's fused AdamW (2 GB of memory)
+  benchmarks/cpu.py disk         what is offloaded to nvme, written and read with checksums beside the raw rate of the same disk
+                                 (of the temporary folder, or of TMPDIR; 4 GB of room)
   benchmarks/cpu.py prediction   efficiency of 2 machines of one rank over links of several rates, beside what `skein plan`
                                  predicts; needs root (network namespaces)
 
@@ -140,6 +142,14 @@ def adamw(_):
     return {"case": "adamw", "rows": [row(dtype) for dtype in ("float32", "bfloat16", "float16")]}
 
 
+def disk(work):
+    """A share below 0.8 one way is a miss."""
+    out = subprocess.run([SKEIN, "bench", "disk", "--path", work], capture_output=True, text=True)
+    if out.returncode != 0:
+        sys.exit(f"cpu.py: skein bench disk failed:\n{out.stderr}")
+    return {"case": "disk", **json.loads(out.stdout)}
+
+
 class Machines:
     """Two network namespaces, joined by a link that sends `mbit` million bits a second each way."""
 
@@ -207,7 +217,7 @@ def prediction(work):
 
 
 def main():
-    cases = {"scaling": scaling, "start": start, "checkpoint": checkpoint, "adamw": adamw, "prediction": prediction}
+    cases = {"scaling": scaling, "start": start, "checkpoint": checkpoint, "adamw": adamw, "disk": disk, "prediction": prediction}
     for name in sys.argv[1:] or cases:
         with tempfile.TemporaryDirectory() as folder:
             work = Path(folder)

@@ -18,6 +18,7 @@
 #include "skein/core/file.h"
 #include "skein/optim/update_bench.h"
 #include "skein/plan/hf_config.h"
+#include "skein/spill/disk_rate.h"
 #include "skein/tensor/dtype.h"
 #include "skein/train/bench.h"
 
@@ -50,7 +51,15 @@ constexpr const char* kUsage =
     "\n"
     "Prints one JSON row: bytes per second of the CPU's AdamW, of a triad (what memory allows) and "
     "of\n"
-    "torch's fused AdamW, each the best of the rounds.\n";
+    "torch's fused AdamW, each the best of the rounds.\n"
+    "\n"
+    "skein bench disk [--path .] [--bytes 2147483648] [--rounds 5]\n"
+    "\n"
+    "Prints one JSON row: bytes per second at which states that are offloaded to nvme are written "
+    "and\n"
+    "read there, checksums included, beside the raw rate of the same disk in the same run, and "
+    "the\n"
+    "ratio. Takes twice --bytes of room, and leaves nothing behind.\n";
 
 void read_tuning(const std::string& targets, std::optional<double> masked,
                  train::BenchOptions& options) {
@@ -158,6 +167,40 @@ int bench_adamw(std::span<const std::string> arguments) {
   return 0;
 }
 
+int bench_disk(std::span<const std::string> arguments) {
+  spill::DiskBenchOptions options;
+  std::string path = options.folder.string();
+  auto bytes = static_cast<int64_t>(options.bytes);
+  int64_t rounds = options.rounds;
+  FlagSet flags("skein bench disk");
+  flags.add("path", path);
+  flags.add("bytes", bytes, /*least=*/1);
+  flags.add("rounds", rounds, /*least=*/1);
+  const auto words = flags.read(arguments);
+  if (!words.empty()) throw UserError(fmt::format("what is '{}'?\n{}", words.front(), kUsage));
+  options.folder = path;
+  options.bytes = static_cast<uint64_t>(bytes);
+  options.rounds = static_cast<int>(std::min<int64_t>(rounds, 1000));
+  const auto result = spill::bench_disk(options);
+  const auto setting = [](const spill::RawSetting& raw) {
+    return nlohmann::ordered_json{{"request_bytes", raw.request_bytes}, {"depth", raw.depth}};
+  };
+  const nlohmann::ordered_json row = {{"path", path},
+                                      {"bytes", result.bytes},
+                                      {"direct", result.is_direct},
+                                      {"io_uring", result.uses_io_uring},
+                                      {"read_bytes_per_second", result.spill.read},
+                                      {"write_bytes_per_second", result.spill.write},
+                                      {"raw_read_bytes_per_second", result.raw.read},
+                                      {"raw_write_bytes_per_second", result.raw.write},
+                                      {"raw_read", setting(result.raw_read_setting)},
+                                      {"raw_write", setting(result.raw_write_setting)},
+                                      {"read_of_raw", result.share.read},
+                                      {"write_of_raw", result.share.write}};
+  fmt::print("{}\n", row.dump());
+  return 0;
+}
+
 }  // namespace
 
 int run_bench_command(std::span<const std::string> arguments) {
@@ -166,9 +209,11 @@ int run_bench_command(std::span<const std::string> arguments) {
     return 0;
   }
   if (arguments[0] == "adamw") return bench_adamw(arguments.subspan(1));
+  if (arguments[0] == "disk") return bench_disk(arguments.subspan(1));
   if (arguments[0] != "train") {
     throw UserError(fmt::format("skein bench has no '{}'{}\n{}", arguments[0],
-                                config::did_you_mean(arguments[0], {"train", "adamw"}), kUsage));
+                                config::did_you_mean(arguments[0], {"train", "adamw", "disk"}),
+                                kUsage));
   }
   const auto options = parse(arguments.subspan(1));
   const c10::DeviceGuard guard(options.device);

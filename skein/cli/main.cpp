@@ -50,7 +50,7 @@ constexpr Command kCommands[] = {
      run_merge_command},
     {"export", "CHECKPOINT --out DIR [--dtype D]", "a checkpoint becomes a plain model folder",
      run_export_command},
-    {"doctor", "[--json]", "what this machine offers, and what would stop a run",
+    {"doctor", "[--path DIR] [--json]", "what this machine offers, and what would stop a run",
      run_doctor_command},
     {"generate", "MODEL --prompt TEXT ...", "continue a text", nullptr},
     {"chat", "MODEL [--system TEXT] ...", "talk with a model", nullptr},

@@ -195,6 +195,9 @@ class OtherCommands(BadInput):
         self.refuse_command("bench", "train", "model", "--packed", "--masked", "1", says=["--masked is 1"])
         self.refuse_command("bench", "train", "model", "--lora", "4", "--lora-target", "q_prj",
                             says=["no module 'q_prj'; did you mean 'q_proj'"])
+        self.refuse_command("bench", "disk", "--path", "nowhere", code=4,
+                            says=["there is no folder nowhere", "give --path=FOLDER"])
+        self.refuse_command("bench", "disk", "--bytes", "999999999999999", code=4, says=["has no room for", "are free"])
         self.work.write_model(gpt2(), name="gpt2")
         self.refuse_command("bench", "train", "gpt2", "--tokens", "65",
                             says=["--tokens is 65, but the model knows 64 positions"])

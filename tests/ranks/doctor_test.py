@@ -11,7 +11,7 @@ import unittest
 from harness import ENVIRONMENT, SKEIN, TIMEOUT, children, run_skein
 
 NAMES = ("GPUs", "versions", "P2P", "port 29500", "interfaces", "shared memory", "io_uring", "memlock",
-         "open files", "disk", "memory", "cores", "clock", "launch", "all-reduce")
+         "open files", "disk", "memory", "cores", "clock", "launch", "disk rate", "all-reduce")
 
 
 def doctor(code, *words, **variables):
@@ -36,6 +36,10 @@ class Doctor(unittest.TestCase):
         self.assertEqual(tuple(check["name"] for check in report["checks"]), NAMES)
         for check in report["checks"]:
             self.assertEqual(check["health"] == "ok", check["advice"] == "", check)
+        rate = report["disk_rate"]
+        self.assertEqual(rate["path"], ".")
+        self.assertGreater(min(rate["read_bytes_per_second"], rate["write_bytes_per_second"]), 0)
+        self.assertLessEqual(rate["bytes"], 256 << 20)
         measured = report["all_reduce"]
         self.assertEqual((measured["ranks"], measured["bytes"]), (2, 64 << 20))
         seconds = measured["milliseconds"] / 1e3
@@ -69,6 +73,17 @@ class Doctor(unittest.TestCase):
         self.assertIn("do: ", lines[port + 1])
         self.assertIn("--master-port", lines[port + 1])
         self.assertTrue(any("127.0.0.1 (lo)" in line for line in lines))
+
+    def test_the_rate_of_another_disk(self):
+        with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+            ended = doctor(0, "--json", "--path", folder, SKEIN_IO_URING="0")
+            self.assertEqual(os.listdir(folder), [])
+            rate = json.loads(ended.stdout)["disk_rate"]
+            self.assertEqual((rate["path"], rate["io_uring"]), (folder, False))
+            self.assertIn(folder, checks(ended)["disk rate"]["found"])
+            missing = checks(doctor(0, "--json", "--path", f"{folder}/none"))["disk rate"]
+        self.assertEqual(missing["health"], "warning")
+        self.assertIn("there is no folder", missing["found"])
 
     def test_words(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -15,7 +15,7 @@
 #include <random>
 #include <vector>
 
-#include "skein/cli/doctor_checks.h"
+#include "skein/cli/doctor/checks.h"
 #include "skein/cli/flag_set.h"
 #include "skein/cli/worker_program.h"
 #include "skein/config/handover.h"
@@ -31,11 +31,14 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kUsage =
-    "skein doctor [--json]\n"
+    "skein doctor [--path DIR] [--json]\n"
     "\n"
-    "Looks at GPUs, versions, network, limits and disk, and lets two ranks sum 64 MiB. Every line "
-    "is\n"
-    "ok, warning or problem, with what to do. Exit code 0, or 2 when there is a problem.\n"
+    "Looks at GPUs, versions, network and limits, writes and reads the disk of DIR (the working "
+    "folder)\n"
+    "for a second, and lets two ranks sum 64 MiB. Every line is ok, warning or problem, with what "
+    "to "
+    "do.\n"
+    "Exit code 0, or 2 when there is a problem.\n"
     "More: docs/doctor.md\n";
 
 constexpr std::chrono::seconds kFactsLimit(60);
@@ -147,7 +150,12 @@ void print_text(const std::vector<Finding>& findings) {
   }
 }
 
-void print_json(const std::vector<Finding>& findings, const Json& facts, const Json& measured,
+// What was measured, beside the lines about it.
+struct Measured {
+  Json all_reduce, disk_rate;
+};
+
+void print_json(const std::vector<Finding>& findings, const Json& facts, const Measured& measured,
                 bool healthy) {
   Json checks = Json::array();
   for (const auto& finding : findings) {
@@ -156,8 +164,11 @@ void print_json(const std::vector<Finding>& findings, const Json& facts, const J
                       {"found", finding.found},
                       {"advice", finding.advice}});
   }
-  const Json report = {
-      {"healthy", healthy}, {"checks", checks}, {"worker", facts}, {"all_reduce", measured}};
+  const Json report = {{"healthy", healthy},
+                       {"checks", checks},
+                       {"worker", facts},
+                       {"disk_rate", measured.disk_rate},
+                       {"all_reduce", measured.all_reduce}};
   fmt::print("{}\n", report.dump(2, ' ', false, Json::error_handler_t::replace));
 }
 
@@ -169,7 +180,9 @@ int run_doctor_command(std::span<const std::string> arguments) {
     return 0;
   }
   bool json = false;
+  std::string path = ".";
   FlagSet flags("skein doctor");
+  flags.add("path", path);
   flags.add("json", json);
   if (const auto words = flags.read(arguments); !words.empty()) {
     throw UserError(fmt::format("skein doctor takes no '{}'\n{}", words[0], kUsage));
@@ -182,10 +195,11 @@ int run_doctor_command(std::span<const std::string> arguments) {
     findings.insert(findings.end(), more.begin(), more.end());
   };
   add(check_network(environment));
-  add(check_limits(hardware, environment));
+  add(check_limits(hardware, environment, facts));
   add({check_launch(hardware, environment, SKEIN_HAS_CUDA)});
-  Json measured;
-  if (!facts.is_null()) add({check_all_reduce(hardware, measured)});
+  Measured measured;
+  add({check_disk_rate(path, measured.disk_rate)});
+  if (!facts.is_null()) add({check_all_reduce(hardware, measured.all_reduce)});
   const bool healthy = std::none_of(findings.begin(), findings.end(), [](const Finding& finding) {
     return finding.health == Health::kProblem;
   });

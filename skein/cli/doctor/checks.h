@@ -4,6 +4,7 @@
 
 // What `skein doctor` looks at, without LibTorch.
 
+#include <filesystem>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
@@ -29,7 +30,11 @@ std::vector<Finding> check_gpus(const launch::Hardware& hardware, bool cuda_buil
                                 const nlohmann::ordered_json& facts);
 std::vector<Finding> check_network(const launch::Environment& environment);
 std::vector<Finding> check_limits(const launch::Hardware& hardware,
-                                  const launch::Environment& environment);
+                                  const launch::Environment& environment,
+                                  const nlohmann::ordered_json& facts);
+// How fast the disk of `folder` is written and read: at most 256 MiB, for about a second, in a file
+// without a name. The figures go to `measured`; it stays null when there are none.
+Finding check_disk_rate(const std::filesystem::path& folder, nlohmann::ordered_json& measured);
 // How `skein train` would be started here.
 Finding check_launch(const launch::Hardware& hardware, const launch::Environment& environment,
                      bool cuda_build);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
-#include "skein/cli/doctor_checks.h"
+#include "skein/cli/doctor/checks.h"
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
@@ -10,7 +10,9 @@
 #include <sys/timex.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <ctime>
@@ -18,6 +20,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <utility>
 
 #include "skein/control/socket.h"
 #include "skein/core/amounts.h"
@@ -25,6 +28,8 @@
 #include "skein/core/host_memory.h"
 #include "skein/launch/placement/detect.h"
 #include "skein/launch/placement/interface.h"
+#include "skein/launch/process/slow_disk.h"
+#include "skein/spill/disk_rate.h"
 
 namespace skein::cli {
 namespace {
@@ -53,6 +58,21 @@ std::string text_of(const Json& facts, const char* key) {
              : "";
 }
 
+Json gpus_of(const Json& facts) {
+  Json gpus = Json::array();
+  for (const auto& gpu : facts.is_object() ? facts.value("gpus", Json::array()) : Json::array()) {
+    if (gpu.is_object()) gpus.push_back(gpu);
+  }
+  return gpus;
+}
+
+bool are_alike(const Json& gpus) {
+  return std::all_of(gpus.begin(), gpus.end(), [&](const Json& gpu) {
+    return gpu.value("name", "") == gpus[0].value("name", "") &&
+           gpu.value("bytes", uint64_t{0}) == gpus[0].value("bytes", uint64_t{0});
+  });
+}
+
 Finding check_devices(const launch::Hardware& hardware, bool cuda_build, const Json& facts) {
   if (!hardware.gpu_problem.empty()) {
     return problem("GPUs", fmt::format("present but unusable: {}", hardware.gpu_problem),
@@ -60,14 +80,19 @@ Finding check_devices(const launch::Hardware& hardware, bool cuda_build, const J
   }
   if (hardware.gpus == 0) return ok("GPUs", "none visible: training runs on the CPU");
   std::string found = fmt::format("{} visible", hardware.gpus);
-  for (const auto& gpu : facts.is_object() ? facts.value("gpus", Json::array()) : Json::array()) {
-    if (!gpu.is_object()) continue;
+  const auto gpus = gpus_of(facts);
+  for (const auto& gpu : gpus) {
     found +=
         fmt::format("; {} {} (sm {})", gpu.value("name", "GPU"),
                     shown_bytes(gpu.value("bytes", uint64_t{0})), gpu.value("capability", "?"));
   }
-  if (cuda_build) return ok("GPUs", found);
-  return warning("GPUs", found, "this build has no CUDA: `make cuda`, or train on the CPU");
+  if (!cuda_build) {
+    return warning("GPUs", found, "this build has no CUDA: `make cuda`, or train on the CPU");
+  }
+  if (are_alike(gpus)) return ok("GPUs", found);
+  return warning("GPUs", found + "; they are of different models",
+                 "all ranks wait for the slowest and fit into the smallest: choose alike ones with "
+                 "CUDA_VISIBLE_DEVICES");
 }
 
 Finding check_versions(const launch::Hardware& hardware, bool cuda_build, const Json& facts) {
@@ -157,16 +182,16 @@ std::optional<Finding> check_master(const launch::Environment& environment) {
   }
 }
 
-// Only asked about: skein writes with pwrite.
+// Only asked about: where it is missing, threads do the same.
 Finding check_io_uring() {
   alignas(8) std::array<std::byte, 256> parameters{};  // struct io_uring_params has 120 bytes
   const long descriptor = ::syscall(SYS_io_uring_setup, 1U, parameters.data());
   if (descriptor >= 0) {
     ::close(static_cast<int>(descriptor));
-    return ok("io_uring", "available (skein does not need it)");
+    return ok("io_uring", "available");
   }
-  return ok("io_uring",
-            fmt::format("not available: {} (skein does not need it)", std::strerror(errno)));
+  return ok("io_uring", fmt::format("not available: {} (threads read and write in its place)",
+                                    std::strerror(errno)));
 }
 
 std::string shown_limit(rlim_t value, bool bytes) {
@@ -209,16 +234,23 @@ Finding check_disk() {
   return warning("disk", found, "`skein plan CONFIG.yaml` tells what checkpoints need");
 }
 
-Finding check_memory() {
+Finding check_memory(const Json& facts) {
   const uint64_t total = total_memory();
-  const auto limit = memory_limit();
-  if (!limit || *limit >= total) {
-    return ok("memory", fmt::format("{}, no cgroup limit below it", shown_bytes(total)));
-  }
+  const uint64_t usable = std::min(total, memory_limit().value_or(total));
   const auto found =
-      fmt::format("{} by the cgroup's limit, of {}", shown_bytes(*limit), shown_bytes(total));
-  if (*limit >= 2 * kGiB) return ok("memory", found);
-  return warning("memory", found, "ranks beyond it are killed: raise the container's limit");
+      usable == total
+          ? fmt::format("{}, no cgroup limit below it", shown_bytes(total))
+          : fmt::format("{} by the cgroup's limit, of {}", shown_bytes(usable), shown_bytes(total));
+  if (usable != total && usable < 2 * kGiB) {
+    return warning("memory", found, "ranks beyond it are killed: raise the container's limit");
+  }
+  uint64_t of_gpus = 0;
+  for (const auto& gpu : gpus_of(facts)) of_gpus += gpu.value("bytes", uint64_t{0});
+  if (usable >= 2 * of_gpus) return ok("memory", found);
+  return warning(
+      "memory", fmt::format("{}: less than twice the GPUs' {}", found, shown_bytes(of_gpus)),
+      "what is offloaded and checkpoints on their way lie here: `skein plan CONFIG.yaml` "
+      "tells whether a run fits");
 }
 
 Finding check_cores(const launch::Hardware& hardware, const launch::Environment& environment) {
@@ -242,6 +274,22 @@ Finding check_clock() {
   timex state{};
   const bool synchronised = ::adjtimex(&state) != -1 && (state.status & STA_UNSYNC) == 0;
   return ok("clock", found + (synchronised ? ", synchronised" : ""));
+}
+
+std::string shown_rate(double bytes_per_second) {
+  return fmt::format("{:.2f} GB/s", bytes_per_second / 1e9);
+}
+
+Finding tell_rate(const std::filesystem::path& folder, const spill::QuickLook& look) {
+  const auto found = fmt::format("writes {}, reads {} ({} in {}{})", shown_rate(look.rates.write),
+                                 shown_rate(look.rates.read), shown_bytes(look.bytes),
+                                 folder == "." ? "the working folder" : folder.string(),
+                                 look.is_direct ? "" : ", through the page cache");
+  constexpr double kSlow = 0.2e9;
+  if (std::min(look.rates.write, look.rates.read) >= kSlow) return ok("disk rate", found);
+  return warning("disk rate", found,
+                 "checkpoints take long there, and offload_optimizer=nvme would make steps long: "
+                 "use a local NVMe disk");
 }
 
 // One check that throws shall not hide the others.
@@ -273,17 +321,41 @@ std::vector<Finding> check_network(const launch::Environment& environment) {
 }
 
 std::vector<Finding> check_limits(const launch::Hardware& hardware,
-                                  const launch::Environment& environment) {
+                                  const launch::Environment& environment, const Json& facts) {
   std::vector<Finding> findings;
   add(findings, "shared memory", [&] { return check_shared_memory(hardware); });
   add(findings, "io_uring", check_io_uring);
   add(findings, "memlock", check_memlock);
   add(findings, "open files", check_descriptors);
   add(findings, "disk", check_disk);
-  add(findings, "memory", check_memory);
+  add(findings, "memory", [&] { return check_memory(facts); });
   add(findings, "cores", [&] { return check_cores(hardware, environment); });
   add(findings, "clock", check_clock);
   return findings;
+}
+
+Finding check_disk_rate(const std::filesystem::path& folder, Json& measured) {
+  constexpr std::chrono::seconds kPatience(10);
+  try {
+    const auto look = launch::try_for(kPatience, [folder] { return spill::look_at_disk(folder); });
+    if (!look) {
+      return problem("disk rate", fmt::format("{} does not answer", folder.string()),
+                     "is it a network file system whose server is away? `dmesg` may tell");
+    }
+    if (look->bytes == 0) {
+      return warning("disk rate", fmt::format("not measured: {} has no room", folder.string()),
+                     "free some, or give --path FOLDER on another disk");
+    }
+    measured = {{"path", folder.string()},
+                {"bytes", look->bytes},
+                {"direct", look->is_direct},
+                {"io_uring", look->uses_io_uring},
+                {"write_bytes_per_second", look->rates.write},
+                {"read_bytes_per_second", look->rates.read}};
+    return tell_rate(folder, *look);
+  } catch (const std::exception& error) {
+    return warning("disk rate", error.what(), "give --path FOLDER that can be written");
+  }
 }
 
 Finding check_launch(const launch::Hardware& hardware, const launch::Environment& environment,
