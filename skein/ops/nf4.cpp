@@ -5,7 +5,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
-#include <ATen/ops/mean.h>
+#include <ATen/ops/sum.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
@@ -85,14 +85,17 @@ uint8_t scale_code_of(float share) {
   return static_cast<uint8_t>(std::ranges::lower_bound(kScaleEdges, even) - kScaleEdges.begin());
 }
 
-// One thread adds: how many there are does not change the order.
+// As torch has it. Fewer than 32768 it adds on one thread, whatever their number; of more, parts
+// are added in fp64, in order, so that the number of threads changes no bit.
 float mean_of(std::vector<float>& values) {
-  const auto all = at::from_blob(values.data(), {static_cast<int64_t>(values.size())}, at::kFloat);
-  float mean = 0;
-  at::parallel_for(0, 2, 1, [&](int64_t begin, int64_t) {
-    if (begin == 0) mean = all.mean().item<float>();
-  });
-  return mean;
+  constexpr int64_t kPart = 32767;
+  const auto count = static_cast<int64_t>(values.size());
+  const auto all = at::from_blob(values.data(), {count}, at::kFloat);
+  double sum = 0;
+  for (int64_t begin = 0; begin < count; begin += kPart) {
+    sum += all.narrow(0, begin, std::min(kPart, count - begin)).sum().item<float>();
+  }
+  return static_cast<float>(sum) / static_cast<float>(count);
 }
 
 void quantise_scales(const Nf4Layout& layout, std::vector<float>& scales, uint8_t* bytes) {
@@ -164,8 +167,12 @@ void dequantise_block(const DequantiseCall& call, int64_t block) {
 template <typename T>
 void dequantise_on_cpu(const DequantiseCall& call) {
   const int64_t blocks = (call.numel + Nf4Layout::kBlock - 1) / Nf4Layout::kBlock;
-  at::parallel_for(0, blocks, kBlocksPerTask, [&](int64_t begin, int64_t end) {
-    for (int64_t block = begin; block < end; ++block) dequantise_block<T>(call, block);
+  const int64_t tasks = (blocks + kBlocksPerTask - 1) / kBlocksPerTask;
+  for_each_index(tasks, at::get_num_threads(), [&](int64_t task) {
+    const int64_t last = std::min(blocks, (task + 1) * kBlocksPerTask);
+    for (int64_t block = task * kBlocksPerTask; block < last; ++block) {
+      dequantise_block<T>(call, block);
+    }
   });
 }
 

@@ -2,7 +2,8 @@
 // Copyright the skein authors.
 #pragma once
 
-// Weights in 4 bits: made on the host, equal to bitsandbytes' there, and read back by a kernel.
+// Weights in 4 bits: made on the host, equal to bitsandbytes' there (docs/adapters.md), and read
+// back by a kernel.
 
 #include <ATen/core/Tensor.h>
 
