@@ -386,6 +386,7 @@ TEST_F(LoadTest, EveryFieldChangedReloadsToTheSameRun) {
       member = 77;
     }
   });
+  changed.config.model.dtype = DType::kBF16;  // pure_bf16 has no other
   changed.config.schedule.warmup_ratio = 0;
   changed.config.schedule.min_lr = 0;
   changed.config.log.profile_steps = "3-7";
