@@ -8,7 +8,8 @@
 #   MODEL_PATH              model_name_or_path
 #   TRAIN_FILE_DIR          train_file_dir; TRAIN_DATA_DIR is the same
 #
-# Arguments go to `skein train`. Without any, the run is saved in outputs/pretraining.
+# Arguments go to `skein train`. Without any, the run is saved in outputs/pretraining, and on GPUs it is that of
+# recipes/pretrain_offload.yaml: ZeRO-2, optimizer states in host memory, bf16, checkpointing.
 set -euo pipefail
 source "$(dirname "$(readlink -f "$0")")/find_skein.sh"
 
@@ -20,13 +21,18 @@ visible_devices() {
   fi
 }
 
+gpus=$(visible_devices)
 if [[ -z ${NPROC_PER_NODE:-} ]]; then
-  devices=$(visible_devices)
+  devices=$gpus
   ((devices > 0)) || devices=$(env -u OMP_NUM_THREADS nproc)
   NPROC_PER_NODE=$((devices < 4 ? devices : 4))
 fi
 
-(($#)) || set -- --output_dir outputs/pretraining
+recipe=$(dirname "$(readlink -f "$0")")/../recipes/pretrain_offload.yaml
+if ((!$#)); then
+  set -- --output_dir outputs/pretraining
+  ((gpus == 0)) || set -- --config "$recipe" "$@"
+fi
 data=${TRAIN_FILE_DIR:-${TRAIN_DATA_DIR:-}}
 exec "$skein" train \
   --nproc-per-node "$NPROC_PER_NODE" \
