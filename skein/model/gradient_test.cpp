@@ -238,7 +238,7 @@ TEST(FourBits, ComputeWhatTheirValuesDo) {
     for (const std::string keys : {R"("target_modules": "all-linear")",
                                    R"("target_modules": "all-linear", "use_dora": true,
                                       "lora_dropout": 0.2)",
-                                   R"("target_modules": ".*(o_proj|attn.c_proj)$")"}) {
+                                   R"("target_modules": ".*(o_proj|attn.c_proj|out)$")"}) {
       const auto [packed, plain] = packed_pair(config, keys, keys.size() % 2 == 0);
       const auto batch = tiny_batch(2, 5);
       const auto gradients = [&](const Model& model) {

@@ -47,7 +47,7 @@ std::vector<plan::Tuning> tunings_of(const plan::HfConfig& config) {
       tiny_lora(R"("target_modules": "all-linear", "use_dora": true)"),
       tiny_lora(R"("target_modules": ".*", "rank_pattern": {"lm_head": 3})"),
       in_four_bits(tiny_lora(R"("target_modules": "all-linear", "use_dora": true)"), true),
-      in_four_bits(tiny_lora(R"("target_modules": ".*(embed_tokens|wte)$")"), false),
+      in_four_bits(tiny_lora(R"("target_modules": ".*(embed_tokens|wte|tokens)$")"), false),
       {.freeze = plan::FreezeOptions{.trainable_layers = 1}}};
   if (config.architecture->untied()) {
     tunings.push_back(
