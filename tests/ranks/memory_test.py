@@ -43,13 +43,13 @@ class Memory(unittest.TestCase):
         limited = () if self.limit is None else ("sh", "-c", f'ulimit -d {self.limit // 1024}; exec "$0" "$@"')
         return run_skein(self.work.command(*words, ranks=ranks), self.work.folder, code, limited).stderr
 
-    def allow(self, rows, ranks=1):
-        """As much memory as a micro-batch of so many rows takes, and a little more."""
+    def allow(self, rows, *words, ranks=1, more=48 << 20):
+        """As much memory as a micro-batch of so many rows takes, and a little more (or less)."""
         process = self.work.start(f"per_device_train_batch_size={rows}", f"gradient_accumulation_steps={ROWS // rows}",
-                                  "output_dir=measured", "--fresh", ranks=ranks)
+                                  "output_dir=measured", "--fresh", *words, ranks=ranks)
         seen = data_of_ranks(process)
         finish(process, 0)
-        self.limit = seen + (48 << 20)
+        self.limit = seen + more
 
     def record(self, output):
         return json.loads((self.work / output / ".skein-run").read_text())
@@ -92,8 +92,8 @@ class Memory(unittest.TestCase):
         self.assertNotIn("given_up", self.record("out"))
 
     def test_where_nothing_is_left_the_run_ends(self):
-        self.allow(1)
-        self.limit -= (48 + 24) << 20
+        # Less than the last rung takes in its update, and more than the start of it.
+        self.allow(1, "gradient_checkpointing=true", more=-(36 << 20))
         said = self.train("output_dir=out", code=2)
         self.assertIn("starting again with per_device_train_batch_size=1 gradient_accumulation_steps=32 "
                       "gradient_checkpointing=true", said)

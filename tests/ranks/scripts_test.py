@@ -117,10 +117,15 @@ class SeveralMachines(Scripts):
         return rest
 
     def test_defaults(self):
-        flags = self.flags(CUDA_VISIBLE_DEVICES="0,1,2,3,4,5")
-        self.assertEqual(flags, ["--nproc-per-node", "4", "--nnodes", "1", "--node-rank", "0",
-                                 "--master-addr", "localhost", "--master-port", "29500",
-                                 "--output_dir", "outputs/pretraining"])
+        for devices, count in (("0,1,2,3,4,5", "4"), ("", None)):
+            flags = self.flags(CUDA_VISIBLE_DEVICES=devices)
+            recipe = flags[10:-2]
+            self.assertEqual(flags[:2] if count else flags[:1], ["--nproc-per-node", count][:2 if count else 1])
+            self.assertEqual(flags[2:10] + flags[-2:],
+                             ["--nnodes", "1", "--node-rank", "0", "--master-addr", "localhost", "--master-port", "29500",
+                              "--output_dir", "outputs/pretraining"])
+            self.assertEqual([Path(word).name for word in recipe],
+                             ["--config", "pretrain_offload.yaml"] if count else [])
 
     def test_the_environment(self):
         flags = self.flags("max_steps=3", "a=b c", NPROC_PER_NODE="8", WORLD_SIZE="2", NODE_RANK="1",
