@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
 #include <cstring>
 #include <vector>
 
@@ -80,7 +81,7 @@ float quantise_block(const float* values, int64_t count, uint8_t* out) {
 uint8_t scale_code_of(float share) {
   constexpr int kSteps = 65535;
   const float clamped = std::clamp(share, -1.0F, 1.0F);
-  const auto step = static_cast<int>((clamped + 1) * 0.5F * kSteps + 0.5F);
+  const auto step = static_cast<int>(std::floor((clamped + 1) * 0.5F * kSteps + 0.5F));
   const float even = -1.0F + 2.0F * static_cast<float>(step) / kSteps;
   return static_cast<uint8_t>(std::ranges::lower_bound(kScaleEdges, even) - kScaleEdges.begin());
 }

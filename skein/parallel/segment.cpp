@@ -41,7 +41,7 @@ void point(const at::Tensor& window, void* memory) {
 
 Segment::Segment(tensor::SegmentLayout layout, SegmentOptions options,
                  std::shared_ptr<tensor::FlatMemory> memory)
-    : layout_(std::move(layout)), options_(options), memory_(std::move(memory)) {
+    : layout_(std::move(layout)), options_(std::move(options)), memory_(std::move(memory)) {
   parameters_ = memory_->allocate(kept_range().size(), layout_.dtype, options_.parameters);
   window_ = options_.stage.shards_parameters()
                 ? make_window(layout_.whole_size, layout_.dtype, memory_->device())
