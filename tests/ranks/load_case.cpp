@@ -81,6 +81,7 @@ fs::path make_model(const fs::path& folder, int64_t channels) {
   const auto config = fmt::format(kLlama, channels, 8 * channels / 3 / 64 * 64);
   Run run(plan::parse_hf_config(config, "config.json"), 0, comm::Group());
   run.state.initialise(1);
+  fs::create_directories(folder);
   MemoryStore store;
   checkpoint::CheckpointStore saver({.output = folder, .token = "t"}, store);
   saver.save(1, run.state.contents(1, /*with_optimizer=*/false));
