@@ -79,11 +79,10 @@ plan::DataIdentity identity_of(const config::Resolved& resolved, const config::B
 }
 
 // Collective: where this start begins; a checkpoint is verified and not refused.
-Beginning beginning_of(const config::RunConfig& config, const fs::path& output,
-                       const plan::HfConfig& architecture, const plan::DataIdentity& identity,
-                       DType dtype, World& world) {
+Beginning beginning_of(const config::RunConfig& config, const plan::HfConfig& architecture,
+                       const plan::DataIdentity& identity, DType dtype, World& world) {
   const board::HostWork work("looking for a checkpoint");
-  auto found = decide_beginning(config.checkpoint, output, world);
+  auto found = decide_beginning(config.checkpoint, config::output_folder(config.checkpoint), world);
   if (!found.checkpoint) return found;
   plan::check_continuation(*found.checkpoint, architecture, identity);
   plan::check_saved_dtype(*found.checkpoint, config, architecture, dtype);
@@ -238,7 +237,7 @@ Session::Session(const config::Resolved& given, const config::BatchPlan& plan_of
              loader_options(config, batches), world.group.rank(), world.group.size()),
       plan(plan::plan_run(config, loader.epoch_steps())),
       identity(identity_of(resolved, batches, architecture, loader, plan)),
-      beginning(beginning_of(config, output, architecture, identity, dtype, world)),
+      beginning(beginning_of(config, architecture, identity, dtype, world)),
       model(build_model(config, batches, architecture, dtype)),
       sharded(model->table(), shard_options(config, batches, world), world.group),
       optimizer(build_optimizer(config, sharded)),
