@@ -3,8 +3,9 @@
 #pragma once
 
 // AdamW of one element: what the loops of ops/cpu/adamw.cpp and the kernels of
-// ops/cuda/adamw_small.cu share. Who compiles it forbids to contract a product and a sum into one
-// rounding (CMakeLists.txt), so that all of them give the same bits. C++17: nvcc reads it too.
+// ops/cuda/adamw.cu and adamw_small.cu share. Who compiles it forbids to contract a product and a
+// sum into one rounding (CMakeLists.txt), so that all of them give the same bits. C++17: nvcc reads
+// it too.
 
 #include <cmath>
 

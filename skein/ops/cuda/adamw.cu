@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
+#include "skein/ops/adamw_formula.h"
 #include "skein/ops/adamw_kernel.h"
 #include "skein/ops/cuda/stream.h"
 #include "skein/ops/cuda/vector.cuh"
@@ -18,13 +19,7 @@ struct alignas(kWidth * sizeof(T)) Four {
 template <typename T, typename G>
 __global__ void adamw(AdamWCall call) {
   if (*call.skip != 0) return;
-  const double step = *call.step;
-  const float correction1 = static_cast<float>(1 - pow(call.beta1, step));
-  const float correction2 = static_cast<float>(sqrt(1 - pow(call.beta2, step)));
-  const auto beta1 = static_cast<float>(call.beta1), beta2 = static_cast<float>(call.beta2);
-  const auto epsilon = static_cast<float>(call.epsilon), factor = static_cast<float>(*call.factor);
-  const auto decay = static_cast<float>(1 - call.learning_rate * call.weight_decay);
-  const float size = static_cast<float>(call.learning_rate) / correction1;
+  const AdamWFormula<float> formula(adamw_constants(call, *call.factor, *call.step));
   const int64_t stride = static_cast<int64_t>(gridDim.x) * kThreads;
   for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
        i < call.count / kWidth; i += stride) {
@@ -34,11 +29,7 @@ __global__ void adamw(AdamWCall call) {
     const auto gradient = static_cast<const Four<G>*>(call.gradient)[i];
     Four<T> weights;
     for (int j = 0; j < kWidth; ++j) {
-      const float g = widen(gradient.values[j]) * factor;
-      m.values[j] = beta1 * m.values[j] + (1 - beta1) * g;
-      v.values[j] = beta2 * v.values[j] + (1 - beta2) * g * g;
-      const float denominator = sqrtf(v.values[j]) / correction2 + epsilon;
-      master.values[j] = master.values[j] * decay - size * m.values[j] / denominator;
+      formula.update(widen(gradient.values[j]), m.values[j], v.values[j], master.values[j]);
       weights.values[j] = narrow<T>(master.values[j]);
     }
     reinterpret_cast<Four<float>*>(call.master)[i] = master;

@@ -71,7 +71,8 @@ Arrays fresh_arrays(at::ScalarType dtype) {
   const auto master = at::randn({kCount});
   const auto scales = at::zeros({kCount / kMomentBlock});
   const auto bytes = at::zeros({kCount}, at::kByte);
-  return {master.to(dtype), master, bytes.clone(), bytes.clone(), scales.clone(), scales.clone()};
+  const auto weights = master.to(dtype, /*non_blocking=*/false, /*copy=*/true);
+  return {weights, master, bytes.clone(), bytes.clone(), scales.clone(), scales.clone()};
 }
 
 void update_on_cuda(const Arrays& arrays, const at::Tensor& gradient, int64_t step, double skip) {
@@ -86,7 +87,9 @@ void update_on_cuda(const Arrays& arrays, const at::Tensor& gradient, int64_t st
   call.factor = factor.const_data_ptr<double>();
   call.step = number.const_data_ptr<float>();
   call.skip = flag.const_data_ptr<float>();
-  const auto update = arrays.exp_avg_scale.defined() ? adamw_8bit_on_cuda : adamw_bfloat16_on_cuda;
+  const auto update = arrays.exp_avg_scale.defined() ? adamw_8bit_on_cuda
+                      : arrays.master.defined()      ? adamw_on_cuda
+                                                     : adamw_bfloat16_on_cuda;
   update(call);
 }
 
@@ -101,8 +104,9 @@ void expect_equal(const Arrays& expected, const Arrays& found) {
 void compare_steps(const Arrays& host, at::ScalarType gradient_dtype) {
   const auto device = host.to(at::kCUDA);
   for (int64_t step = 1; step <= 5; ++step) {
-    // Magnitudes differ inside a block, and one block has zeros alone.
-    auto gradient = at::randn({kCount}) * at::pow(10, at::randn({kCount}));
+    // Magnitudes differ inside a block, and one block has zeros alone. None is too large for
+    // float16.
+    auto gradient = (at::randn({kCount}) * at::pow(10, at::randn({kCount}))).clamp(-1e4, 1e4);
     gradient.slice(0, kMomentBlock, 2 * kMomentBlock).zero_();
     gradient = gradient.to(gradient_dtype);
     HostAdamW call;
@@ -121,6 +125,22 @@ TEST(CudaAdamW8bit, GivesTheBitsOfTheCpu) {
   for (const auto dtype : {at::kFloat, at::kBFloat16, at::kHalf}) {
     for (const auto gradient_dtype : {dtype, at::kFloat}) {
       compare_steps(fresh_arrays(dtype), gradient_dtype);
+    }
+  }
+}
+
+// A run with its states in host memory makes the same updates.
+TEST(CudaAdamW, GivesTheBitsOfTheCpu) {
+  if (!at::hasCUDA()) GTEST_SKIP() << "no GPU";
+  at::manual_seed(5);
+  for (const auto dtype : {at::kFloat, at::kBFloat16, at::kHalf}) {
+    for (const auto gradient_dtype : {dtype, at::kFloat}) {
+      auto arrays = fresh_arrays(dtype);
+      arrays.exp_avg_scale.reset();
+      arrays.exp_avg_sq_scale.reset();
+      arrays.exp_avg = at::zeros({kCount});
+      arrays.exp_avg_sq = at::zeros({kCount});
+      compare_steps(arrays, gradient_dtype);
     }
   }
 }
