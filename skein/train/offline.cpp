@@ -9,7 +9,7 @@
 #include "skein/core/error.h"
 #include "skein/core/log.h"
 #include "skein/ops/device.h"
-#include "skein/plan/rates/schedule.h"
+#include "skein/plan/rules.h"
 #include "skein/train/due_evaluation.h"
 #include "skein/train/ending.h"
 #include "skein/train/nan_guard.h"
@@ -30,21 +30,8 @@ void save(Session& run, int64_t step, bool stopping) {
   const board::HostWork work("saving");
   run.store.save(step, run.state.contents(step, !run.config.checkpoint.save_only_model),
                  /*rotates=*/!stopping || step == run.plan.total_steps);
-}
-
-std::vector<tensor::Batch> on_device(const data::StepBatches& data, at::Device device) {
-  std::vector<tensor::Batch> batches;
-  for (const auto& batch : data.micro_batches) batches.push_back(tensor::to_device(batch, device));
-  return batches;
-}
-
-UpdateOptions update_options(const Session& run, int64_t step) {
-  const int64_t skipped = run.scaler ? run.scaler->state().num_skipped : 0;
-  return {.learning_rate = plan::learning_rate(run.config.schedule, run.peak_rate, step - skipped,
-                                               run.plan.total_steps),
-          .max_grad_norm = run.config.optimizer.max_grad_norm,
-          .loss_scale = run.scaler ? run.scaler->scale() : 1,
-          .skips_non_finite = run.config.optimizer.nan_policy == config::NanPolicy::kSkip};
+  // What lies on a disk is used as memory until it is copied, and no pass can read it meanwhile.
+  if (plan::offload_of(run.config.offload).uses_disk()) before_update(run);
 }
 
 // Looks at the step before, and goes back when it must.
@@ -86,7 +73,8 @@ Outcome run_offline(const config::Resolved& resolved, const config::BatchPlan& b
     const auto micro_batches = on_device(data, world.device);
     // The loss scale, and which update this is, depend on how the step before it went.
     if (run.scaler) judge(run, guard, step);
-    const auto options = update_options(run, step);
+    const auto options =
+        update_options({run.config, run.scaler.get(), run.peak_rate, run.plan.total_steps}, step);
     const auto done = update(trainer, {micro_batches, data.num_targets, key}, options);
     // The step before this one: its norm is there without waiting.
     judge(run, guard, step);

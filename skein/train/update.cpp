@@ -9,6 +9,7 @@
 
 #include <bit>
 
+#include "skein/plan/rates/schedule.h"
 #include "skein/trace/trace.h"
 
 namespace skein::train {
@@ -38,6 +39,21 @@ at::Tensor accumulate_gradients(const Trainer& trainer, const StepData& data, do
 }
 
 }  // namespace
+
+UpdateOptions update_options(const RunSteps& steps, int64_t step) {
+  const auto& [config, scaler, peak_rate, total] = steps;
+  const int64_t skipped = scaler ? scaler->state().num_skipped : 0;
+  return {.learning_rate = plan::learning_rate(config.schedule, peak_rate, step - skipped, total),
+          .max_grad_norm = config.optimizer.max_grad_norm,
+          .loss_scale = scaler ? scaler->scale() : 1,
+          .skips_non_finite = config.optimizer.nan_policy == config::NanPolicy::kSkip};
+}
+
+std::vector<tensor::Batch> on_device(const data::StepBatches& data, at::Device device) {
+  std::vector<tensor::Batch> batches;
+  for (const auto& batch : data.micro_batches) batches.push_back(tensor::to_device(batch, device));
+  return batches;
+}
 
 Normaliser normaliser(int64_t num_targets) {
   const auto power = static_cast<double>(std::bit_floor(static_cast<uint64_t>(num_targets)));

@@ -10,10 +10,14 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <vector>
 
 #include "skein/algorithms/algorithm.h"
+#include "skein/config/run_config.h"
+#include "skein/data/loader.h"
 #include "skein/optim/optimizer.h"
 #include "skein/parallel/sharded.h"
+#include "skein/plan/rates/loss_scaler.h"
 #include "skein/tensor/batch.h"
 #include "skein/train/phases.h"
 
@@ -43,6 +47,18 @@ struct UpdateOptions {
   // about an update has to wait for the norm: the host updates its ranges while backward runs.
   bool skips_non_finite = true;
 };
+
+// Those of a run's step; `peak_rate`: plan::peak_learning_rate(). `scaler`: of float16, else null.
+struct RunSteps {
+  const config::RunConfig& config;
+  const plan::LossScaler* scaler = nullptr;
+  double peak_rate = 0;
+  int64_t total = 0;
+};
+UpdateOptions update_options(const RunSteps& steps, int64_t step);
+
+// A step's micro-batches of this rank.
+std::vector<tensor::Batch> on_device(const data::StepBatches& data, at::Device device);
 
 // 1 / num_targets in two factors. Backward carries the power of two, which moves exponents alone:
 // gradients round alike, in 16 bits too, whatever the number of targets is. The rest, in (0.5, 1],

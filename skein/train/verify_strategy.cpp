@@ -15,7 +15,6 @@
 #include "skein/core/error.h"
 #include "skein/core/log.h"
 #include "skein/plan/finetune.h"
-#include "skein/plan/rates/schedule.h"
 #include "skein/plan/refusals.h"
 #include "skein/plan/run_data.h"
 #include "skein/plan/run_model.h"
@@ -120,19 +119,12 @@ void run_step(Engine& engine, const Steps& steps, int64_t step, World& world,
               VariantNumbers& numbers) {
   const auto data = steps.loader.batches(step);
   board::set_board_step(step, data.samples);
-  std::vector<tensor::Batch> micro_batches;
-  for (const auto& batch : data.micro_batches) {
-    micro_batches.push_back(tensor::to_device(batch, world.device));
-  }
-  const int64_t skipped = engine.scaler ? engine.scaler->state().num_skipped : 0;
+  const auto micro_batches = on_device(data, world.device);
   const auto& config = engine.config;
   const auto done =
       update({*engine.algorithm, engine.sharded, *engine.optimizer, engine.metrics.phases()},
              {micro_batches, data.num_targets, {static_cast<uint64_t>(config.seed), step}},
-             {.learning_rate = plan::learning_rate(config.schedule, engine.peak_rate,
-                                                   step - skipped, steps.total),
-              .max_grad_norm = config.optimizer.max_grad_norm,
-              .loss_scale = engine.scaler ? engine.scaler->scale() : 1});
+             update_options({config, engine.scaler.get(), engine.peak_rate, steps.total}, step));
   numbers.losses.push_back(world.group.sum(done.loss.item<double>()));
   numbers.norms.push_back(done.norm.norm.item<double>());
   engine.guard.watch(step + 1, done, data.samples);
