@@ -299,24 +299,26 @@ std::vector<InstructionSet> instruction_sets() {
 }
 
 void adamw_on_cpu(std::span<const HostAdamW> calls, const HostAdamWOptions& options) {
-  constexpr int64_t kPart = int64_t{1} << 17;  // 3.5 MiB of traffic
+  // 3.5 MiB of traffic; less where threads are there already, or the last ones would be waited for.
+  const int64_t part = int64_t{1} << (options.loop ? 15 : 17);
   std::vector<Part> parts;
   int64_t total = 0;
   for (const auto& call : calls) {
     check(call);
     total += call.count;
     const auto constants = adamw_constants(call, call.factor, static_cast<double>(call.step));
-    for (int64_t begin = 0; begin < call.count; begin += kPart) {
-      parts.push_back({&call, constants, begin, std::min(begin + kPart, call.count)});
+    for (int64_t begin = 0; begin < call.count; begin += part) {
+      parts.push_back({&call, constants, begin, std::min(begin + part, call.count)});
     }
   }
   const auto run = options.instructions == InstructionSet::kAvx512 ? update_avx512
                    : options.instructions == InstructionSet::kAvx2 ? update_avx2
                                                                    : update_baseline;
+  const auto work = [&](int64_t i) { run(parts[static_cast<size_t>(i)]); };
+  if (options.loop) return options.loop(static_cast<int64_t>(parts.size()), work);
   // A thread that has less to do costs more than it brings.
-  const auto threads = std::min<int64_t>(options.threads, (total + kPart - 1) / kPart);
-  for_each_index(static_cast<int64_t>(parts.size()), static_cast<int>(threads),
-                 [&](int64_t i) { run(parts[static_cast<size_t>(i)]); });
+  const auto threads = std::min<int64_t>(options.threads, (total + part - 1) / part);
+  for_each_index(static_cast<int64_t>(parts.size()), static_cast<int>(threads), work);
 }
 
 }  // namespace skein::ops

@@ -11,6 +11,7 @@
 // number of threads nor on how ranges are cut. (Of a NaN only that it is one.) Free of torch.
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -51,6 +52,9 @@ std::vector<InstructionSet> instruction_sets();
 struct HostAdamWOptions {
   int threads = 1;
   InstructionSet instructions = instruction_sets().back();
+  // A loop over [0, count) by threads that are there already; none: new ones, `threads` of them.
+  using Loop = std::function<void(int64_t count, const std::function<void(int64_t)>& work)>;
+  Loop loop{};
 };
 // Arrays of different calls must not overlap.
 void adamw_on_cpu(std::span<const HostAdamW> calls, const HostAdamWOptions& options);
