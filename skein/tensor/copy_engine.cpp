@@ -9,6 +9,7 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <limits>
+#include <optional>
 
 #include "skein/core/host_memory.h"
 
@@ -45,13 +46,19 @@ class EventMark final : public CopyEngine::Mark {
 
 class StreamEngine final : public CopyEngine {
  public:
-  StreamEngine(at::Device device, int64_t budget)
-      : stream_(c10::impl::VirtualGuardImpl(device.type()).getNewStream(device)), budget_(budget) {}
+  StreamEngine(at::Device device, int ranks_here)
+      : stream_(c10::impl::VirtualGuardImpl(device.type()).getNewStream(device)),
+        ranks_here_(ranks_here) {}
 
   // About a millisecond of the link: writing begins soon, and small copies of the loop pass
   // between. A power of two, to which torch rounds pinned memory up.
   int64_t chunk_bytes() const override { return int64_t{32} << 20; }
-  int64_t budget() const override { return budget_; }
+  // Of what is left when it is first asked: whoever pins memory for good has done so by then.
+  // Pinned memory cannot be taken back: a fifth stays for what else the run will need.
+  int64_t budget() const override {
+    if (!budget_) budget_ = static_cast<int64_t>(available_memory() / 5 * 4) / ranks_here_;
+    return *budget_;
+  }
   at::Tensor allocate(int64_t bytes) override {
     const c10::DeviceGuard guard(stream_.device());
     return at::empty({bytes}, at::TensorOptions(at::kByte).pinned_memory(true));
@@ -69,16 +76,15 @@ class StreamEngine final : public CopyEngine {
 
  private:
   c10::Stream stream_;
-  int64_t budget_;
+  int ranks_here_;
+  mutable std::optional<int64_t> budget_;
 };
 
 }  // namespace
 
 std::shared_ptr<CopyEngine> make_copy_engine(at::Device device, int ranks_here) {
   if (device.is_cpu()) return std::make_shared<HostEngine>();
-  // Pinned memory cannot be taken back: a fifth stays for what else the run will need.
-  const auto budget = static_cast<int64_t>(available_memory() / 5 * 4) / ranks_here;
-  return std::make_shared<StreamEngine>(device, budget);
+  return std::make_shared<StreamEngine>(device, ranks_here);
 }
 
 }  // namespace skein::tensor
