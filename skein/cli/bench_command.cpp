@@ -18,6 +18,7 @@
 #include "skein/core/file.h"
 #include "skein/optim/update_bench.h"
 #include "skein/plan/hf_config.h"
+#include "skein/plan/rules.h"
 #include "skein/spill/disk_rate.h"
 #include "skein/tensor/dtype.h"
 #include "skein/train/bench.h"
@@ -33,7 +34,8 @@ constexpr const char* kUsage =
     "                        [--lora RANK] [--lora-target q_proj,k_proj,v_proj,o_proj] [--4bit]\n"
     "                        [--packed] [--masked SHARE] [--trace FILE]\n"
     "                        [--accumulation 1] [--no-clipping]\n"
-    "                        [--offload] [--offload-ratio 1] [--offload-param]\n"
+    "                        [--offload] [--offload-ratio 1] [--offload-param] [--nvme-path "
+    "FOLDER]\n"
     "\n"
     "MODEL is a folder with config.json. Prints one JSON row: tokens per second of the median "
     "step,\n"
@@ -76,7 +78,7 @@ void read_tuning(const std::string& targets, std::optional<double> masked,
 
 train::BenchOptions parse(std::span<const std::string> arguments) {
   train::BenchOptions options;
-  std::string device = "auto", trace, targets;
+  std::string device = "auto", trace, targets, nvme;
   std::optional<DType> dtype;
   std::optional<double> masked, ratio;
   int64_t stage = 0;
@@ -102,6 +104,7 @@ train::BenchOptions parse(std::span<const std::string> arguments) {
   flags.add("offload", offload);
   flags.add("offload-param", offload_parameters);
   flags.add("offload-ratio", ratio);
+  flags.add("nvme-path", nvme);
   const auto words = flags.read(arguments);
   if (words.size() != 1) throw UserError(std::string("which model?\n") + kUsage);
   if (stage > 3) throw UserError(fmt::format("--zero is {}, expected 0, 1, 2 or 3", stage));
@@ -111,12 +114,18 @@ train::BenchOptions parse(std::span<const std::string> arguments) {
                                 dimensions.positions));
   }
   if (offload_parameters && stage < 3) throw UserError("--offload-param is for --zero 3");
-  if (offload || offload_parameters) options.offload.states = Medium::kPinnedHost;
-  if (offload_parameters) options.offload.parameters = Medium::kPinnedHost;
   if (ratio && !(*ratio >= 0 && *ratio <= 1)) {
     throw UserError(fmt::format("--offload-ratio is {}, expected 0 to 1", *ratio));
   }
-  options.offload.ratio = ratio.value_or(1);
+  const auto outside = nvme.empty() ? config::Offload::kCpu : config::Offload::kNvme;
+  options.offload =
+      plan::offload_of({.offload_optimizer = offload ? outside : config::Offload::kNone,
+                        .offload_param = offload_parameters ? outside : config::Offload::kNone,
+                        .offload_ratio = ratio.value_or(1)});
+  if (!nvme.empty() && !options.offload.uses_disk()) {
+    throw UserError("--nvme-path is where --offload or --offload-param go: give one of them");
+  }
+  options.disk = {.folder = nvme};
   if (no_clipping) options.max_grad_norm = 0;
   if (options.four_bits && options.lora_rank == 0) {
     throw UserError("--4bit is of weights beside adapters: give --lora RANK too");

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -204,6 +205,9 @@ void print_memory(const plan::Outlook& outlook) {
   if (own.flat.host > 0) {
     fmt::print("  offloaded, beside it: {} of host memory per rank\n", shown(own.flat.host));
   }
+  if (own.flat.disk > 0) {
+    fmt::print("  offloaded, on the disk of nvme_path: {} per rank\n", shown(own.flat.disk));
+  }
   if (const auto host = own.activations.host; host > 0) {
     fmt::print("  beside it ~ {} of host memory: inputs of blocks (offload_activations)\n",
                shown(host));
@@ -242,6 +246,10 @@ void print_scaling(const Seen& seen) {
   const auto& model = *seen.outlook.model;
   const auto& question = *seen.question;
   const auto own = plan::predict_step(model.shapes, model.dimensions, question, seen.world);
+  if (!std::isfinite(own.seconds())) {
+    fmt::print("step time: none is predicted, the GPU has no arithmetic of this dtype\n\n");
+    return;
+  }
   fmt::print("step time, predicted from {}, {}, {} rows x {} per rank (* is this run)\n",
              basis_of(question), config::to_text(plan::strategy_of(question.choice.stage)),
              question.choice.per_device, question.choice.accumulation);
@@ -250,6 +258,9 @@ void print_scaling(const Seen& seen) {
   print_row(shown_world(seen.world, question.link_gbit), own, "*");
   for (const auto& row : plan::predict_scaling(model.shapes, model.dimensions, question)) {
     print_row(shown_world(row.world, row.link_gbit), row.time, " ");
+  }
+  if (question.choice.offload.any()) {
+    fmt::print("  without the time that offload adds (docs/offload.md)\n");
   }
   fmt::print("\n");
 }

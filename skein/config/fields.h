@@ -407,10 +407,10 @@ void fields(OffloadConfig& config, auto&& field) {
   field(
       "offload_optimizer", config.offload_optimizer,
       About{.help = "where optimizer states lie: none (with the weights), cpu (host memory, where "
-                    "the update runs too); not yet: nvme"});
+                    "the update runs too), nvme (a local disk: nvme_path)"});
   field("offload_param", config.offload_param,
         About{.help = "where the shards of zero3 lie between uses: none (on the device), cpu (host "
-                      "memory, with the optimizer's states); not yet: nvme"});
+                      "memory, with the optimizer's states), nvme (a local disk)"});
   field("offload_ratio", config.offload_ratio,
         About{.help = "the share of the optimizer states that leaves the device, by whole blocks",
               .aliases = {"ratio"},
@@ -419,7 +419,7 @@ void fields(OffloadConfig& config, auto&& field) {
   field("offload_pin_memory", config.pin_memory,
         About{.help = "offloaded memory is locked, so that GPUs copy at full speed"});
   field("nvme_path", config.nvme_path,
-        About{.help = "not yet: folder on a local disk for what is offloaded to nvme",
+        About{.help = "folder on a local disk for what is offloaded to nvme; nothing stays there",
               .is_path = true});
 }
 

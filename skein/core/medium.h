@@ -14,6 +14,12 @@ enum class Medium : uint8_t {
   kDisk,
 };
 
+// What is done with long buffers from outside of a step.
+enum class Access : uint8_t {
+  kRead,
+  kSet,
+};
+
 // Bytes in each, counted apart.
 struct MediumBytes {
   int64_t device = 0, pinned_host = 0, disk = 0;

@@ -46,11 +46,16 @@ std::vector<tensor::Range> windows(int64_t numel, int64_t size) {
   return list;
 }
 
+int64_t window_size(const OwnedRange& range) {
+  if (range.host->states == Medium::kDisk) return range.host->side->disk.window();
+  return is_uploaded(range) ? kUploadWindow : range.parameters.numel();
+}
+
 int64_t largest_window_bytes(const std::vector<OwnedRange>& ranges) {
   int64_t bytes = 0;
   for (const auto& range : ranges) {
     if (!is_uploaded(range)) continue;
-    const auto numel = std::min(range.parameters.numel(), kUploadWindow);
+    const auto numel = std::min(range.parameters.numel(), window_size(range));
     bytes = std::max(bytes, numel * range.parameters.element_size());
   }
   return bytes;
@@ -102,7 +107,7 @@ void AdamW::begin_step(double learning_rate, const Decision& decision) {
   host_step_->learning_rate = learning_rate;
   host_step_->decision = at::empty({2}, side.host_options(at::kDouble));
   side.down.follow(tensor::mark_of_caller(side.device));
-  side.down.copy(host_step_->decision, values);
+  side.down.copy_and_keep(host_step_->decision, values);
   host_step_->decided = side.down.mark();
 }
 
@@ -135,26 +140,32 @@ void AdamW::end_step() {
   } else if (step_.decision.skip.item<float>() == 0) {
     update_count().add_(1);
     update_on_cpu(step_.on_cpu, {.number = static_cast<int64_t>(update_count().item<float>()),
-                                 .factor = step_.decision.factor.item<double>(),
-                                 .threads = threads_});
+                                 .factor = step_.decision.factor.item<double>()});
   }
   step_ = {};
 }
 
 std::vector<AdamW::Part> AdamW::parts(size_t range, double learning_rate) const {
   const auto& weights = ranges()[range].parameters;
-  return parts(range, {0, weights.numel()}, weights, learning_rate);
+  const tensor::Range all{0, weights.numel()};
+  return parts(range, {all, weights, states_in(range, all)}, learning_rate);
 }
 
-std::vector<AdamW::Part> AdamW::parts(size_t range, tensor::Range window, const at::Tensor& weights,
+std::vector<AdamW::Part> AdamW::parts(size_t range, const Window& window,
                                       double learning_rate) const {
   std::vector<Part> list;
   const auto& owned = ranges()[range];
+  const auto& weights = window.weights;
   for (const auto& group : owned.groups) {
-    const auto cut = intersect(group.range, window);
+    const auto cut = intersect(group.range, window.elements);
     if (cut.empty()) continue;
-    const auto kept = [&](const char* name) { return state(range, name, cut); };
-    const auto parameters = weights.narrow(0, cut.begin - window.begin, cut.size());
+    const int64_t begin = cut.begin - window.elements.begin;
+    const auto kept = [&](const char* name) {
+      const auto found = std::ranges::find(window.states, name, &NamedState::name);
+      if (found == window.states.end()) return at::Tensor();
+      return found->data.narrow(0, begin / found->block, cut.size() / found->block);
+    };
+    const auto parameters = weights.narrow(0, begin, cut.size());
     list.push_back({.parameters = parameters,
                     .gradients = owned.gradients.narrow(0, cut.begin, cut.size()),
                     .master = is_narrow(weights) ? kept("master") : parameters,
@@ -193,7 +204,13 @@ void AdamW::update_on_cpu(const std::vector<Part>& parts, const Update& update) 
                      .epsilon = options().adam_epsilon,
                      .weight_decay = part.weight_decay});
   }
-  ops::adamw_on_cpu(calls, {.threads = update.threads});
+  ops::HostAdamWOptions options{.threads = threads_};
+  if (update.team != nullptr) {
+    options.loop = [&](int64_t count, const auto& work) {
+      update.team->for_each_index(count, work);
+    };
+  }
+  ops::adamw_on_cpu(calls, options);
 }
 
 // A task of the host's side.
@@ -204,26 +221,39 @@ void AdamW::update_on_host(size_t range, HostStep& step) {
   if (step.is_skipped()) return;
   if (!step.number) step.number = ++host_update_count();
   host.gradients.wait();
-  const auto numel = ranges()[range].parameters.numel();
-  const auto window = is_uploaded(ranges()[range]) ? kUploadWindow : numel;
-  for (const auto& piece : windows(numel, window)) update_window(range, piece, step);
+  const auto& weights = ranges()[range].parameters;
+  const auto part = [&](tensor::Range window) {
+    return weights.narrow(0, window.begin, window.size());
+  };
+  if (is_on_disk(range)) {
+    pass_from_disk(
+        range, [&](tensor::Range window, const at::Tensor& passing, const RangeStates& states) {
+          update_window(range, {window, passing.defined() ? passing : part(window), states}, step);
+        });
+  } else {
+    for (const auto& window : windows(weights.numel(), window_size(ranges()[range]))) {
+      update_window(range, {window, part(window), states_in(range, window)}, step);
+    }
+  }
   host.weights = host.side->up.mark();
 }
 
-void AdamW::update_window(size_t range, tensor::Range window, const HostStep& step) {
+void AdamW::update_window(size_t range, Window window, const HostStep& step) {
   const auto& owned = ranges()[range];
-  const Update update{.number = *step.number, .factor = step.factor(), .threads = threads_};
-  const auto weights = owned.parameters.narrow(0, window.begin, window.size());
+  const Update update{
+      .number = *step.number, .factor = step.factor(), .team = &owned.host->side->team};
   if (!is_uploaded(owned)) {
-    return update_on_cpu(parts(range, window, weights, step.learning_rate), update);
+    return update_on_cpu(parts(range, window, step.learning_rate), update);
   }
-  const auto slot = slots_->take(window.size(), weights.scalar_type());
+  const auto weights = window.weights;
+  const auto slot = slots_->take(weights.numel(), weights.scalar_type());
   if (!state(range, "master").defined()) {  // what is updated are the weights themselves
     auto& up = owned.host->side->up;
     up.copy(slot, weights);
     up.mark().wait();
   }
-  update_on_cpu(parts(range, window, slot, step.learning_rate), update);
+  window.weights = slot;
+  update_on_cpu(parts(range, window, step.learning_rate), update);
   slots_->send(weights, slot);
 }
 

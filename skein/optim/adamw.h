@@ -48,20 +48,24 @@ class AdamW final : public Optimizer {
   // The same as the tasks of the host's side see it.
   struct HostStep;
 
-  // Of a range those that lie in `window`, whose weights are `weights`.
-  std::vector<Part> parts(size_t range, tensor::Range window, const at::Tensor& weights,
-                          double learning_rate) const;
+  // A part of a range, and where its weights and states are.
+  struct Window {
+    tensor::Range elements;
+    at::Tensor weights;
+    RangeStates states;
+  };
+  std::vector<Part> parts(size_t range, const Window& window, double learning_rate) const;
   std::vector<Part> parts(size_t range, double learning_rate) const;
   struct Update {
     int64_t number = 1;
     double factor = 1;
-    int threads = 1;
+    ThreadTeam* team = nullptr;  // null: threads of its own
   };
   void update_on_cpu(const std::vector<Part>& parts, const Update& update) const;
   void update_on_cuda(const Part& part, const Decision& decision);
   void update_by_torch(const Part& part, const Decision& decision);
   void update_on_host(size_t range, HostStep& step);
-  void update_window(size_t range, tensor::Range window, const HostStep& step);
+  void update_window(size_t range, Window window, const HostStep& step);
 
   int threads_;
   Step step_;

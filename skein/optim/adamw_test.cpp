@@ -283,8 +283,8 @@ TEST(AdamW, StatesAreThoseOfTheList) {
         Case{at::kFloat, kPure}}) {
     const auto memory = tensor::FlatMemory::create(at::kCPU);
     const auto weights = at::ones({256}, dtype), gradients = at::ones({256}, dtype);
-    const AdamW adamw({{weights, gradients, groups(0, 256)}, {weights, gradients, groups(0, 256)}},
-                      options, *memory);
+    AdamW adamw({{weights, gradients, groups(0, 256)}, {weights, gradients, groups(0, 256)}},
+                options, *memory);
     const auto list = state_tensors(options, tensor::dtype_of(dtype));
     ASSERT_EQ(adamw.states().size(), 2U);
     for (const auto& states : adamw.states()) {

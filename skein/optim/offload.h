@@ -6,9 +6,11 @@
 //
 // Without LibTorch: plans follow the same rules.
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
+#include "skein/core/file.h"
 #include "skein/core/medium.h"
 
 namespace skein::optim {
@@ -22,14 +24,48 @@ struct Offload {
   Medium parameters = Medium::kDevice;
 
   bool any() const { return states != Medium::kDevice && ratio > 0; }
+  bool uses_disk() const {
+    return (any() && states == Medium::kDisk) || parameters == Medium::kDisk;
+  }
   bool operator==(const Offload&) const = default;
 };
 
 // New weights of a GPU's rank go up in pieces of so many elements: large enough that starting
 // threads costs little, small enough that the copy of one hides behind the update of the next. One
 // slot of host memory is filled, one travels, one has just arrived.
-constexpr int64_t kUploadWindow = int64_t{1} << 24;
+constexpr int64_t kUploadWindow = int64_t{1} << 25;
 constexpr int64_t kUploadSlots = 3;
+
+// What lies on a disk passes through host memory in windows: one is read, one is worked on, one is
+// written.
+constexpr int64_t kDiskSlots = 3;
+constexpr int64_t kDiskAlignment = 4096;  // of memory; a slot has as many bytes more
+constexpr int64_t kMostDiskArrays =
+    6;  // that pass together: weights, master, moments, their scales
+
+struct DiskOptions {
+  fs::path folder;                          // nvme_path
+  int64_t block_bytes = int64_t{64} << 10;  // of a checksum
+
+  // Elements of a window: those whose scales, one of 4 bytes for 128 elements, fill a block. So
+  // every window of every array begins with a block.
+  int64_t window() const { return block_bytes * 32; }
+};
+
+// Weights are fetched from it in pieces of so many bytes, where the largest shard has `largest`.
+inline int64_t disk_piece_bytes(const DiskOptions& disk, int64_t largest) {
+  const int64_t blocks = (largest + disk.block_bytes - 1) / disk.block_bytes;
+  return std::min<int64_t>(blocks, 256) * disk.block_bytes;
+}
+
+// Host memory of one slot for windows of `elements` (of a whole range, at most), of which all
+// arrays together have so many bytes each.
+inline int64_t disk_slot_bytes(const DiskOptions& disk, int64_t elements,
+                               double bytes_per_element) {
+  const auto window = static_cast<double>(std::min(elements, disk.window()));
+  const auto blocks = static_cast<int64_t>(window * bytes_per_element) / disk.block_bytes + 1;
+  return (blocks + kMostDiskArrays) * disk.block_bytes;
+}
 
 struct UnitElements {
   int64_t trainable = 0;

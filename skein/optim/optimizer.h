@@ -10,12 +10,17 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "skein/config/run_config.h"
+#include "skein/core/medium.h"
+#include "skein/optim/disk_file.h"
+#include "skein/optim/disk_windows.h"
 #include "skein/optim/host_side.h"
 #include "skein/tensor/flat_memory.h"
 #include "skein/tensor/shard_layout.h"
@@ -66,13 +71,13 @@ class Optimizer {
   virtual void end_step() = 0;
 
   const config::OptimizerConfig& options() const { return options_; }
-  // One list per range, no update under way.
-  const std::vector<RangeStates>& states() const;
+  // One list per range, no update under way. They may be read, or set, until the next step.
+  const std::vector<RangeStates>& states(Access access = Access::kRead);
   // Call when the weights were set from outside.
   void refresh_masters();
 
   // Updates made so far, skipped ones not counted: the bias correction's exponent.
-  int64_t num_updates() const;
+  int64_t num_updates();
   void set_num_updates(int64_t count);
 
  protected:
@@ -80,9 +85,18 @@ class Optimizer {
             tensor::FlatMemory& memory, uint64_t seed);
 
   const std::vector<OwnedRange>& ranges() const { return ranges_; }
-  // Of a range, or of whole blocks of its elements; undefined where the list has none of this name.
+  // Undefined where the list has none of this name.
   at::Tensor state(size_t range, std::string_view name) const;
-  at::Tensor state(size_t range, std::string_view name, tensor::Range elements) const;
+  // The states of a window of it.
+  RangeStates states_in(size_t range, tensor::Range window) const;
+
+  // Where states or weights of a range lie on a disk, windows of them pass through memory, where
+  // the update changes them.
+  bool is_on_disk(size_t range) const;
+  // `weights`: undefined where they do not lie there.
+  using OnWindow = std::function<void(tensor::Range window, const at::Tensor& weights,
+                                      const RangeStates& states)>;
+  void pass_from_disk(size_t range, const OnWindow& on_window);
   // What a range's rounding draws, together with the number of the update.
   uint64_t rounding_key(size_t range) const;
   // A float32 scalar on the device: num_updates(), without waiting for it.
@@ -91,13 +105,18 @@ class Optimizer {
   int64_t& host_update_count() { return host_update_count_; }
 
  private:
-  void finish_updates() const;
+  void allocate_states(tensor::FlatMemory& memory);
+  void open_disk(tensor::FlatMemory& memory);
+  std::vector<PassingArray> passing_arrays(size_t range) const;
+  void finish_updates();
 
   std::vector<OwnedRange> ranges_;
   config::OptimizerConfig options_;
   uint64_t seed_;
+  std::shared_ptr<DiskFile> disk_;  // of states that lie there; else null
   std::vector<tensor::FlatBuffer> buffers_;
   std::vector<RangeStates> states_;
+  std::optional<DiskWindows> windows_;  // where something lies on a disk
   at::Tensor update_count_;
   int64_t host_update_count_ = 0;
 };

@@ -79,12 +79,10 @@ class Arrays {
     });
   }
 
-  at::Tensor master() const {
-    return weights_.scalar_type() == at::kFloat ? weights_ : state("master");
-  }
+  at::Tensor master() { return weights_.scalar_type() == at::kFloat ? weights_ : state("master"); }
 
  private:
-  at::Tensor state(std::string_view name) const {
+  at::Tensor state(std::string_view name) {
     return std::ranges::find(adamw_.states()[0], name, &NamedState::name)->data;
   }
 

@@ -70,6 +70,10 @@ void Schedule::end_forward() {
   pass_open_ = false;
 }
 
+void Schedule::pass_blocks() {
+  if (pass_open_) advance(list_.size());
+}
+
 void Schedule::begin_backward() {
   SKEIN_CHECK(!pass_open_, "backward begins inside a forward pass");
   micro_batch_ = MicroBatch::kBackward;

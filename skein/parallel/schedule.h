@@ -60,6 +60,8 @@ class Schedule {
   // Passes outside of a micro-batch carry no gradients.
   void begin_forward(bool gradients, bool differentiable_inputs);
   void end_forward();
+  // No block is used any more in the pass that is open.
+  void pass_blocks();
 
   void acquire(int unit, Pass pass);
   void release(int unit, Pass pass);

@@ -42,7 +42,10 @@ void point(const at::Tensor& window, void* memory) {
 Segment::Segment(tensor::SegmentLayout layout, SegmentOptions options,
                  std::shared_ptr<tensor::FlatMemory> memory)
     : layout_(std::move(layout)), options_(std::move(options)), memory_(std::move(memory)) {
-  parameters_ = memory_->allocate(kept_range().size(), layout_.dtype, options_.parameters);
+  const int64_t kept = kept_range().size();
+  parameters_ = lies_on_disk()
+                    ? memory_->adopt_from_disk(options_.side->parameters->take(kept, layout_.dtype))
+                    : memory_->allocate(kept, layout_.dtype, options_.parameters);
   window_ = options_.stage.shards_parameters()
                 ? make_window(layout_.whole_size, layout_.dtype, memory_->device())
                 : parameters_.tensor();
@@ -50,7 +53,8 @@ Segment::Segment(tensor::SegmentLayout layout, SegmentOptions options,
   if (!layout_.trainable) return;
   touched_.assign(leaves_.size(), false);
   if (options_.states != Medium::kDevice) {
-    host_ = std::make_shared<optim::HostRange>(options_.side, options_.states);
+    host_ = std::make_shared<optim::HostRange>(
+        options_.side, options_.states, lies_on_disk() ? options_.side->parameters : nullptr);
     host_gradient_ =
         memory_->allocate(owned_range().size(), options_.gradient_dtype, Medium::kPinnedHost);
     square_sum_ = at::zeros({}, at::TensorOptions().dtype(at::kDouble).device(memory_->device()));
@@ -79,6 +83,11 @@ Range Segment::owned_range() const {
   return options_.stage.shards_states() ? own_shard() : whole_range();
 }
 
+at::Tensor Segment::kept_parameters(Access access) const {
+  if (lies_on_disk()) options_.side->parameters->use_as_memory(access);
+  return parameters_.tensor();
+}
+
 void Segment::wait_parameters() {
   if (host_) host_->wait();
   fetched_.order_caller();
@@ -88,7 +97,7 @@ void Segment::wait_parameters() {
 void Segment::start_gather(comm::Group& group) {
   if (host_) host_->wait();
   gathered_ = memory_->allocate_unset(layout_.whole_size, layout_.dtype);
-  if (parameters_.tensor().device() == memory_->device()) {
+  if (!lies_on_disk() && parameters_.tensor().device() == memory_->device()) {
     parameters_work_ = group.all_gather(gathered_.tensor(), parameters_.tensor());
   } else {
     fetch_parameters(group);
@@ -101,7 +110,11 @@ void Segment::fetch_parameters(comm::Group& group) {
   auto& fetch = options_.side->fetch;
   fetch.follow(tensor::mark_of_caller(memory_->device()));  // the memory was another's before
   const auto own = part(gathered_.tensor(), own_shard());
-  fetch.copy(own, parameters_.tensor());
+  if (lies_on_disk()) {
+    options_.side->reader->read(own, parameters_.tensor(), *options_.side->parameters, fetch);
+  } else {
+    fetch.copy(own, parameters_.tensor());
+  }
   const c10::OptionalStreamGuard guard(fetch.stream());
   parameters_work_ = group.all_gather(gathered_.tensor(), own);
   fetched_ = fetch.mark();
@@ -196,8 +209,10 @@ void Segment::send_gradient() {
     square_sum_.zero_();
     ops::add_square_sum(part(owned, {own.begin - all.begin, own.end - all.begin}), square_sum_);
   }
+  squared_ = down.mark();
   down.copy(host_gradient_.tensor(), owned);
   host_->gradients = down.mark();
+  options_.side->keep_until(host_->gradients, std::move(gradient_));
   begin_accumulation();
 }
 
@@ -213,7 +228,7 @@ at::Tensor Segment::shard_gradient() const {
 
 void Segment::add_square_sum(const at::Tensor& sum) const {
   if (!host_) return ops::add_square_sum(shard_gradient(), sum);
-  host_->gradients.order_caller();
+  squared_.order_caller();
   sum.add_(square_sum_);
 }
 

@@ -69,9 +69,10 @@ class Segment {
   optim::OwnedRange owned() const;
   tensor::Range owned_range() const;
   tensor::Range own_shard() const { return layout_.shard(options_.rank); }
-  // What lies in memory between steps.
+  // What is kept between steps.
   tensor::Range kept_range() const;
-  at::Tensor kept_parameters() const { return parameters_.tensor(); }
+  // To be read, or set, until the next gather or update.
+  at::Tensor kept_parameters(Access access) const;
 
  private:
   tensor::Range whole_range() const { return {0, layout_.whole_size}; }
@@ -80,6 +81,7 @@ class Segment {
   void need_gradient();
   void drop_gradient();
   void zero_untouched();
+  bool lies_on_disk() const { return options_.parameters == Medium::kDisk; }
   void fetch_parameters(comm::Group& group);
   void send_gradient();
 
@@ -94,6 +96,7 @@ class Segment {
   tensor::FlatBuffer gradient_shard_;  // of sharded gradients that stay on the device
   tensor::FlatBuffer host_gradient_;   // of the owned range, where the host updates it
   at::Tensor square_sum_;              // of its shard, taken before it left the device
+  tensor::Mark squared_;               // when it is there
   at::Tensor window_;                  // the whole segment as the leaves see it
   at::Tensor gradient_window_;         // of whole gradients: gradient_ as the optimizer sees it
   std::vector<at::Tensor> leaves_;

@@ -48,10 +48,13 @@ Sharded::Sharded(const tensor::ParameterTable& table, const ShardOptions& option
   const auto& offload = options_.offload;
   const auto parameters = options_.stage.shards_parameters() ? offload.parameters : Medium::kDevice;
   if (offload.any() || parameters != Medium::kDevice) {
-    side_ = std::make_shared<optim::HostSide>(options_.device, memory_);
+    side_ = std::make_shared<optim::HostSide>(options_.device, memory_, options_.disk,
+                                              options_.update_threads);
   }
   const auto states = media_of_states();
-  for (auto& layout : tensor::lay_out(table_, group_.size())) {
+  auto layouts = tensor::lay_out(table_, group_.size());
+  if (parameters == Medium::kDisk) open_disk(layouts);
+  for (auto& layout : layouts) {
     const int unit = layout.unit;
     const bool trainable = layout.trainable;
     const auto gradient_dtype =
@@ -68,6 +71,15 @@ Sharded::Sharded(const tensor::ParameterTable& table, const ShardOptions& option
     const auto& leaves = segments_.back().leaves();
     unit_leaves_[unit].insert(unit_leaves_[unit].end(), leaves.begin(), leaves.end());
   }
+}
+
+// Shards of all segments, in their order.
+void Sharded::open_disk(const std::vector<tensor::SegmentLayout>& layouts) {
+  std::vector<int64_t> bytes;
+  for (const auto& layout : layouts) {
+    bytes.push_back(layout.shard_size * static_cast<int64_t>(c10::elementSize(layout.dtype)));
+  }
+  side_->open_parameters(bytes);
 }
 
 std::vector<Medium> Sharded::media_of_states() const {
@@ -112,8 +124,8 @@ ScheduleActions Sharded::schedule_actions() {
   };
   return {.start_gather =
               [=, this](int unit) {
-                if (!gathers(unit)) return;
-                for_segments(unit, [&](Segment& s) { s.start_gather(group_); });
+                if (gathers(unit)) for_segments(unit, [&](Segment& s) { s.start_gather(group_); });
+                if (unit == last_block()) gather_deferred();
               },
           .wait =
               [this](int unit) {
@@ -166,9 +178,17 @@ void Sharded::begin_micro_batch(int64_t index, int64_t count) {
   num_micro_batches_ = count;
   if (index == 0) {
     for (auto& segment : segments_) segment.begin_accumulation();
+    if (side_) side_->keep_until({}, {});  // nothing leaves now
     whole_before_step_ = whole_;
   }
   schedule_.begin_micro_batch();
+  const auto before = whole_;
+  if (has_host_ranges() && options_.stage.shards_parameters() && last_block() >= 0) {
+    for (auto& segment : segments_) {
+      const int unit = segment.layout().unit;
+      if (is_deferred(unit) && !is_held(unit, before)) deferred_.push_back(&segment);
+    }
+  }
   gather(std::max(whole_, options_.stage.gathers_once_a_step ? Whole::kAll : Whole::kRoots));
 }
 
@@ -203,13 +223,28 @@ void Sharded::gather(Whole whole) {
   if (options_.stage.shards_parameters()) {
     for (auto& segment : segments_) {
       const int unit = segment.layout().unit;
-      if (is_held(unit, whole) && !is_held(unit, whole_)) segment.start_gather(group_);
+      const bool later = std::ranges::find(deferred_, &segment) != deferred_.end();
+      if (is_held(unit, whole) && !is_held(unit, whole_) && !later) segment.start_gather(group_);
     }
   }
   whole_ = whole;
 }
 
+int Sharded::last_block() const {
+  for (int unit = static_cast<int>(table_.units.size()); unit-- > 0;) {
+    if (!table_.units[unit].root) return unit;
+  }
+  return -1;
+}
+
+bool Sharded::is_deferred(int unit) const { return table_.units[unit].root && unit > last_block(); }
+
+void Sharded::gather_deferred() {
+  for (auto* segment : std::exchange(deferred_, {})) segment->start_gather(group_);
+}
+
 void Sharded::let_go(Whole whole) {
+  gather_deferred();  // of a step without a pass
   if (options_.stage.shards_parameters()) {
     for (auto& segment : segments_) {
       const int unit = segment.layout().unit;
@@ -245,6 +280,8 @@ void Sharded::acquire(int unit, Pass pass) {
   const bool early = pass == Pass::kForward && table_.units[unit].root && !is_held(unit, whole_);
   SKEIN_CHECK(!early, fmt::format("unit '{}' is used outside of micro-batches: hold_roots() first",
                                   table_.units[unit].name));
+  // It stands behind all blocks: what this rank leaves out of them takes its turn first.
+  if (!deferred_.empty() && is_deferred(unit)) schedule_.pass_blocks();
   schedule_.acquire(unit, pass);
   use_began_ = trace::now();
 }
@@ -313,23 +350,26 @@ std::vector<optim::OwnedRange> Sharded::owned_ranges() const {
   return ranges;
 }
 
-std::vector<TensorSlice> Sharded::slices_to_save() {
+void Sharded::finish_updates() {
   publish_rest();
+  for (auto& segment : segments_) segment.wait_parameters();
+}
+
+std::vector<TensorSlice> Sharded::slices_to_save(Access access) {
+  finish_updates();
   std::vector<TensorSlice> slices;
   for (auto& segment : segments_) {
-    segment.wait_parameters();
-    cut_slices(segment.layout(), {segment.kept_parameters(), segment.kept_range()},
+    cut_slices(segment.layout(), {segment.kept_parameters(access), segment.kept_range()},
                segment.own_shard(), "", slices);
   }
   return slices;
 }
 
-std::vector<TensorSlice> Sharded::kept_slices() {
-  publish_rest();
+std::vector<TensorSlice> Sharded::kept_slices(Access access) {
+  finish_updates();
   std::vector<TensorSlice> slices;
   for (auto& segment : segments_) {
-    segment.wait_parameters();
-    cut_slices(segment.layout(), {segment.kept_parameters(), segment.kept_range()},
+    cut_slices(segment.layout(), {segment.kept_parameters(access), segment.kept_range()},
                segment.kept_range(), "", slices);
   }
   return slices;
@@ -391,7 +431,7 @@ std::vector<TensorSlice> Sharded::gradient_slices() const {
 
 void Sharded::initialise(uint64_t seed,
                          const std::function<bool(const tensor::Parameter&)>& which) {
-  for (const auto& slice : kept_slices()) {
+  for (const auto& slice : kept_slices(Access::kSet)) {
     const auto* parameter = table_.find(slice.name);
     if (which && !which(*parameter)) continue;
     ops::initialise(slice.data, slice.begin, *parameter, seed);

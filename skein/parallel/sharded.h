@@ -45,6 +45,8 @@ struct ShardOptions {
   at::Device device = at::kCPU;
   optim::Offload offload{};
   bool pin_memory = true;  // of what a GPU's rank keeps in host memory
+  optim::DiskOptions disk{};
+  int update_threads = 0;  // of the host's updates; 0: those of torch
 };
 
 class Sharded final : public tensor::Units {
@@ -95,12 +97,13 @@ class Sharded final : public tensor::Units {
   std::vector<optim::OwnedRange> owned_ranges() const;
 
   // What this rank writes into a checkpoint and reads from one: its shard, at every stage. The
-  // states are those of the optimizer that was built over owned_ranges().
+  // states are those of the optimizer that was built over owned_ranges(). Weights may be read, or
+  // set, until the next pass.
   using States = std::vector<optim::RangeStates>;
-  std::vector<tensor::TensorSlice> slices_to_save();
+  std::vector<tensor::TensorSlice> slices_to_save(Access access = Access::kRead);
   std::vector<tensor::TensorSlice> slices_to_save(const States& states) const;
-  // All that it keeps in memory.
-  std::vector<tensor::TensorSlice> kept_slices();
+  // All that it keeps.
+  std::vector<tensor::TensorSlice> kept_slices(Access access = Access::kRead);
   std::vector<tensor::TensorSlice> kept_slices(const States& states) const;
   // Every rank has filled its slices_to_save(): brings the other shards of what is kept whole.
   // Collective.
@@ -147,10 +150,13 @@ class Sharded final : public tensor::Units {
   void start_reduce(int unit);
   void finish_reduce(int unit);
   std::vector<Medium> media_of_states() const;  // by unit
+  void open_disk(const std::vector<tensor::SegmentLayout>& layouts);
   // New weights that the host makes are told in their order, by all ranks alike: those that the
   // unit needs are waited for, others follow as they come.
   void publish_for(int unit);
   void publish_rest();
+  // Nothing of the last update is on its way any more.
+  void finish_updates();
   void gather_state(const at::Tensor& data, tensor::Range own);
 
   // Of sharded parameters: what stays whole between passes.
@@ -158,6 +164,11 @@ class Sharded final : public tensor::Units {
   bool is_held(int unit, Whole whole) const;
   void gather(Whole whole);
   void let_go(Whole whole);
+  // Root units behind the blocks whose weights the host may still be making: gathered when the last
+  // block is, so that the blocks do not wait for the end of the update. Alike on all ranks.
+  bool is_deferred(int unit) const;
+  int last_block() const;  // -1: there is none
+  void gather_deferred();
 
   tensor::ParameterTable table_;
   ShardOptions options_;
@@ -166,6 +177,7 @@ class Sharded final : public tensor::Units {
   std::shared_ptr<optim::HostSide> side_;  // null: nothing is offloaded
   std::vector<Segment> segments_;
   std::deque<Segment*> unpublished_;
+  std::vector<Segment*> deferred_;
   OnGradient on_gradient_;
   std::vector<tensor::Tensors> unit_leaves_;  // trainable, by unit
   Schedule schedule_;

@@ -137,6 +137,9 @@ struct Case {
 const optim::Offload kStatesOnHost{.states = Medium::kPinnedHost};
 const optim::Offload kHalfOnHost{.states = Medium::kPinnedHost, .ratio = 0.5};
 const optim::Offload kAllOnHost{.states = Medium::kPinnedHost, .parameters = Medium::kPinnedHost};
+const optim::Offload kStatesOnDisk{.states = Medium::kDisk};
+const optim::Offload kShardsOnDisk{.states = Medium::kPinnedHost, .parameters = Medium::kDisk};
+const optim::Offload kAllOnDisk{.states = Medium::kDisk, .parameters = Medium::kDisk};
 
 // Looked at where the model would.
 void expect_zero_padding(const Net& net, Sharded& sharded) {
@@ -158,7 +161,8 @@ Outcome train(const Case& c) {
                      .recompute = c.recompute,
                      .stash = c.stash,
                      .fp32_gradients = c.micro_batches > 1 && !c.pure_bf16,
-                     .offload = c.offload},
+                     .offload = c.offload,
+                     .disk = {.folder = fs::temp_directory_path(), .block_bytes = 4096}},
                     world);
     sharded.initialise(7);
     optim::AdamW optimizer(
@@ -283,7 +287,8 @@ TEST(Sharded, OffloadIsBitEqualToNone) {
       for (const int stage : {0, 1, 2, 3}) {
         Case c{.ranks = 2, .stage = stage, .micro_batches = micro_batches, .dtype = dtype};
         const auto reference = train(c);
-        for (const auto& offload : {kStatesOnHost, kHalfOnHost, kAllOnHost}) {
+        for (const auto& offload :
+             {kStatesOnHost, kHalfOnHost, kAllOnHost, kStatesOnDisk, kShardsOnDisk, kAllOnDisk}) {
           c.offload = offload;
           expect_bit_equal(reference, train(c), describe(c));
         }

@@ -52,10 +52,19 @@ std::vector<int64_t> micro_batches(const Choice& choice, int64_t largest) {
   return sizes;
 }
 
-std::string typed_offload(const optim::Offload& offload) {
-  std::string keys = "offload_optimizer=cpu";
-  if (offload.ratio < 1) keys += fmt::format(" offload_ratio={:g}", offload.ratio);
-  if (offload.parameters != Medium::kDevice) keys += " offload_param=cpu";
+const char* word_of(Medium medium) {
+  return medium == Medium::kDevice ? "none" : medium == Medium::kDisk ? "nvme" : "cpu";
+}
+
+// What of `to` is another than in `from`, as it is typed.
+std::string typed_offload(const optim::Offload& from, const optim::Offload& to) {
+  std::string keys;
+  const auto add = [&](const std::string& word) { keys += (keys.empty() ? "" : " ") + word; };
+  if (to.states != from.states) add(fmt::format("offload_optimizer={}", word_of(to.states)));
+  if (to.ratio != from.ratio) add(fmt::format("offload_ratio={:g}", to.ratio));
+  if (to.parameters != from.parameters) {
+    add(fmt::format("offload_param={}", word_of(to.parameters)));
+  }
   return keys;
 }
 
@@ -70,24 +79,29 @@ std::string typed_keys(const Choice& from, const Choice& to) {
   }
   if (to.recompute != from.recompute) add("gradient_checkpointing=true");
   if (to.stage != from.stage) add(fmt::format("distributed_strategy={}", strategy_word(to.stage)));
-  if (to.offload != from.offload) add(typed_offload(to.offload));
+  if (to.offload != from.offload) add(typed_offload(from.offload, to.offload));
   return keys;
 }
 
 namespace {
 
-// Of the optimizer's states ever more, then of everything; the last needs zero3.
+// Of the optimizer's states ever more than now, then of everything; the last needs zero3.
 std::vector<Choice> offloads(const Choice& asked, const RunMemory& memory) {
   constexpr int kSteps = 8;
   std::vector<Choice> changes;
-  if (!memory.on_gpus() || asked.offload.any()) return changes;
+  if (!memory.on_gpus()) return changes;
+  const auto& now = asked.offload;
+  const auto medium = now.any() ? now.states : Medium::kPinnedHost;
   for (int step = 1; step <= kSteps; ++step) {
+    const double ratio = step / double{kSteps};
+    if (now.any() && ratio <= now.ratio) continue;
     changes.push_back(asked);
-    changes.back().offload = {.states = Medium::kPinnedHost, .ratio = step / double{kSteps}};
+    changes.back().offload = {.states = medium, .ratio = ratio};
   }
+  if (now.parameters != Medium::kDevice) return changes;
   changes.push_back(asked);
   changes.back().stage = 3;
-  changes.back().offload = {.states = Medium::kPinnedHost, .parameters = Medium::kPinnedHost};
+  changes.back().offload = {.states = medium, .parameters = medium};
   return changes;
 }
 
@@ -222,10 +236,14 @@ std::string smallest_change(const RunMemory& memory, const Choice& asked) {
   for (const auto& change : smaller_choices(memory, all)) {
     if (memory.fits(change)) return fmt::format("{} make it fit", typed_keys(asked, change));
   }
+  return "no smaller micro-batch, gradient_checkpointing, stage or offload makes it fit: " +
+         beyond_choices(memory.shapes());
+}
+
+std::string beyond_choices(const Shapes& shapes) {
   return fmt::format(
-      "no smaller micro-batch, gradient_checkpointing, stage or offload makes it fit: {}shorter "
-      "rows (block_size), more ranks with distributed_strategy=zero3, or more memory",
-      smaller_model(memory.shapes()));
+      "{}shorter rows (block_size), more ranks with distributed_strategy=zero3, or more memory",
+      smaller_model(shapes));
 }
 
 namespace {
@@ -252,7 +270,8 @@ std::vector<Choice> strategies_to_try(const config::RunConfig& config, const Run
     for (const int stage : other_stages(preferred)) try_stage(stage);
   }
   asked.stage = divides ? 3 : 0;
-  auto further = offloads(asked, memory);
+  // What was asked for stays as it is.
+  auto further = asked.offload.any() ? std::vector<Choice>() : offloads(asked, memory);
   if (config.checkpoint.save_on_each_node && !further.empty()) further.pop_back();
   std::ranges::move(further, std::back_inserter(list));
   return list;
@@ -284,7 +303,7 @@ Decision decide(const RunMemory& memory, const std::vector<Choice>& strategies,
 
 std::string strategy_text(const Choice& choice) {
   auto text = std::string(strategy_word(choice.stage));
-  if (choice.offload.any()) text += " with " + typed_offload(choice.offload);
+  if (choice.offload.any()) text += " with " + typed_offload({}, choice.offload);
   return text;
 }
 
@@ -303,6 +322,9 @@ std::string why_strategy(const RunMemory& memory, const config::RunConfig& confi
     const auto before = with_micro_batch(tried[decision.tried - 1], choice.per_device);
     return fmt::format("{}: {}; {} would need {}", said, bytes, strategy_text(before),
                        shown(memory.needs(before).needed()));
+  }
+  if (choice.offload.parameters != Medium::kDevice) {
+    return fmt::format("{}: offload_param is for its shards; {}", said, bytes);
   }
   constexpr const char* kRanges[] = {"below 1B: ddp", "", "1B to 7B: zero2", "above 7B: zero3"};
   return fmt::format("{}: {} parameters train ({}), {}", said,

@@ -90,6 +90,8 @@ Choice asked_choice(const config::RunConfig& config, const config::BatchPlan& ba
 // batch, gradient_checkpointing, another stage, and on GPUs offload that does, each alone; else all
 // together. Where nothing of it helps, what else would.
 std::string smallest_change(const RunMemory& memory, const Choice& asked);
+// What is left to a run that no choice makes fit.
+std::string beyond_choices(const Shapes& shapes);
 
 // One change each, in the order in which they are tried: smaller micro-batches with the same global
 // batch, gradient_checkpointing, other stages, offload. They need not need less.

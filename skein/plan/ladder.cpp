@@ -98,10 +98,7 @@ std::string advice_without_memory(const config::Resolved& settled, const Machine
   const auto memory = memory_of(settled, machine);
   const auto from = choice_of(settled, machine);
   const auto next = one_rung_down(memory, from);
-  if (!next) {
-    return "finetuning_type=lora, shorter rows (block_size), more ranks with "
-           "distributed_strategy=zero3, or more memory";
-  }
+  if (!next) return beyond_choices(memory.shapes());
   const auto saved = memory.needs(from).needed() - memory.needs(*next).needed();
   return fmt::format("{} needs about {} less{}", typed_keys(from, *next),
                      shown_bytes(static_cast<uint64_t>(saved)),

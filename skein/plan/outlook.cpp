@@ -90,12 +90,14 @@ ModelOutlook measure_model(const config::RunConfig& config, const Machine& machi
 void warn_of_full_disk(Outlook& outlook) {
   const auto& disk = outlook.disk;
   if (!disk || !disk->free_bytes) return;
-  // The old checkpoint goes after the new one is whole.
+  // The old checkpoint goes after the new one is whole; a stop saves one more where none is due.
   const auto while_saving = disk->total_bytes + disk->model_bytes + disk->optimizer_bytes;
   if (while_saving > *disk->free_bytes) {
-    outlook.warnings.push_back(
-        "the disk is too small for the checkpoints: lower "
-        "save_total_limit, or choose another output_dir");
+    outlook.warnings.push_back(fmt::format(
+        "the disk is too small for what a run writes there, up to {} with one more checkpoint "
+        "while it is saved, and {} are free: {}choose another output_dir",
+        shown_bytes(while_saving), shown_bytes(*disk->free_bytes),
+        disk->checkpoints > 1 ? "lower save_total_limit, or " : ""));
   }
 }
 

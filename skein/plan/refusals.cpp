@@ -60,17 +60,33 @@ void check_offload(const config::Resolved& resolved) {
   }
 }
 
-void check_not_yet(const config::Resolved& resolved) {
-  const auto& config = resolved.config;
-  const std::pair<const char*, bool> asked[] = {
-      {"offload_optimizer", config.offload.offload_optimizer == config::Offload::kNvme},
-      {"offload_param", config.offload.offload_param == config::Offload::kNvme},
-  };
-  for (const auto& [key, is_set] : asked) {
-    if (!is_set) continue;
+void check_nvme(const config::Resolved& resolved) {
+  const auto& keys = resolved.config.offload;
+  const bool parameters = keys.offload_param == config::Offload::kNvme;
+  if (!parameters && keys.offload_optimizer != config::Offload::kNvme) return;
+  const auto* key = parameters ? "offload_param" : "offload_optimizer";
+  if (keys.nvme_path.empty()) {
+    config::refuse(resolved.origin_of(key),
+                   fmt::format("{}: nvme needs a folder on a local disk: give nvme_path=FOLDER, or "
+                               "{}=cpu",
+                               key, key));
+  }
+  std::error_code ignored;
+  if (!fs::is_directory(keys.nvme_path, ignored)) {
+    config::refuse(resolved.origin_of("nvme_path"),
+                   fmt::format("nvme_path: {} is not a folder: make it, on every node, or name one "
+                               "on a local disk",
+                               keys.nvme_path));
+  }
+  if (::access(keys.nvme_path.c_str(), W_OK | X_OK) != 0) {
     config::refuse(
-        resolved.origin_of(key),
-        fmt::format("'{}' is known, but this version does not support it; leave it out", key));
+        resolved.origin_of("nvme_path"),
+        fmt::format("nvme_path: files cannot be made in {}: choose another", keys.nvme_path));
+  }
+  // Its first magnitudes are computed from blocks that come and go, while the shards are set.
+  if (parameters && resolved.config.finetune.use_dora) {
+    config::refuse(resolved.origin_of(key),
+                   "offload_param: nvme does not go with use_dora: give offload_param=cpu");
   }
 }
 
@@ -201,6 +217,7 @@ void check_given(const config::RunConfig& config) {
 }
 
 void check_configuration(const config::Resolved& resolved) {
+  check_supported(resolved);
   if (!resolved.config.model.model_name_or_path.empty()) {
     check_model_and_data(resolved);
     return;
@@ -210,8 +227,8 @@ void check_configuration(const config::Resolved& resolved) {
 }
 
 void check_supported(const config::Resolved& resolved) {
-  check_not_yet(resolved);
   check_offload(resolved);
+  check_nvme(resolved);
 }
 
 std::optional<fs::path> check_run(const config::Resolved& resolved, int ranks, const Place& place) {

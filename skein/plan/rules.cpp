@@ -41,7 +41,7 @@ optim::Offload offload_of(const config::OffloadConfig& config) {
                          .parameters = medium(config.offload_param)};
   if (offload.parameters == Medium::kDevice) return offload;
   offload.ratio = 1;
-  if (offload.states == Medium::kDevice) offload.states = Medium::kPinnedHost;
+  if (offload.states == Medium::kDevice) offload.states = offload.parameters;
   return offload;
 }
 

@@ -47,6 +47,10 @@ void CopyStream::follow(const Mark& mark) {
 void CopyStream::copy(const at::Tensor& target, const at::Tensor& source) {
   const c10::OptionalStreamGuard guard(stream_);
   target.copy_(source, /*non_blocking=*/true);
+}
+
+void CopyStream::copy_and_keep(const at::Tensor& target, const at::Tensor& source) {
+  copy(target, source);
   if (!stream_) return;
   for (const auto& side : {target, source}) {
     if (!side.is_cpu()) side.record_stream(*stream_);

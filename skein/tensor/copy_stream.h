@@ -44,9 +44,12 @@ class CopyStream {
   // Copies from here on run after the mark.
   void follow(const Mark& mark);
   // Of the same type and size, contiguous. The host's side is pinned memory, or the copy blocks.
-  // Neither side is changed or freed before it has ended; memory of torch's allocator on the device
-  // may be let go at once.
+  // Neither side is changed or freed before it has ended: memory of torch's allocator on the device
+  // is let go when the caller's stream was ordered after a mark behind the copy.
   void copy(const at::Tensor& target, const at::Tensor& source);
+  // The same for a small tensor that nobody keeps: the allocator keeps its memory from others until
+  // the copy has ended. Of long ones it would gather as many as the host runs ahead.
+  void copy_and_keep(const at::Tensor& target, const at::Tensor& source);
   Mark mark() const;
   // For a c10::OptionalStreamGuard, where others are to issue work on it. None on a CPU.
   const std::optional<c10::Stream>& stream() const { return stream_; }

@@ -50,9 +50,10 @@ class FlatMemory : public std::enable_shared_from_this<FlatMemory> {
   // `pinned` makes the host memory of a GPU's rank; without it torch does.
   static std::shared_ptr<FlatMemory> create(at::Device device, HostAllocator pinned = nullptr);
 
-  // Zeroed: padding must stay zero, for it takes part in sums and norms. What lies on a disk is no
-  // tensor.
+  // Zeroed: padding must stay zero, for it takes part in sums and norms. Not for kDisk.
   FlatBuffer allocate(int64_t numel, at::ScalarType dtype, Medium medium = Medium::kDevice);
+  // Counts a tensor of a file; whoever owns that outlives it.
+  FlatBuffer adopt_from_disk(at::Tensor tensor) { return count(std::move(tensor), Medium::kDisk); }
   // For what is overwritten as a whole, padding included.
   FlatBuffer allocate_unset(int64_t numel, at::ScalarType dtype);
 

@@ -107,7 +107,8 @@ BenchResult bench_training(const BenchOptions& options) {
                              .stash = stash,
                              .fp32_gradients = options.accumulation > 1,
                              .device = options.device,
-                             .offload = options.offload},
+                             .offload = options.offload,
+                             .disk = options.disk},
                             comm::Group());
   const auto shapes = plan::tune(config.architecture, build.tuning).shapes;
   BenchResult result{.num_parameters = shapes.numel(), .num_trainable = shapes.trainable_numel()};

@@ -29,6 +29,7 @@ struct BenchOptions {
   int64_t accumulation = 1;          // micro-batches of rows x tokens in a step
   double max_grad_norm = 1;          // 0: no clipping
   optim::Offload offload{};
+  optim::DiskOptions disk{};
   // Adapters of this rank on these modules, alpha twice the rank, everything else frozen; 0: all
   // trains.
   int64_t lora_rank = 0;

@@ -88,13 +88,13 @@ void RunState::initialise(uint64_t seed) {
 
 void RunState::load_weights(const fs::path& folder) {
   const BaseWeights weights(folder, architecture_, model_.table());
-  weights.load(sharded_.slices_to_save());
+  weights.load(sharded_.slices_to_save(Access::kSet));
   sharded_.gather_loaded();
   optimizer_.refresh_masters();
   // What 16-bit weights have rounded (an fp32 file), the masters take as it is.
   if (!has_masters() || !weights.differ_in_dtype()) return;
-  weights.load(masters_of(sharded_.slices_to_save(optimizer_.states())));
-  sharded_.gather_loaded(optimizer_.states());
+  weights.load(masters_of(sharded_.slices_to_save(optimizer_.states(Access::kSet))));
+  sharded_.gather_loaded(optimizer_.states(Access::kSet));
 }
 
 void RunState::initialise_adapter(uint64_t seed) {
@@ -102,7 +102,7 @@ void RunState::initialise_adapter(uint64_t seed) {
       seed, [](const auto& parameter) { return adapter::is_adapter_tensor(parameter.name); });
   {
     const auto hold = sharded_.hold_roots();  // blocks come and go
-    model_.fill_magnitudes(sharded_.kept_slices(), sharded_);
+    model_.fill_magnitudes(sharded_.kept_slices(Access::kSet), sharded_);
   }
   optimizer_.refresh_masters();
 }
@@ -135,7 +135,7 @@ void RunState::check_base_in_adapter(const fs::path& folder) {
 void RunState::load_adapter(const fs::path& folder) {
   check_base_in_adapter(folder);
   // The base keeps its own values, which the file may hold rounded.
-  auto slices = sharded_.slices_to_save();
+  auto slices = sharded_.slices_to_save(Access::kSet);
   std::erase_if(slices,
                 [&](const auto& slice) { return !model_.table().find(slice.name)->trainable; });
   train::load_adapter(folder, model_.table(), std::move(slices));
@@ -143,8 +143,8 @@ void RunState::load_adapter(const fs::path& folder) {
   optimizer_.refresh_masters();
   if (!has_masters()) return;
   train::load_adapter(folder, model_.table(),
-                      masters_of(sharded_.slices_to_save(optimizer_.states())));
-  sharded_.gather_loaded(optimizer_.states());
+                      masters_of(sharded_.slices_to_save(optimizer_.states(Access::kSet))));
+  sharded_.gather_loaded(optimizer_.states(Access::kSet));
 }
 
 bool RunState::has_master(const tensor::Parameter& parameter) const {
@@ -272,7 +272,7 @@ void RunState::drop_evaluation(int64_t step) {
 void RunState::round_masters() {
   const c10::NoGradGuard no_grad;
   const auto masters = masters_of(sharded_.slices_to_save(optimizer_.states()));
-  for (const auto& weights : sharded_.slices_to_save()) {
+  for (const auto& weights : sharded_.slices_to_save(Access::kSet)) {
     for (const auto& master : masters) {
       const auto first = std::max(weights.begin, master.begin);
       const auto last = std::min(weights.end, master.end);
@@ -300,17 +300,17 @@ void RunState::restore_weights(const fs::path& checkpoint) {
   const auto load = [&](std::vector<tensor::TensorSlice> slices) {
     reader.load(slices, {.tensors = model_entries(), .foreign = false, .adapter = is_adapter()});
   };
-  load(in_files(sharded_.slices_to_save()));
+  load(in_files(sharded_.slices_to_save(Access::kSet)));
   sharded_.gather_loaded();
   optimizer_.refresh_masters();
   if (!is_adapter() || !has_masters()) return;
-  load(in_files(masters_of(sharded_.slices_to_save(optimizer_.states()))));
-  sharded_.gather_loaded(optimizer_.states());
+  load(in_files(masters_of(sharded_.slices_to_save(optimizer_.states(Access::kSet)))));
+  sharded_.gather_loaded(optimizer_.states(Access::kSet));
 }
 
 void RunState::restore_tensors(const fs::path& checkpoint) {
-  auto model = in_files(sharded_.slices_to_save());
-  auto optimizer = sharded_.slices_to_save(optimizer_.states());
+  auto model = in_files(sharded_.slices_to_save(Access::kSet));
+  auto optimizer = sharded_.slices_to_save(optimizer_.states(Access::kSet));
   checkpoint::read_checkpoint(checkpoint, {.model = model,
                                            .optimizer = optimizer,
                                            .model_tensors = model_entries(),
@@ -318,7 +318,7 @@ void RunState::restore_tensors(const fs::path& checkpoint) {
                                            .stem = stem()});
   if (!is_adapter() && differs_in_dtype(checkpoint, model_.table())) round_masters();
   sharded_.gather_loaded();
-  sharded_.gather_loaded(optimizer_.states());
+  sharded_.gather_loaded(optimizer_.states(Access::kSet));
   optimizer_.set_num_updates(plan::read_trainer_state(checkpoint).num_updates);
 }
 

@@ -48,7 +48,9 @@ struct Holding {
   config::OptimizerConfig optimizer{};
 
   parallel::ShardOptions options() const {
-    return {.stage = parallel::kStages[stage], .offload = offload};
+    return {.stage = parallel::kStages[stage],
+            .offload = offload,
+            .disk = {.folder = fs::temp_directory_path(), .block_bytes = 4096}};
   }
   std::string text() const {
     return fmt::format("stage {}, {} ranks, states in medium {}, shards in {}", stage, ranks,
@@ -61,8 +63,10 @@ std::vector<Holding> all_holdings(const config::OptimizerConfig& optimizer = {})
   for (const int ranks : {1, 2, 3, 4}) {
     for (const int stage : {0, 1, 2, 3}) {
       constexpr auto kHost = Medium::kPinnedHost;
+      constexpr auto kDisk = Medium::kDisk;
       for (const auto& offload : {optim::Offload{}, optim::Offload{.states = kHost, .ratio = 0.5},
-                                  optim::Offload{.states = kHost, .parameters = kHost}}) {
+                                  optim::Offload{.states = kHost, .parameters = kHost},
+                                  optim::Offload{.states = kDisk, .parameters = kDisk}}) {
         all.push_back({stage, ranks, offload, optimizer});
       }
     }
@@ -87,8 +91,8 @@ struct Parts {
                .epochs_of = [](int64_t step) { return static_cast<double>(step) / 3; }}) {}
 
   std::vector<tensor::TensorSlice> all_kept() {
-    auto slices = sharded.kept_slices();
-    for (auto& slice : sharded.kept_slices(optimizer.states())) slices.push_back(slice);
+    auto slices = sharded.kept_slices(Access::kSet);
+    for (auto& slice : sharded.kept_slices(optimizer.states(Access::kSet))) slices.push_back(slice);
     return slices;
   }
 

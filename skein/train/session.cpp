@@ -5,6 +5,7 @@
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "skein/board/board.h"
@@ -12,6 +13,7 @@
 #include "skein/core/error.h"
 #include "skein/core/host.h"
 #include "skein/core/log.h"
+#include "skein/core/parallel.h"
 #include "skein/ops/device.h"
 #include "skein/plan/cost/flops.h"
 #include "skein/plan/finetune.h"
@@ -111,13 +113,17 @@ std::unique_ptr<model::Model> build_model(const config::RunConfig& config,
 
 parallel::ShardOptions shard_options(const config::RunConfig& config,
                                      const config::BatchPlan& batches, const World& world) {
-  return {.stage = parallel::kStages[plan::zero_stage(config.parallel.distributed_strategy)],
-          .recompute = config.model.gradient_checkpointing,
-          .stash = make_stash(config.model, world),
-          .fp32_gradients = plan::has_wide_gradients(config.optimizer, batches),
-          .device = world.device,
-          .offload = plan::offload_of(config.offload),
-          .pin_memory = config.offload.pin_memory};
+  return {
+      .stage = parallel::kStages[plan::zero_stage(config.parallel.distributed_strategy)],
+      .recompute = config.model.gradient_checkpointing,
+      .stash = make_stash(config.model, world),
+      .fp32_gradients = plan::has_wide_gradients(config.optimizer, batches),
+      .device = world.device,
+      .offload = plan::offload_of(config.offload),
+      .pin_memory = config.offload.pin_memory,
+      .disk = {.folder = config.offload.nvme_path},
+      // Others that start ranks leave one thread to each; beside a GPU the cores are idle.
+      .update_threads = world.device.is_cpu() ? 0 : std::max(1, num_threads(0) / world.local_size)};
 }
 
 std::unique_ptr<optim::Optimizer> build_optimizer(const config::RunConfig& config,

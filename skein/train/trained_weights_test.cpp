@@ -27,7 +27,7 @@ TrainedWeights weights_at(int stage, comm::Group& group, double factor = 1) {
   for (auto& slice : sharded.kept_slices()) {
     if (slice.name == kChanged) slice.data.mul_(factor);
   }
-  const optim::AdamW optimizer(sharded.owned_ranges(), {}, sharded.memory());
+  optim::AdamW optimizer(sharded.owned_ranges(), {}, sharded.memory());
   return copy_trained(sharded, model->table(), optimizer.states());
 }
 

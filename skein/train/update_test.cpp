@@ -73,7 +73,7 @@ struct Fixture {
   }
   // What the optimizer took for the gradient, by parameter, in float64: the first moment began at
   // zero.
-  std::map<std::string, at::Tensor> gradients() const {
+  std::map<std::string, at::Tensor> gradients() {
     std::map<std::string, at::Tensor> found;
     for (const auto& slice : first_moments()) {
       const auto name = slice.name.substr(0, slice.name.size() - kMoment.size());
@@ -81,7 +81,7 @@ struct Fixture {
     }
     return found;
   }
-  at::Tensor gradient() const {
+  at::Tensor gradient() {
     std::vector<at::Tensor> parts;
     for (const auto& [name, part] : gradients()) parts.push_back(part);
     return at::cat(parts);
@@ -89,7 +89,7 @@ struct Fixture {
 
  private:
   static constexpr std::string_view kMoment = ".exp_avg";
-  std::vector<tensor::TensorSlice> first_moments() const {
+  std::vector<tensor::TensorSlice> first_moments() {
     auto slices = sharded.slices_to_save(optimizer.states());
     std::erase_if(slices, [](const auto& slice) { return !slice.name.ends_with(kMoment); });
     return slices;

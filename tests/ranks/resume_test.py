@@ -266,9 +266,10 @@ class OtherRanks(Case):
     is shown on threads (skein/train/run_state_test.cpp); here whole runs move."""
     STEPS = 8
     SAVED = 4
-    OFFLOADS = ("none", "cpu")
+    OFFLOADS = ("none", "cpu", "nvme")
     # What has gone wrong before, or would first.
-    KNOWN = [(("ddp", 1, "none"), ("zero3", 2, "none")), (("zero3", 3, "none"), ("zero2", 2, "cpu"))]
+    KNOWN = [(("ddp", 1, "none"), ("zero3", 2, "none")), (("zero3", 3, "none"), ("zero2", 2, "cpu")),
+             (("zero3", 2, "nvme"), ("zero1", 3, "nvme"))]
     MOVES = 12
 
     def workspace(self, **keys):
@@ -286,7 +287,7 @@ class OtherRanks(Case):
 
     def words(self, holding):
         stage, ranks, offload = holding
-        words = [f"distributed_strategy={stage}", f"offload_optimizer={offload}"]
+        words = [f"distributed_strategy={stage}", f"offload_optimizer={offload}", "nvme_path=."]
         if stage == "zero3":
             words.append(f"offload_param={offload}")
         return words, ranks

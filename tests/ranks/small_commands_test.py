@@ -44,7 +44,10 @@ class Plan(unittest.TestCase):
     def test_offloaded_memory_is_that_of_the_run(self):
         cpu, shards = "offload_optimizer=cpu", "offload_param=cpu"
         cases = [("ddp", 1, [cpu]), ("zero1", 2, [cpu]), ("zero2", 2, [cpu]), ("zero3", 1, [cpu]),
-                 ("zero3", 2, [cpu, shards]), ("zero2", 1, [cpu, "offload_ratio=0.4", "bf16=true"])]
+                 ("zero3", 2, [cpu, shards]), ("zero2", 1, [cpu, "offload_ratio=0.4", "bf16=true"]),
+                 ("zero2", 1, ["offload_optimizer=nvme", "nvme_path=.", "bf16=true"]),
+                 ("zero3", 2, ["offload_param=nvme", "nvme_path=."]),
+                 ("zero3", 1, [cpu, "offload_param=nvme", "nvme_path=.", "optim=adamw_8bit", "bf16=true"])]
         for strategy, steps, keys in cases:
             with Workspace(model=llama(num_hidden_layers=4, vocab_size=1000), max_steps=3,
                            global_batch_size=8, gradient_accumulation_steps=steps) as work:

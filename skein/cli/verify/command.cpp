@@ -43,7 +43,7 @@ config::Resolved without_saving(config::Resolved resolved) {
   config.checkpoint = {.resume_from_checkpoint = "false"};
   config.eval = {};
   config.parallel.distributed_strategy = config::Strategy::kDdp;
-  config.offload.offload_optimizer = config.offload.offload_param = config::Offload::kNone;
+  config.offload = {.pin_memory = config.offload.pin_memory, .nvme_path = config.offload.nvme_path};
   return resolved;
 }
 

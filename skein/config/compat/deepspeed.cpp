@@ -193,6 +193,8 @@ class Reader {
     static const std::map<std::string_view, Handler> kHandlers = {
         {"zero_optimization.stage", &Reader::set_stage},
         {"zero_optimization.cpu_offload", &Reader::set_offload},
+        {"zero_optimization.offload_optimizer.nvme_path", &Reader::set_nvme_path},
+        {"zero_optimization.offload_param.nvme_path", &Reader::set_nvme_path},
         {"zero_optimization.cpu_offload_params", &Reader::set_offload},
         {"optimizer.params.betas", &Reader::set_betas},
         {"optimizer.params.lr", &Reader::set_rate},
@@ -245,6 +247,23 @@ class Reader {
     if (!as_bool(leaf)) return report(leaf, Fate::kOff, "off");
     const bool of_parameters = leaf.key.ends_with("_params");
     set(leaf, of_parameters ? "offload_param" : "offload_optimizer", word(leaf, "cpu"));
+  }
+
+  // There is one folder: that of the optimizer's section, else of the parameters'.
+  void set_nvme_path(const Setting& leaf) {
+    const auto section = leaf.key.substr(0, leaf.key.rfind('.'));
+    const auto* device = find_leaf(leaves_, section + ".device");
+    if (!device || lower(device->value.text) != "nvme") {
+      return report(leaf, Fate::kNoEffect, "only with device: nvme");
+    }
+    for (const auto& other : result_.settings) {
+      if (other.key != "nvme_path") continue;
+      if (other.value.text == leaf.value.text) return report(leaf, Fate::kHonoured, "nvme_path");
+      refuse(leaf.origin,
+             fmt::format("'{}: {}' and '{}: {}': give one folder", leaf.key, leaf.value.shown(),
+                         other.origin.spelling, other.value.shown()));
+    }
+    set(leaf, "nvme_path", leaf.value);
   }
 
   bool is_on(std::string_view path) const {

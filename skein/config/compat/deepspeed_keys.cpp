@@ -17,7 +17,7 @@ constexpr auto kRefused = Status::kRefused;
 const std::vector<std::string_view> kFalse = {"false"};
 
 constexpr std::string_view kUnits = "one block of the model travels at a time";
-constexpr std::string_view kOnlyOffload = "only with offload";
+constexpr std::string_view kOnlyOffload = "buffers are sized by themselves";
 
 std::vector<Rule> honoured_rules() {
   return {
@@ -42,6 +42,9 @@ std::vector<Rule> honoured_rules() {
       {"zero_optimization.offload_param.device", kHonoured, "offload_param"},
       {"zero_optimization.offload_optimizer.ratio", kHonoured, "offload_ratio"},
       {"zero_optimization.offload_optimizer.pin_memory", kHonoured, "offload_pin_memory"},
+      {"zero_optimization.offload_param.pin_memory", kEmulated, "offload_pin_memory is for both"},
+      {"zero_optimization.offload_optimizer.nvme_path", kHonoured, ""},
+      {"zero_optimization.offload_param.nvme_path", kHonoured, ""},
       {"zero_optimization.cpu_offload", kHonoured, ""},
       {"zero_optimization.cpu_offload_params", kHonoured, ""},
       {"fp16.enabled", kHonoured, ""},

@@ -434,6 +434,10 @@ Spellings<OptimizerKind> spellings_of(OptimizerKind) {
       {"adamw_torch_fused", OptimizerKind::kAdamW},
       {"adamw", OptimizerKind::kAdamW},
       {"adamw_hf", OptimizerKind::kAdamW},
+      {"adamw_apex_fused", OptimizerKind::kAdamW},
+      {"paged_adamw", OptimizerKind::kAdamW},
+      {"paged_adamw_32bit", OptimizerKind::kAdamW},
+      {"adamw_torch_8bit", OptimizerKind::kAdamW8bit},
       {"adamw_bnb_8bit", OptimizerKind::kAdamW8bit},
       {"paged_adamw_8bit", OptimizerKind::kAdamW8bit}};
   static constexpr const char* kNotBuilt[] = {

@@ -24,13 +24,17 @@ int64_t round_up(int64_t value, int64_t multiple) {
 // Bytes of flat memory, whole, of one unit or of several.
 struct UnitBytes {
   int64_t weights = 0, gradients = 0, states = 0;
-  int64_t upload = 0;  // the largest piece in which a rank's new weights go up
+  int64_t upload = 0;     // the largest piece in which a rank's new weights go up
+  int64_t disk_slot = 0;  // host memory of a slot through which states, or they and weights, pass
+  int64_t largest_shard = 0;  // of weights that lie on a disk
 
   UnitBytes& operator+=(const UnitBytes& other) {
     weights += other.weights;
     gradients += other.gradients;
     states += other.states;
     upload = std::max(upload, other.upload);
+    disk_slot = std::max(disk_slot, other.disk_slot);
+    largest_shard = std::max(largest_shard, other.largest_shard);
     return *this;
   }
 };
@@ -61,15 +65,39 @@ std::vector<UnitBytes> unit_bytes(const Shapes& shapes, const MemoryQuestion& qu
       *size = round_up(*size, kAlignment * question.ranks);
     }
     const auto window = [&](int64_t elements) {
-      return std::min(elements / (question.stage >= 1 ? question.ranks : 1), optim::kUploadWindow);
+      const auto most = question.offload.states == Medium::kDisk ? optim::DiskOptions().window()
+                                                                 : optim::kUploadWindow;
+      return std::min(elements / (question.stage >= 1 ? question.ranks : 1), most);
     };
+    const bool on_disk = question.offload.states == Medium::kDisk;
+    const bool weights_on_disk =
+        question.stage >= 3 && question.offload.parameters == Medium::kDisk;
+    const auto own = [&](int64_t elements, int from_stage) {
+      return elements / (question.stage >= from_stage ? question.ranks : 1);
+    };
+    const auto slot = [&](int64_t elements, double state_bytes, int64_t weight_bytes) {
+      const double each = (on_disk ? state_bytes : 0) + (weights_on_disk ? weight_bytes : 0);
+      return elements == 0 || each == 0
+                 ? 0
+                 : optim::disk_slot_bytes({}, own(elements, 1), each) + optim::kDiskAlignment;
+    };
+    int64_t piece = 0;
+    for (const auto [elements, each] : {std::pair{packed, int64_t{1}},
+                                        {frozen, question.weight_bytes},
+                                        {trainable, question.weight_bytes},
+                                        {adapters, int64_t{4}}}) {
+      if (weights_on_disk) piece = std::max(piece, own(elements, 3) * each);
+    }
     const double states = static_cast<double>(trainable) * question.state_bytes +
                           static_cast<double>(adapters) * question.adapter_state_bytes;
     bytes.push_back(
         {.weights = packed + (frozen + trainable) * question.weight_bytes + adapters * 4,
          .gradients = trainable * question.gradient_bytes + adapters * 4,
          .states = static_cast<int64_t>(states),
-         .upload = std::max(window(trainable) * question.weight_bytes, window(adapters) * 4)});
+         .upload = std::max(window(trainable) * question.weight_bytes, window(adapters) * 4),
+         .disk_slot = std::max(slot(trainable, question.state_bytes, question.weight_bytes),
+                               slot(adapters, question.adapter_state_bytes, 4)),
+         .largest_shard = piece});
   }
   return bytes;
 }
@@ -156,6 +184,22 @@ int64_t& bytes_in(FlatBytes& bytes, Medium medium, int64_t FlatBytes::* on_devic
 
 }  // namespace
 
+namespace {
+
+// A GPU's gradient stays until its copy to the host has ended, which is when the next one leaves;
+// what earlier micro-batches left comes back to be added.
+int64_t leaving_bytes(const std::vector<UnitBytes>& units, const std::vector<bool>& off,
+                      const MemoryQuestion& question) {
+  int64_t largest = 0;
+  for (size_t i = 0; i < units.size(); ++i) {
+    if (off[i]) largest = std::max(largest, units[i].gradients);
+  }
+  const bool adds = question.stage >= 2 && question.micro_batches > 1;
+  return largest + (adds ? largest / question.ranks : 0);
+}
+
+}  // namespace
+
 FlatBytes flat_bytes(const Shapes& shapes, const MemoryQuestion& question) {
   const auto& [states, ratio, parameters] = question.offload;
   const auto share = [&](int64_t bytes, int from_stage) {
@@ -181,7 +225,15 @@ FlatBytes flat_bytes(const Shapes& shapes, const MemoryQuestion& question) {
   }
   const bool uploads = question.cuda && (question.stage < 3 || parameters == Medium::kDevice);
   if (uploads) bytes.host += optim::kUploadSlots * on_host.upload;
+  bytes.host += optim::kDiskSlots * on_host.disk_slot;
+  int64_t largest = 0;
+  for (const auto& unit : units) largest = std::max(largest, unit.largest_shard);
+  if (largest > 0) {
+    bytes.host +=
+        optim::kDiskSlots * (optim::disk_piece_bytes({}, largest) + optim::kDiskAlignment);
+  }
   bytes.transient = Transients(shapes, units, question).peak();
+  if (question.cuda) bytes.transient += leaving_bytes(units, off, question);
   return bytes;
 }
 
