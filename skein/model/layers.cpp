@@ -102,6 +102,7 @@ std::vector<at::Tensor> linears(const std::vector<const Linear*>& layers, const 
     if (!is_dora(layers[i])) continue;
     outputs.insert(outputs.begin() + static_cast<ptrdiff_t>(i), dora_linear(*layers[i], x, draws));
   }
+  for (size_t i = 0; i < layers.size(); ++i) outputs[i] = layers[i]->tap.pass(x, outputs[i]);
   return outputs;
 }
 
@@ -123,7 +124,7 @@ Recipe::Recipe(const BuildOptions& options, const plan::TunedModel& tuned)
       embedding_noise_(options.embedding_noise),
       tuned_(tuned),
       doubly_quantised_(options.tuning.four_bits && options.tuning.four_bits->doubly),
-      dora_(std::make_shared<std::vector<DoraLayer>>()) {
+      found_(std::make_shared<Found>()) {
   for (const auto& parameter : tuned.shapes.parameters) {
     if (parameter.trainable) trainable_.insert(parameter.name);
     if (parameter.packed_bytes > 0) packed_.insert(parameter.name);
@@ -176,6 +177,7 @@ void UnitBuilder::add_linear(const std::string& name, const LinearShape& shape, 
   if (shape.bias) add(name + ".bias", {shape.out}, {Init::Kind::kZeros}, layer.bias);
   const auto weight = [&layer, dtype = recipe_.dtype()] { return weight_of(layer, dtype); };
   add_adapter(name, {shape.in, shape.out, false, weight}, layer.lora);
+  recipe_.found().linears.push_back({name, unit_, &layer});
 }
 
 void UnitBuilder::add_packed(const std::string& name, const std::vector<int64_t>& shape,
@@ -244,7 +246,7 @@ void UnitBuilder::add_adapter(const std::string& name, const AdapterShape& shape
   if (!adapter->dora) return;
   // Ones, until the weights are known: see Model::first_magnitudes().
   add_part(adapter::kMagnitude, {shape.out}, {Init::Kind::kOnes}, lora.magnitude);
-  recipe_.dora().push_back(
+  recipe_.found().dora.push_back(
       {name + adapter::kMagnitude, unit_, &lora,
        [&lora, weight = shape.weight] { return row_lengths(weight(), lora); }});
 }

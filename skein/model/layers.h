@@ -21,6 +21,7 @@
 #include "skein/plan/tuning.h"
 #include "skein/tensor/batch.h"
 #include "skein/tensor/parameter_table.h"
+#include "skein/tensor/tap.h"
 #include "skein/tensor/units.h"
 
 namespace skein::model {
@@ -50,6 +51,7 @@ struct Linear {
   bool transposed = false;  // GPT-2's Conv1D layout
   std::optional<Lora> lora;
   std::optional<ops::Nf4Matrix> nf4;  // the weight is in 4 bits
+  mutable tensor::Tap tap{};
 };
 
 // Rows for tokens, or for positions.
@@ -88,6 +90,13 @@ struct DoraLayer {
   std::function<at::Tensor()> lengths;
 };
 
+// A layer that can be listened to.
+struct TappedLinear {
+  std::string name;  // the module's
+  int unit = 0;
+  const Linear* layer = nullptr;
+};
+
 // What a family's model is built from.
 class Recipe {
  public:
@@ -102,7 +111,11 @@ class Recipe {
   bool doubly_quantised() const { return doubly_quantised_; }
   const plan::LoraShape* adapter_of(const std::string& module) const;
   // Filled while the model is built.
-  std::vector<DoraLayer>& dora() const { return *dora_; }
+  struct Found {
+    std::vector<DoraLayer> dora;
+    std::vector<TappedLinear> linears;  // in the order of forward
+  };
+  Found& found() const { return *found_; }
 
  private:
   at::ScalarType dtype_;
@@ -110,7 +123,7 @@ class Recipe {
   const plan::TunedModel& tuned_;  // outlives this
   std::unordered_set<std::string> trainable_, packed_;
   bool doubly_quantised_;
-  std::shared_ptr<std::vector<DoraLayer>> dora_;
+  std::shared_ptr<Found> found_;
 };
 
 struct LinearShape {

@@ -133,7 +133,8 @@ std::unique_ptr<Model> build(const plan::HfConfig& config, const BuildOptions& o
   const auto tuned = plan::tune(config.architecture, options.tuning);
   const Recipe recipe(options, tuned);
   auto model = make_model(config.family, recipe);
-  model->dora_ = std::move(recipe.dora());
+  model->dora_ = std::move(recipe.found().dora);
+  model->linears_ = std::move(recipe.found().linears);
   return model;
 }
 

@@ -75,6 +75,9 @@ class Model {
   // All logits (B, T, V): for sampling and tests.
   at::Tensor head_logits(const at::Tensor& hidden, tensor::Units& units) const;
 
+  // The linear layers of its blocks, in the order of forward.
+  const std::vector<TappedLinear>& tapped_linears() const { return linears_; }
+
   // Puts DoRA's first magnitudes, which follow from the weights and adapters as they are, into
   // those of `slices` that are theirs. One pass without gradients; nothing where there is no DoRA.
   void fill_magnitudes(std::span<const tensor::TensorSlice> slices, tensor::Units& units) const;
@@ -104,6 +107,7 @@ class Model {
   ops::HeadProduct head_product(const at::Tensor& hidden) const;
 
   std::vector<DoraLayer> dora_;
+  std::vector<TappedLinear> linears_;
 };
 
 // While it lives nobody changes the model's weights: what follows from them alone (the lengths of

@@ -3,6 +3,7 @@
 #include "skein/tensor/units.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/zeros_like.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
@@ -29,6 +30,7 @@ struct Call {
   Tensors inputs;                       // detached from the outer graph, requires_grad as there
   Tensors outputs;                      // roots of the inner graph; empty when it was dropped
   std::optional<HostStash::Kept> kept;  // the inputs, where a stash has them
+  std::vector<Tap::Use> uses;           // of the unit's taps, in the inner graph
 };
 
 bool requires_grad(const at::Tensor& tensor) { return tensor.defined() && tensor.requires_grad(); }
@@ -42,9 +44,13 @@ Tensors detach_inputs(const Tensors& inputs) {
   return detached;
 }
 
-Tensors run_block(const Call& call, bool keep_graph) {
+// With its graph, what was listened to stays in the call.
+Tensors run_block(Call& call, bool keep_graph) {
   const at::AutoGradMode mode(keep_graph);
-  return call.block(call.inputs);
+  auto outputs = call.block(call.inputs);
+  call.uses.clear();
+  for (auto* tap : call.units.taps(call.unit)) call.uses.push_back(tap->take());
+  return outputs;
 }
 
 // The node of the outer graph that stands for a whole unit.
@@ -70,11 +76,13 @@ class UnitNode final : public autograd::Node {
     call_.inputs.clear();
     call_.outputs.clear();
     call_.kept.reset();
+    call_.uses.clear();
     call_.block = nullptr;
   }
 
  private:
-  // Gives the leaves' gradients to the units and returns the inputs'.
+  // Gives the units the gradients of their leaves, and those of outputs that are listened to;
+  // returns the inputs'.
   autograd::variable_list differentiate(const Tensors& outputs,
                                         const autograd::variable_list& output_gradients) {
     autograd::variable_list roots, seeds, wanted;
@@ -85,6 +93,9 @@ class UnitNode final : public autograd::Node {
     }
     std::copy_if(call_.inputs.begin(), call_.inputs.end(), std::back_inserter(wanted),
                  requires_grad);
+    for (const auto& use : call_.uses) {
+      if (use.output.defined()) wanted.push_back(use.output);
+    }
     const auto leaves = call_.units.leaves(call_.unit);
     wanted.insert(wanted.end(), leaves.begin(), leaves.end());
     if (roots.empty() || wanted.empty()) return autograd::variable_list(call_.inputs.size());
@@ -96,6 +107,15 @@ class UnitNode final : public autograd::Node {
     for (const auto& input : call_.inputs) {
       gradients.push_back(requires_grad(input) ? *next++ : at::Tensor());
     }
+    std::vector<Tapped> seen;
+    const auto taps = call_.units.taps(call_.unit);
+    for (size_t i = 0; i < call_.uses.size(); ++i) {
+      const auto& [input, output] = call_.uses[i];
+      if (!output.defined()) continue;
+      const at::Tensor gradient = *next++;
+      seen.push_back({taps[i], input, gradient.defined() ? gradient : at::zeros_like(output)});
+    }
+    if (!seen.empty()) call_.units.hand_over(call_.unit, seen);
     call_.units.add_gradients(call_.unit, Tensors(next, std::make_move_iterator(found.end())));
     return gradients;
   }
@@ -107,13 +127,14 @@ class UnitNode final : public autograd::Node {
 
 Tensors Units::run(int unit, const Block& block, const Tensors& inputs) {
   acquire(unit, Pass::kForward);
-  const bool differentiable = at::GradMode::is_enabled() &&
-                              (std::ranges::any_of(inputs, requires_grad) || !leaves(unit).empty());
+  const bool differentiable =
+      at::GradMode::is_enabled() &&
+      (std::ranges::any_of(inputs, requires_grad) || !leaves(unit).empty() || !taps(unit).empty());
   Tensors outputs;
   if (!differentiable) {
     outputs = block(inputs);
   } else {
-    Call call{*this, unit, block, detach_inputs(inputs), {}, {}};
+    Call call{*this, unit, block, detach_inputs(inputs), {}, {}, {}};
     const bool keep_graph = !recompute(unit);
     auto* const host = keep_graph ? nullptr : stash(unit);
     if (host) call.kept.emplace(host->keep(call.inputs));
@@ -133,6 +154,29 @@ Tensors Units::run(int unit, const Block& block, const Tensors& inputs) {
   }
   release(unit, Pass::kForward);
   return outputs;
+}
+
+void Units::listen(const std::vector<TapPlace>& places, TapSink sink) {
+  stop_listening();
+  for (const auto& [unit, tap] : places) {
+    taps_.resize(std::max<size_t>(taps_.size(), static_cast<size_t>(unit) + 1));
+    taps_[static_cast<size_t>(unit)].push_back(tap);
+    tap->set_listening(true);
+  }
+  sink_ = std::move(sink);
+}
+
+void Units::stop_listening() {
+  for (const auto& unit : taps_) {
+    for (auto* tap : unit) tap->set_listening(false);
+  }
+  taps_.clear();
+  sink_ = nullptr;
+}
+
+std::span<Tap* const> Units::taps(int unit) const {
+  if (static_cast<size_t>(unit) >= taps_.size()) return {};
+  return taps_[static_cast<size_t>(unit)];
 }
 
 ForwardPass::ForwardPass(Units& units, const PassOptions& options)

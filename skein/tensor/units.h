@@ -15,12 +15,18 @@
 // the inner graph and hands the leaves' gradients to `add_gradients`; no `.grad` is ever set and no
 // parameter hook exists. What the block captures is constant to autograd: every differentiable
 // tensor must come in through `inputs` or be a leaf of the unit.
+//
+// While somebody listens to linear layers (tap.h), backward also hands over what they have seen,
+// and units are differentiated though nothing in them trains.
 
 #include <ATen/core/Tensor.h>
 
 #include <functional>
 #include <span>
+#include <utility>
 #include <vector>
+
+#include "skein/tensor/tap.h"
 
 namespace skein::tensor {
 
@@ -36,11 +42,20 @@ struct PassOptions {
   bool differentiable_inputs = false;
 };
 
+// A linear layer that is listened to, and the unit that it belongs to.
+struct TapPlace {
+  int unit = 0;
+  Tap* tap = nullptr;
+};
+
 class Units {
  public:
   enum class Pass { kForward, kBackward };
 
-  virtual ~Units() = default;
+  Units() = default;
+  Units(const Units&) = delete;
+  Units& operator=(const Units&) = delete;
+  virtual ~Units() { stop_listening(); }
 
   virtual Tensors run(int unit, const Block& block, const Tensors& inputs);
 
@@ -64,9 +79,22 @@ class Units {
   // A use was made in forward that backward may come back to.
   virtual void expect_backward(int /*unit*/) {}
 
+  // From here on backward calls the sink for every unit with such a layer, while its parameters are
+  // whole. For whoever runs units by Units::run. The taps must outlive this, or stop_listening().
+  using TapSink = std::function<void(int unit, std::span<const Tapped> seen)>;
+  void listen(const std::vector<TapPlace>& places, TapSink sink);
+  void set_tap_sink(TapSink sink) { sink_ = std::move(sink); }
+  void stop_listening();
+  bool is_listening() const { return !taps_.empty(); }
+  // Of a unit; empty: nobody listens there.
+  std::span<Tap* const> taps(int unit) const;
+  void hand_over(int unit, std::span<const Tapped> seen) const { sink_(unit, seen); }
+
  private:
   friend class ForwardPass;
   int open_passes_ = 0;
+  std::vector<std::vector<Tap*>> taps_;  // by unit
+  TapSink sink_;
 };
 
 // One run of a model from its first unit to its last, opened by Model::forward and Model::decode.
