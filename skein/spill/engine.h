@@ -14,8 +14,8 @@
 
 namespace skein::spill {
 
-// One thread uses it, the same from the first transfer to the last (the kernel cancels what a
-// thread had under way when it ends). A transfer and its memory must stay where they are until it
+// One thread at a time uses it, and none ends before the transfers that it has started (the kernel
+// cancels them). A transfer and its memory must stay where they are until it
 // is done, and all must be done before the engine goes.
 class Engine {
  public:

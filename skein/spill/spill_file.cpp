@@ -12,8 +12,10 @@
 #include <cstdint>
 #include <cstring>
 #include <random>
+#include <span>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "skein/core/amounts.h"
 #include "skein/core/error.h"
@@ -57,6 +59,15 @@ File create_nameless(const fs::path& path, const std::string& key) {
       folder.string(), shown_bytes(bytes), bytes, shown_bytes(available), available, key));
 }
 
+// Where room cannot be reserved it is written to: a mapping of a file without it would end the
+// process by SIGBUS when the disk is full.
+void fill_with_zeros(const File& file, uint64_t bytes) {
+  const std::vector<std::byte> zeros(std::min<uint64_t>(bytes, 1 << 20));
+  for (uint64_t offset = 0; offset < bytes; offset += zeros.size()) {
+    file.write_at(offset, std::span(zeros).first(std::min<uint64_t>(zeros.size(), bytes - offset)));
+  }
+}
+
 // Takes all the room now, so that a full disk is known before it is needed. It is compared first:
 // an allocation that must fail would fill the disk for a moment, and others may be writing.
 void reserve(const File& file, const fs::path& folder, uint64_t bytes, const std::string& key) {
@@ -71,6 +82,7 @@ void reserve(const File& file, const fs::path& folder, uint64_t bytes, const std
     if (errno != EOPNOTSUPP && errno != ENOSYS && errno != EINVAL) {
       throw_errno(fmt::format("cannot make room for {} bytes in {}", bytes, folder.string()));
     }
+    fill_with_zeros(file, bytes);
   }
   file.resize(bytes);
 }

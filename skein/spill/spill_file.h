@@ -19,10 +19,10 @@
 // the bytes are used. Blocks that were not written since the beginning, or since a PlainAccess
 // that writes, are not compared.
 //
-// One thread owns the file: it alone calls, from the constructor to the destructor. Memory of
-// transfers is the caller's (pinned, if it likes), aligned to kAlignment, and stays untouched and
-// in place until wait() has returned. Transfers that are under way together and touch the same
-// bytes must all be reads.
+// One thread at a time calls, and a thread that has started a transfer lives until that has ended
+// (the kernel cancels what it had under way). Memory of transfers is the caller's (pinned, if it
+// likes), aligned to kAlignment, and stays untouched and in place until wait() has returned.
+// Transfers that are under way together and touch the same bytes must all be reads.
 
 #include <cstddef>
 #include <cstdint>

@@ -160,6 +160,36 @@ TEST_F(SpillFileTest, AFileThatIsCutShortIsRefused) {
 }
 
 // Cuts the file when it is read from: after the size was looked at.
+class DiskWithoutReservations : public FileSystem {
+ public:
+  int allocate(int, uint64_t) override {
+    errno = EOPNOTSUPP;
+    return -1;
+  }
+};
+
+// Blocks that the disk has given to files of this folder which have no name.
+uint64_t allocated_bytes(const fs::path& folder) {
+  uint64_t sum = 0;
+  for (const auto& entry : fs::directory_iterator("/proc/self/fd")) {
+    std::error_code ignored;
+    const auto path = fs::read_symlink(entry.path(), ignored).string();
+    struct stat facts{};
+    if (path.starts_with(folder.string()) && ::stat(entry.path().c_str(), &facts) == 0) {
+      sum += static_cast<uint64_t>(facts.st_blocks) * 512;
+    }
+  }
+  return sum;
+}
+
+TEST_F(SpillFileTest, WhereRoomCannotBeReservedItIsWritten) {
+  DiskWithoutReservations disk;
+  const ScopedFileSystem scope(disk);
+  constexpr uint64_t kBytes = (3 << 20) + kAlignment;
+  const SpillFile file(folder_, kBytes);
+  EXPECT_GE(allocated_bytes(folder_), kBytes);
+}
+
 class CuttingDisk : public FileSystem {
  public:
   ssize_t read(int descriptor, std::span<std::byte> out, uint64_t offset) override {
