@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <sstream>
 #include <utility>
 
 #include "skein/checkpoint/files/run_record.h"
@@ -74,7 +75,23 @@ std::string Ladder::recorded() const {
   const auto& [words, ranks, rows] = *record->given_up;
   const auto choice = choice_of(settled_, machine_);
   const bool is_same = ranks == machine_.ranks && rows == choice.per_device * choice.accumulation;
-  return is_same ? words : "";
+  return is_same ? still_open(words) : "";
+}
+
+// Of the words those whose keys this start leaves to `auto`: what is typed now counts.
+std::string Ladder::still_open(const std::string& words) const {
+  const bool open_stage = asked_.config.parallel.distributed_strategy == config::Strategy::kAuto;
+  const auto is_open = [&](const std::string& key) {
+    if (key == "gradient_checkpointing") return !asked_.origins.contains(key);
+    if (key == "distributed_strategy" || key.starts_with("offload_")) return open_stage;
+    return asked_.config.batch.auto_find_batch_size || open_stage;
+  };
+  std::string kept;
+  std::istringstream list(words);
+  for (std::string word; list >> word;) {
+    if (is_open(word.substr(0, word.find('=')))) kept += (kept.empty() ? "" : " ") + word;
+  }
+  return kept;
 }
 
 std::string Ladder::lower(const std::string& given_up) const {

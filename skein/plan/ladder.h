@@ -30,7 +30,7 @@ class Ladder {
   // Was anything left to `auto`?
   bool is_open() const;
   // What an earlier start of the run in output_dir has given up, with as many ranks and as many
-  // rows of each; else, and for a run that begins anew, empty.
+  // rows of each, without what is given now; else, and for a run that begins anew, empty.
   std::string recorded() const;
   // Given so much up, what to give up instead: more. Empty: nothing is left. Throws UserError and
   // IoError where the model cannot be read.
@@ -38,6 +38,8 @@ class Ladder {
   config::Resolved without(const std::string& given_up) const;
 
  private:
+  std::string still_open(const std::string& words) const;
+
   config::Resolved asked_, settled_;
   Machine machine_;
 };

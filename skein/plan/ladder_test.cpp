@@ -116,6 +116,19 @@ TEST_F(LadderTest, ALaterStartBeginsWhereTheRecordSays) {
   EXPECT_EQ(ladder().recorded(), "") << "nothing is left to auto";
 }
 
+TEST_F(LadderTest, WhatIsTypedNowCountsMoreThanTheRecord) {
+  const std::string rows = "per_device_train_batch_size=1 gradient_accumulation_steps=32";
+  record(rows +
+             " gradient_checkpointing=true distributed_strategy=zero3 offload_optimizer=cpu "
+             "offload_ratio=0.25",
+         4, 32);
+  asked_.config.batch.auto_find_batch_size = true;
+  asked_.config.parallel.distributed_strategy = config::Strategy::kZero2;
+  EXPECT_EQ(ladder().recorded(), rows + " gradient_checkpointing=true");
+  asked_.origins["gradient_checkpointing"] = {};
+  EXPECT_EQ(ladder().recorded(), rows);
+}
+
 TEST_F(LadderTest, AdviceNamesTheNextRung) {
   auto settled = asked_;
   settle_autos(settled, machine_);
