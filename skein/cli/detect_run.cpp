@@ -16,12 +16,23 @@ plan::Place DetectedRun::place() const {
           .has_nccl = SKEIN_HAS_CUDA};
 }
 
+namespace {
+
+// All that a machine has, where others leave most of it: a plan is to be the same tomorrow. Else
+// what they leave.
+uint64_t memory_to_plan_with() {
+  const auto usable = std::min(total_memory(), memory_limit().value_or(total_memory()));
+  const auto left = available_memory();
+  return left > 0 && left < usable / 4 * 3 ? left : usable;
+}
+
+}  // namespace
+
 plan::Machine DetectedRun::machine() const {
-  const auto host = std::min(total_memory(), memory_limit().value_or(total_memory()));
   return {.ranks = launch.size(),
           .local_ranks = launch.foreign ? launch.foreign->local_size : launch.local_ranks,
           .place = place(),
-          .memory = {.host = host, .gpu = hardware.gpu_memory}};
+          .memory = {.host = memory_to_plan_with(), .gpu = hardware.gpu_memory}};
 }
 
 DetectedRun detect_run(launch::LaunchFlags flags, const launch::Environment& environment,

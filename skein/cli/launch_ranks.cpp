@@ -150,7 +150,7 @@ std::string prepare_node(const RankJob& job, const DetectedRun& run) {
   const int size = run.launch.size();
   const auto resolved = as_seen_by(run.launch.node_rank, job.resolved);
   if (job.check) job.check(resolved, size, run.place());
-  if (job.check_space) job.check_space(run.place());
+  if (job.check_space) job.check_space(resolved, run.machine());
   return job.prepare ? job.prepare(resolved, size) : "";
 }
 
@@ -247,7 +247,7 @@ int launch_ranks(const RankJob& given, std::unique_ptr<launch::EarlyStop> early_
   }
   config::check_subfolders(config::output_folder(job.resolved.config.checkpoint), ::geteuid());
   if (plan.foreign) {
-    if (plan.foreign->rank == 0 && job.check_space) job.check_space(run.place());
+    if (plan.foreign->rank == 0 && job.check_space) job.check_space(job.resolved, run.machine());
     become_rank(job, plan);
   }
   warn_of_few_files(plan);

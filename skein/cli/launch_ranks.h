@@ -41,8 +41,9 @@ struct RankJob {
   // Refuses what will not run, before any rank of a node starts. Empty: nothing to refuse. This and
   // prepare() are given the configuration as it is to be seen on this node.
   std::function<void(const config::Resolved&, int size, const plan::Place& place)> check = {};
-  // Refuses a run whose files will not fit; asked once for all ranks. Empty: it writes none.
-  std::function<void(const plan::Place& place)> check_space = {};
+  // Refuses a run whose files, or what it offloads, will not fit; asked once on every node. Empty:
+  // there is neither.
+  std::function<void(const config::Resolved&, const plan::Machine&)> check_space = {};
   // Prepares the data of a node, refuses what will not do, and returns its digest. Empty: there is
   // nothing to prepare.
   std::function<std::string(const config::Resolved&, int size)> prepare = {};

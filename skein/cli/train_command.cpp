@@ -74,7 +74,10 @@ int run_train_command(std::span<const std::string> arguments) {
   job.check = plan::check_run;
   job.settle = plan::settle_autos;
   job.gives_up = true;
-  job.check_space = [&](const plan::Place& place) { plan::check_disk(resolved.config, place); };
+  job.check_space = [](const config::Resolved& seen, const plan::Machine& machine) {
+    plan::check_disk(seen.config, machine.place);
+    plan::check_offload_room(seen, machine);
+  };
   job.prepare = [](const config::Resolved& seen, int size) {
     auto digest = plan::prepare_data(seen.config);
     plan::check_prepared(seen, size);

@@ -10,6 +10,8 @@
 
 #include "skein/config/syntax/values.h"
 #include "skein/core/amounts.h"
+#include "skein/core/error.h"
+#include "skein/plan/disk_space.h"
 #include "skein/plan/finetune.h"
 #include "skein/plan/run_model.h"
 
@@ -30,10 +32,7 @@ constexpr int64_t kLargestMicroBatch = 65536;
 
 std::string shown(int64_t bytes) { return shown_bytes(static_cast<uint64_t>(bytes)); }
 
-const char* strategy_word(int stage) {
-  constexpr const char* kWords[] = {"ddp", "zero1", "zero2", "zero3"};
-  return kWords[stage];
-}
+std::string strategy_word(int stage) { return config::to_text(strategy_of(stage)); }
 
 Choice with_micro_batch(Choice choice, int64_t per_device) {
   const int64_t rows = choice.per_device * choice.accumulation;
@@ -302,7 +301,7 @@ Decision decide(const RunMemory& memory, const std::vector<Choice>& strategies,
 }
 
 std::string strategy_text(const Choice& choice) {
-  auto text = std::string(strategy_word(choice.stage));
+  auto text = strategy_word(choice.stage);
   if (choice.offload.any()) text += " with " + typed_offload({}, choice.offload);
   return text;
 }
@@ -313,13 +312,18 @@ std::string why_strategy(const RunMemory& memory, const config::RunConfig& confi
   const auto said = fmt::format("distributed_strategy: auto is {}", strategy_text(choice));
   const auto bytes = memory.comparison(memory.needs(choice));
   const bool first = decision.tried == 0;
+  if (!decision.fits) {
+    return fmt::format("{}, which needs least; yet {}: {}", said, bytes,
+                       smallest_change(memory, choice));
+  }
   if (first && memory.ranks() == 1) return said + ": one rank has nothing to divide";
   if (first && config.checkpoint.save_on_each_node) {
     return said + ": save_on_each_node needs all state on every node";
   }
-  if (!decision.fits) return fmt::format("{}, which needs least; yet {}", said, bytes);
   if (!first) {
-    const auto before = with_micro_batch(tried[decision.tried - 1], choice.per_device);
+    // The nearest that does not fit: the same stage with less offload, else what was tried before.
+    auto before = with_micro_batch(tried[decision.tried - 1], choice.per_device);
+    if (choice.offload.any() && !before.offload.any()) before.stage = choice.stage;
     return fmt::format("{}: {}; {} would need {}", said, bytes, strategy_text(before),
                        shown(memory.needs(before).needed()));
   }
@@ -403,6 +407,26 @@ std::vector<std::string> settle_autos(config::Resolved& resolved, const Machine&
     reasons.push_back(why_batch(memory, decision, sizes));
   }
   return reasons;
+}
+
+void check_offload_room(const config::Resolved& resolved, const Machine& machine) {
+  const auto& config = resolved.config;
+  const auto offload = offload_of(config.offload);
+  if (!offload.any() && offload.parameters == Medium::kDevice) return;
+  const RunMemory memory(config, read_run_model(config), machine, config.data.block_size);
+  const auto asked = asked_choice(config, config::plan_batches(resolved, machine.ranks));
+  const auto bytes = memory.needs(asked);
+  if (!memory.fits_host(bytes)) {
+    throw UserError(
+        fmt::format("{}: {}", memory.comparison(bytes), smallest_change(memory, asked)));
+  }
+  const auto on_disk = static_cast<uint64_t>(bytes.flat.disk * machine.local_ranks);
+  const auto free = free_space(config.offload.nvme_path);
+  if (on_disk == 0 || !free || on_disk <= *free) return;
+  throw IoError(fmt::format(
+      "the disk of nvme_path is too small: what this machine's ranks offload needs {} there, and "
+      "{} are free in {}; free some, name another folder, or give offload_optimizer=cpu",
+      shown_bytes(on_disk), shown_bytes(*free), config.offload.nvme_path));
 }
 
 }  // namespace skein::plan

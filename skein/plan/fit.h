@@ -108,4 +108,8 @@ std::string typed_keys(const Choice& from, const Choice& to);
 // that was open. Throws UserError where the model cannot be read.
 std::vector<std::string> settle_autos(config::Resolved& resolved, const Machine& machine);
 
+// Before any rank of a node starts: is there room for what its ranks offload? Throws UserError for
+// host memory that they would lock, IoError for the disk of nvme_path.
+void check_offload_room(const config::Resolved& resolved, const Machine& machine);
+
 }  // namespace skein::plan

@@ -152,8 +152,26 @@ TEST_F(FitTest, SaysWhy) {
   EXPECT_PRED2(contains, settle(gpus(8, 80)).at(0), "parameters train (below 1B: ddp), a rank");
   EXPECT_PRED2(contains, settle(gpus(1, 80)).at(0), "is ddp: one rank has nothing to divide");
   EXPECT_PRED2(contains, settle(gpus(8, 2)).at(0), "is zero3, which needs least; yet a rank needs");
+  // One rank that nothing fits on is told so, with what to type.
+  EXPECT_PRED2(contains, settle(gpus(1, 2)).at(0), "is ddp, which needs least; yet a rank needs");
+  EXPECT_PRED2(contains, settle(gpus(1, 2)).at(0), "finetuning_type=lora");
   config().checkpoint.save_on_each_node = true;
-  EXPECT_PRED2(contains, settle(gpus(8, 2)).at(0), "is ddp: save_on_each_node needs all state");
+  EXPECT_PRED2(contains, settle(gpus(8, 80)).at(0), "is ddp: save_on_each_node needs all state");
+  EXPECT_PRED2(contains, settle(gpus(8, 2)).at(0), "is ddp, which needs least; yet a rank needs");
+}
+
+// A choice with offload is compared with the same stage without.
+TEST_F(FitTest, SaysWhatOffloadHasSaved) {
+  set_layers(20);
+  config().batch.gradient_accumulation_steps = 8;
+  auto choice = asked(gpus(2, 1));
+  choice.stage = 3;
+  auto machine = gpus(2, 1);
+  machine.memory = {.host = 400 * kGiB,
+                    .gpu = static_cast<uint64_t>(memory(machine).needs(choice).needed()) - kGiB};
+  const auto reason = settle(machine).at(0);
+  EXPECT_PRED2(contains, reason, "is zero3 with offload_optimizer=cpu");
+  EXPECT_PRED2(contains, reason, "; zero3 would need");
 }
 
 TEST_F(FitTest, WhatIsGivenStays) {
@@ -260,6 +278,30 @@ TEST_F(FitTest, OffloadIsTheLastOfTheStrategies) {
   EXPECT_PRED2(contains, memory(machine(24, 4)).comparison(bytes), "what this machine's ranks");
   config().model.gradient_checkpointing = true;
   EXPECT_PRED2(contains, advice(machine(12, 400)), "offload_optimizer=cpu offload_ratio=");
+}
+
+TEST_F(FitTest, RoomForWhatIsOffloadedIsLookedForBeforeRanksStart) {
+  set_layers(20);
+  auto machine = gpus(2, 80);
+  machine.memory.host = 8 * kGiB;
+  const auto why = [&] {
+    return refusal<UserError>([&] { check_offload_room(resolved_, machine); });
+  };
+  EXPECT_EQ(why(), "");
+  config().offload.offload_optimizer = config::Offload::kCpu;
+  EXPECT_PRED2(contains, why(), "what this machine's ranks offload needs about");
+  EXPECT_PRED2(contains, why(), "and it has 8");
+  machine.memory.host = 400 * kGiB;
+  EXPECT_EQ(why(), "");
+  // States on a disk take no memory but their windows.
+  machine.memory.host = 16 * kGiB;
+  config().offload = {.offload_optimizer = config::Offload::kNvme, .nvme_path = folder_.string()};
+  EXPECT_EQ(why(), "");
+  set_layers(10'000);  // 12 bytes for each of 6e11 parameters, on each of two ranks
+  machine.memory.host = uint64_t{1} << 60;
+  const auto disk = refusal<IoError>([&] { check_offload_room(resolved_, machine); });
+  EXPECT_PRED2(contains, disk, "the disk of nvme_path is too small");
+  EXPECT_PRED2(contains, disk, folder_.string());
 }
 
 TEST_F(FitTest, WhatIsAskedOfOffloadStays) {

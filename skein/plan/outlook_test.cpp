@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 
@@ -125,6 +126,27 @@ TEST_F(OutlookTest, KeysOfOffloadThatDoNotGoTogether) {
   EXPECT_TRUE(contains(look().warnings.at(0), "offload_param takes all of the optimizer's states"));
   offload.offload_ratio = 1;
   EXPECT_TRUE(look().warnings.empty());
+}
+
+TEST_F(OutlookTest, OffloadToADiskNeedsAFolderThere) {
+  auto& offload = config().offload;
+  offload.offload_optimizer = config::Offload::kNvme;
+  EXPECT_TRUE(contains(why_refused(), "give nvme_path=FOLDER, or offload_optimizer=cpu"));
+  offload.nvme_path = (folder_ / "none").string();
+  EXPECT_TRUE(contains(why_refused(), "is not a folder: make it, on every node"));
+  offload.nvme_path = (folder_ / "text.txt").string();
+  EXPECT_TRUE(contains(why_refused(), "is not a folder"));
+  offload.nvme_path = folder_.string();
+  EXPECT_EQ(why_refused(), "");
+  config().parallel.distributed_strategy = config::Strategy::kZero3;
+  offload.offload_param = config::Offload::kNvme;
+  EXPECT_EQ(why_refused(), "");
+  config().finetune.finetuning_type = config::FinetuningType::kLora;
+  config().finetune.use_dora = true;
+  EXPECT_TRUE(contains(why_refused(), "does not go with use_dora"));
+  if (::geteuid() == 0) return;  // may write everywhere
+  offload.nvme_path = "/";
+  EXPECT_TRUE(contains(why_refused(), "files cannot be made in /"));
 }
 
 TEST_F(OutlookTest, RefusesWhatTrainRefuses) {
