@@ -127,7 +127,7 @@ BenchResult bench_training(const BenchOptions& options) {
   int64_t step = 0;
   Phases phases;
   const auto run_step = [&] {
-    const auto [loss, norm] = update(
+    const auto [loss, norm, early] = update(
         {algorithm, sharded, optimizer, phases},
         {micro_batches, result.num_targets, {.seed = 1, .step = step++}},
         {.learning_rate = rate, .max_grad_norm = options.max_grad_norm, .skips_non_finite = false});

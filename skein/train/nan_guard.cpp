@@ -87,12 +87,15 @@ NanVerdict NanGuard::judge() {
   }
   if (scaler_) scaler_->leave_out();
   const auto message =
-      fmt::format("step {}: the {} not finite, {}; the update was left out", watched->step,
-                  finite_loss ? "gradient is" : "loss and the gradient are", where(*watched));
+      fmt::format("step {}: the {} not finite, {}; the update was {}", watched->step,
+                  finite_loss ? "gradient is" : "loss and the gradient are", where(*watched),
+                  watched->update.made_early ? "made all the same, since nothing waits for the norm"
+                                             : "left out");
   if (policy_ == config::NanPolicy::kStop) {
     throw UserError(message +
-                    ". Lower learning_rate or max_grad_norm, look at the samples, or go on with "
-                    "nan_policy=skip (leave such steps out) or nan_policy=rollback");
+                    ". Lower learning_rate or max_grad_norm, look at the samples, or go on from "
+                    "the last checkpoint with nan_policy=skip (leave such steps out) or "
+                    "nan_policy=rollback");
   }
   log_warning("{}", message);
   verdict.rolls_back = policy_ == config::NanPolicy::kRollback;

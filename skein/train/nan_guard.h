@@ -5,7 +5,8 @@
 // What happens when a loss or a gradient is not finite?
 //
 // The update is left out on the device, on all ranks alike (they share the norm, which a loss that
-// is not finite spoils too). The guard reads the norm one step later, when it is there without
+// is not finite spoils too); one that the host makes in backward (update.h) has been made by then.
+// The guard reads the norm one step later, when it is there without
 // waiting, says what happened, with the samples and the layer, and does what nan_policy asks.
 //
 // In float16 a finite loss with a gradient that is not is answered by the loss scale, unless that

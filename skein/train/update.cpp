@@ -46,7 +46,9 @@ UpdateOptions update_options(const RunSteps& steps, int64_t step) {
   return {.learning_rate = plan::learning_rate(config.schedule, peak_rate, step - skipped, total),
           .max_grad_norm = config.optimizer.max_grad_norm,
           .loss_scale = scaler ? scaler->scale() : 1,
-          .skips_non_finite = config.optimizer.nan_policy == config::NanPolicy::kSkip};
+          // An overflow of float16 is left out, whatever its scale is by now.
+          .skips_non_finite =
+              scaler != nullptr || config.optimizer.nan_policy == config::NanPolicy::kSkip};
 }
 
 std::vector<tensor::Batch> on_device(const data::StepBatches& data, at::Device device) {
@@ -64,7 +66,7 @@ namespace {
 
 bool updates_in_backward(const Trainer& trainer, const UpdateOptions& options) {
   return trainer.sharded.has_host_ranges() && options.max_grad_norm == 0 &&
-         options.loss_scale == 1 && !options.skips_non_finite;
+         !options.skips_non_finite;
 }
 
 // Every range is updated as soon as its gradient is complete.
@@ -87,7 +89,7 @@ Update update(const Trainer& trainer, const StepData& data, const UpdateOptions&
   if (early) before_last = [&] { begin_early_step(trainer, options.learning_rate, rest); };
   const auto sum =
       accumulate_gradients(trainer, data, power_of_two * options.loss_scale, before_last);
-  Update result{.loss = sum * rest};
+  Update result{.loss = sum * rest, .made_early = early};
   trainer.phases.enter(Phase::kOptimizer);
   {
     const trace::Scope scope("optimizer", "gradient norm", trace::Clock::kDevice);

@@ -73,7 +73,9 @@ struct Update {
   // This rank's share of the mean loss over the step's targets: float64, on the device. The sum
   // over ranks is the mean.
   at::Tensor loss;
-  parallel::Sharded::GradientNorm norm;
+  parallel::Sharded::GradientNorm norm{};
+  // The host has made it in backward, before anybody knew whether the gradient is finite.
+  bool made_early = false;
 };
 
 // Collective; waits for no GPU.

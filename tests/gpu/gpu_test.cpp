@@ -97,7 +97,7 @@ Step one_step(const std::string& family, at::ScalarType dtype, at::Device device
   const auto batch = tensor::to_device(host_batch(shape), device);
   optim::AdamW optimizer(sharded.owned_ranges(), {}, sharded.memory());
   train::Phases phases;
-  const auto [loss, norm] =
+  const auto [loss, norm, early] =
       train::update({algorithm, sharded, optimizer, phases},
                     {std::span(&batch, 1), num_targets, {.seed = 3, .step = 7}}, {});
   Step step{.loss = loss.item<double>(), .norm = norm.norm.item<double>()};

@@ -130,7 +130,7 @@ class SftSplits : public data::RowsTest {
       for (const auto& batch : made.micro_batches) {
         batches.push_back(tensor::to_device(batch, at::kCPU));
       }
-      const auto [loss, norm] =
+      const auto [loss, norm, early] =
           train::update({*algorithm, sharded, optimizer, phases},
                         {batches, made.num_targets, {.seed = 3, .step = step}},
                         {.learning_rate = 1e-2, .max_grad_norm = 1.0});
