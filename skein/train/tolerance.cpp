@@ -15,7 +15,9 @@ Tolerance bit_equal(const std::string& why) { return {0, 0, why}; }
 // Where a gradient is next to nothing, Adam makes a whole step of its sign: parameters drift apart
 // further than losses do. In 16 bits a weight that rounds the other way is off by its last bit, and
 // what is computed with it too.
-Tolerance rounding_of(DType dtype) {
+Tolerance rounding_of(DType dtype, bool moments_8bit) {
+  // A moment that rounds the other way is off by a hundredth, and the step that it makes.
+  if (moments_8bit) return {2e-2, 5e-2, "moments in 8 bits round at 1e-2"};
   switch (dtype) {
     case DType::kF64:
       return {1e-10, 1e-10, "float64 rounds at 1e-16"};

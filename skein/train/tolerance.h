@@ -21,8 +21,8 @@ struct Tolerance {
 
 // Of runs that add the same terms up in the same order: none.
 Tolerance bit_equal(const std::string& why);
-// Of runs that add them up in another one, weights of this type.
-Tolerance rounding_of(DType dtype);
+// Of runs that add them up in another one: weights of this type, moments perhaps in 8 bits.
+Tolerance rounding_of(DType dtype, bool moments_8bit = false);
 
 // |a - b| / |a|; infinite where one of the two is not finite and the other is another number.
 double relative_difference(double a, double b);

@@ -43,6 +43,8 @@ TEST(Tolerance, FewerBitsAllowMore) {
     EXPECT_FALSE(allowed.why.empty());
     before = allowed.numbers;
   }
+  EXPECT_GT(rounding_of(DType::kF32, /*moments_8bit=*/true).numbers,
+            rounding_of(DType::kF32).numbers);
 }
 
 }  // namespace

@@ -176,10 +176,10 @@ Tolerance allowed_between(const Variant& a, const Variant& b, const StrategyRepo
   const auto reduces_early = [](const Variant& variant) {
     return parallel::kStages[plan::zero_stage(variant.strategy)].reduces_every_micro_batch;
   };
-  if (report.device != "cpu") return rounding_of(report.dtype);
+  if (report.device != "cpu") return rounding_of(report.dtype, report.moments_8bit);
   if (report.batches.accumulation == 1) return bit_equal("CPU, no accumulation");
   if (reduces_early(a) == reduces_early(b)) return bit_equal("CPU, the same order of sums");
-  return rounding_of(report.dtype);
+  return rounding_of(report.dtype, report.moments_8bit);
 }
 
 // The weights that the variants have ended with: those of each outcome once.
@@ -228,10 +228,12 @@ StrategyReport verify_strategies(const config::Resolved& resolved, const VerifyO
   const auto batches = config::plan_batches(resolved, world.group.size());
   plan::check_run(resolved, world.group.size(), place);
   const Steps steps(resolved, batches, world);
-  StrategyReport report{.batches = batches,
-                        .dtype = steps.dtype,
-                        .device = device_name(world.device),
-                        .steps = std::min(options.steps, steps.total)};
+  StrategyReport report{
+      .batches = batches,
+      .dtype = steps.dtype,
+      .moments_8bit = resolved.config.optimizer.optim == config::OptimizerKind::kAdamW8bit,
+      .device = device_name(world.device),
+      .steps = std::min(options.steps, steps.total)};
   Outcomes outcomes;
   std::vector<size_t> ends;  // of each variant
   for (const auto& variant : kVariants) {

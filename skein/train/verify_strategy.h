@@ -62,6 +62,7 @@ struct VariantPair {
 struct StrategyReport {
   config::BatchPlan batches;
   DType dtype = DType::kF32;
+  bool moments_8bit = false;
   std::string device;
   int64_t steps = 0;
   std::vector<VariantNumbers> variants;

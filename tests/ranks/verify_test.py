@@ -88,6 +88,25 @@ class Verify(unittest.TestCase):
                     self.assertGreater(across["parameters"], 0)
                     self.assertIn(across["tensor"], late[0]["parameters"])
 
+    def test_states_and_shards_on_a_disk_are_bit_equal_too(self):
+        with Workspace(num_blocks=41, per_device_train_batch_size=4, weight_decay=0.1) as work:
+            report, _ = self.verify(work, "nvme_path=.")
+            self.check_report(report)
+            names = list(self.variants(report))
+            self.assertEqual(len(names), 14)
+            self.assertIn("zero3 optimizer=nvme param=nvme", names)
+            self.assert_bit_equal(report["variants"])
+            self.assertEqual([path.name for path in work.folder.iterdir() if "skein" in path.name], [])
+
+    def test_narrow_states_are_within_what_is_printed(self):
+        with Workspace(llama(), num_blocks=41, per_device_train_batch_size=2, gradient_accumulation_steps=3) as work:
+            for words in (["optim=adamw_8bit"], ["pure_bf16=true"]):
+                with self.subTest(words):
+                    report, _ = self.verify(work, *words)
+                    self.check_report(report)
+                    across = [pair for pair in report["pairs"] if pair["variants"] == ["ddp", "zero2"]][0]
+                    self.assertEqual(across["allowed"]["parameters"], 5e-2)
+
     def test_what_differs_too_much_is_exit_code_1(self):
         with Workspace(num_blocks=41, per_device_train_batch_size=2, gradient_accumulation_steps=3) as work:
             report, ended = self.verify(work, "--tolerance=0", "--strategies=ddp,zero2", code=1)
