@@ -21,6 +21,7 @@
 #include "skein/config/batch_plan.h"
 #include "skein/core/error.h"
 #include "skein/core/host_memory.h"
+#include "skein/core/want_of_memory.h"
 #include "skein/plan/ladder.h"
 #include "skein/train/offline.h"
 #include "skein/train/place.h"
@@ -32,6 +33,7 @@ namespace {
 // of its own kind.
 std::optional<std::string> want_of_memory(const std::exception& error) {
   if (dynamic_cast<const std::bad_alloc*>(&error)) return "the host's memory is full";
+  if (dynamic_cast<const WantOfMemory*>(&error)) return error.what();
   const auto* failure = dynamic_cast<const c10::Error*>(&error);
   if (!failure) return std::nullopt;
   const std::string text = failure->what_without_backtrace();

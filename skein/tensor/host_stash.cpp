@@ -12,6 +12,7 @@
 
 #include "skein/core/amounts.h"
 #include "skein/core/error.h"
+#include "skein/core/want_of_memory.h"
 
 namespace skein::tensor {
 namespace {
@@ -213,7 +214,7 @@ class HostStash::Core {
 
   void check_room() const {
     if (host_bytes() + options_.slab_bytes <= engine_->budget()) return;
-    throw UserError(fmt::format(
+    throw WantOfMemory(fmt::format(
         "offload_activations: the inputs of blocks need more host memory than the {} that this "
         "rank may take: give a smaller per_device_train_batch_size, or shorter rows (block_size)",
         shown_bytes(static_cast<uint64_t>(engine_->budget()))));

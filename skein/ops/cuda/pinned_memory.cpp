@@ -12,13 +12,13 @@
 #include <cstring>
 
 #include "skein/core/amounts.h"
-#include "skein/core/error.h"
+#include "skein/core/want_of_memory.h"
 
 namespace skein::ops {
 namespace {
 
 [[noreturn]] void refuse(int64_t bytes, const char* why) {
-  throw UserError(
+  throw WantOfMemory(
       fmt::format("cannot lock {} of host memory for offload: {}. Free memory, raise the limit "
                   "(ulimit -l), offload less (offload_ratio), or give offload_pin_memory=false, "
                   "which is slower",
