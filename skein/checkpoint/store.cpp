@@ -164,7 +164,9 @@ void CheckpointStore::save(int64_t step, const Contents& contents, bool rotates)
   if (hangs_) return refuse(step);
   auto options = commit_options(step);
   options.rotates = rotates;
-  begin(contents, Staging::Wish::kAllAtOnce, step, [options](const Job& job, Exchange& exchange) {
+  const auto wish =
+      options_.copies_are_waited_for ? Staging::Wish::kFewSlots : Staging::Wish::kAllAtOnce;
+  begin(contents, wish, step, [options](const Job& job, Exchange& exchange) {
     return write_checkpoint(job, options, exchange);
   });
 }

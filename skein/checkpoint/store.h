@@ -44,6 +44,8 @@ struct StoreOptions {
   RunConditions conditions;                       // recorded in the manifest
   std::function<void()> fence;                    // as in CommitOptions
   std::shared_ptr<tensor::CopyEngine> engine;     // none: that of CPUs
+  // The caller waits for the copies of a save anyway: little host memory will do.
+  bool copies_are_waited_for = false;
 };
 
 class CheckpointStore {

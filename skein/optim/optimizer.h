@@ -5,7 +5,8 @@
 // What turns gradients into new weights.
 //
 // An optimizer sees no parameter, only flat ranges of elements that are updated alike, and keeps
-// for each range the states of optim/states.h. A new one is a list there and a step() here.
+// for each range the states of optim/states.h. A new one is a list there, and begin_step(),
+// step_range() and end_step() here; states on a disk pass through its hands by pass_from_disk().
 
 #include <ATen/core/Tensor.h>
 

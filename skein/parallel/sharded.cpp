@@ -173,7 +173,8 @@ void Sharded::start_reduce(int unit) {
 
 void Sharded::begin_micro_batch(int64_t index, int64_t count) {
   SKEIN_CHECK(index >= 0 && index < count, "micro-batch out of range");
-  SKEIN_CHECK(!options_.inference, "a sharding made for inference has no micro-batches");
+  SKEIN_CHECK(!options_.inference || is_listening(),
+              "a sharding made for inference has no micro-batches, unless somebody listens");
   micro_batch_ = index;
   num_micro_batches_ = count;
   if (index == 0) {

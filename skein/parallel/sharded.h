@@ -15,6 +15,9 @@
 // Every rank makes the same calls. Gradients are sums over ranks, never means. Inside a pass ranks
 // may use different blocks, or one several times (schedule.h).
 //
+// Where nothing trains but linear layers are listened to (tensor/tap.h), micro-batches are the
+// same, their passes have PassOptions::differentiable_inputs, and nothing is reduced.
+//
 // Without gradients: hold_roots() or hold_whole(), then forward passes. Several can live side by
 // side on one group (a policy and its reference). Where two of them train in one backward and their
 // ranks skip blocks, each needs a group of its own.
@@ -100,10 +103,10 @@ class Sharded final : public tensor::Units {
   // states are those of the optimizer that was built over owned_ranges(). Weights may be read, or
   // set, until the next pass.
   using States = std::vector<optim::RangeStates>;
-  std::vector<tensor::TensorSlice> slices_to_save(Access access = Access::kRead);
+  std::vector<tensor::TensorSlice> slices_to_save(Access access);
   std::vector<tensor::TensorSlice> slices_to_save(const States& states) const;
   // All that it keeps.
-  std::vector<tensor::TensorSlice> kept_slices(Access access = Access::kRead);
+  std::vector<tensor::TensorSlice> kept_slices(Access access);
   std::vector<tensor::TensorSlice> kept_slices(const States& states) const;
   // Every rank has filled its slices_to_save(): brings the other shards of what is kept whole.
   // Collective.

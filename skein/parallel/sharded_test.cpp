@@ -185,7 +185,7 @@ Outcome train(const Case& c) {
     }
     const int64_t bytes_sent = world.bytes_sent();
     expect_zero_padding(net, sharded);
-    auto slices = sharded.slices_to_save();
+    auto slices = sharded.slices_to_save(Access::kRead);
     for (auto& slice : sharded.slices_to_save(optimizer.states())) slices.push_back(slice);
     world.barrier();
     const std::lock_guard lock(mutex);

@@ -8,6 +8,7 @@
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include <algorithm>
 #include <limits>
 #include <optional>
 
@@ -16,9 +17,16 @@
 namespace skein::tensor {
 namespace {
 
+// About a millisecond of a GPU's link: writing begins soon, and small copies of the loop pass
+// between. A power of two, to which torch rounds pinned memory up.
+constexpr int64_t kChunkBytes = int64_t{32} << 20;
+
 class HostEngine final : public CopyEngine {
  public:
-  int64_t chunk_bytes() const override { return int64_t{1} << 62; }  // all in one
+  explicit HostEngine(bool in_pieces)
+      : chunk_bytes_(in_pieces ? kChunkBytes : int64_t{1} << 62) {}  // or all in one
+
+  int64_t chunk_bytes() const override { return chunk_bytes_; }
   int64_t budget() const override { return std::numeric_limits<int64_t>::max(); }
   at::Tensor allocate(int64_t bytes) override {
     return at::empty({bytes}, at::TensorOptions(at::kByte));
@@ -26,6 +34,9 @@ class HostEngine final : public CopyEngine {
   void begin() override {}
   void copy(const at::Tensor& target, const at::Tensor& source) override { target.copy_(source); }
   std::unique_ptr<Mark> mark() override { return nullptr; }
+
+ private:
+  int64_t chunk_bytes_;
 };
 
 c10::Stream current_stream(at::Device device) {
@@ -46,17 +57,18 @@ class EventMark final : public CopyEngine::Mark {
 
 class StreamEngine final : public CopyEngine {
  public:
-  StreamEngine(at::Device device, int ranks_here)
+  StreamEngine(at::Device device, const CopyOptions& options)
       : stream_(c10::impl::VirtualGuardImpl(device.type()).getNewStream(device)),
-        ranks_here_(ranks_here) {}
+        options_(options) {}
 
-  // About a millisecond of the link: writing begins soon, and small copies of the loop pass
-  // between. A power of two, to which torch rounds pinned memory up.
-  int64_t chunk_bytes() const override { return int64_t{32} << 20; }
+  int64_t chunk_bytes() const override { return kChunkBytes; }
   // Of what is left when it is first asked: whoever pins memory for good has done so by then.
   // Pinned memory cannot be taken back: a fifth stays for what else the run will need.
   int64_t budget() const override {
-    if (!budget_) budget_ = static_cast<int64_t>(available_memory() / 5 * 4) / ranks_here_;
+    if (!budget_) {
+      const auto share = static_cast<int64_t>(available_memory() / 5 * 4) / options_.ranks_here;
+      budget_ = std::max<int64_t>(share - options_.left_over, 0);
+    }
     return *budget_;
   }
   at::Tensor allocate(int64_t bytes) override {
@@ -76,15 +88,15 @@ class StreamEngine final : public CopyEngine {
 
  private:
   c10::Stream stream_;
-  int ranks_here_;
+  CopyOptions options_;
   mutable std::optional<int64_t> budget_;
 };
 
 }  // namespace
 
-std::shared_ptr<CopyEngine> make_copy_engine(at::Device device, int ranks_here) {
-  if (device.is_cpu()) return std::make_shared<HostEngine>();
-  return std::make_shared<StreamEngine>(device, ranks_here);
+std::shared_ptr<CopyEngine> make_copy_engine(at::Device device, const CopyOptions& options) {
+  if (device.is_cpu()) return std::make_shared<HostEngine>(options.in_pieces);
+  return std::make_shared<StreamEngine>(device, options);
 }
 
 }  // namespace skein::tensor

@@ -43,7 +43,12 @@ class CopyEngine {
   virtual std::unique_ptr<Mark> mark() = 0;
 };
 
-// For tensors of `device`, on a machine that this rank shares with `ranks_here` - 1 others.
-std::shared_ptr<CopyEngine> make_copy_engine(at::Device device, int ranks_here = 1);
+struct CopyOptions {
+  int ranks_here = 1;      // this rank and others, who share the machine's memory
+  int64_t left_over = 0;   // bytes of this rank's share that are somebody else's
+  bool in_pieces = false;  // on CPUs too: what is copied may be more than memory holds
+};
+// For tensors of `device`.
+std::shared_ptr<CopyEngine> make_copy_engine(at::Device device, const CopyOptions& options = {});
 
 }  // namespace skein::tensor

@@ -19,7 +19,7 @@ Evaluation evaluate_model(const EvalOptions& options, World& world) {
   // A group of its own: each rank's model is whole, and nothing of it travels.
   parallel::Sharded sharded(opened.model->table(), {.inference = true, .device = world.device},
                             comm::Group());
-  opened.load(sharded.kept_slices());
+  opened.load(sharded.kept_slices(Access::kSet));
   const auto algorithm = algorithms::build(options.run.stage, *opened.model);
   if (!world.is_first()) return evaluate(loader, *algorithm, sharded, world);
   Progress progress("evaluating", static_cast<uint64_t>(loader.num_eval_batches()), "batches");

@@ -112,7 +112,7 @@ void RunState::initialise_adapter(uint64_t seed) {
 void RunState::check_base_in_adapter(const fs::path& folder) {
   const auto types = base_weights_in_adapter(folder, model_.table());
   if (types.empty()) return;
-  auto slices = sharded_.slices_to_save();
+  auto slices = sharded_.slices_to_save(Access::kRead);
   std::erase_if(slices, [&](const auto& slice) { return !types.contains(slice.name); });
   auto stored = slices;
   for (auto& slice : stored) slice.data = at::empty_like(slice.data);
@@ -218,9 +218,14 @@ checkpoint::Contents RunState::contents(int64_t step, bool with_optimizer) {
                                 .texts = {},
                                 .stem = stem()};
   const auto& share = options_.share;
-  auto weights = share ? share_of(sharded_.kept_slices(), *share) : sharded_.slices_to_save();
-  auto states = share ? share_of(sharded_.kept_slices(optimizer_.states()), *share)
-                      : sharded_.slices_to_save(optimizer_.states());
+  auto weights = share ? share_of(sharded_.kept_slices(Access::kRead), *share)
+                       : sharded_.slices_to_save(Access::kRead);
+  std::vector<tensor::TensorSlice> states;
+  // Not for nothing: of what lies on a disk every byte is read and compared.
+  if (with_optimizer || (is_adapter() && has_masters())) {
+    states = share ? share_of(sharded_.kept_slices(optimizer_.states()), *share)
+                   : sharded_.slices_to_save(optimizer_.states());
+  }
   contents.model_slices = in_files(with_masters(std::move(weights), states));
   if (with_optimizer) {
     contents.optimizer = optimizer_entries();

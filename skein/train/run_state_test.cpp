@@ -153,7 +153,8 @@ class RunStateTest : public testing::Test {
         EXPECT_EQ(run.optimizer.num_updates(), 7);
       }
       const auto read = bytes_read_by_this_thread() - before;
-      for (const auto& slice : weights_alone ? run.sharded.kept_slices() : run.all_kept()) {
+      for (const auto& slice :
+           weights_alone ? run.sharded.kept_slices(Access::kRead) : run.all_kept()) {
         EXPECT_TRUE(at::equal(slice.data, values(slice)))
             << slice.name << " at " << holding.text() << ", rank " << group.rank();
       }
@@ -335,7 +336,7 @@ TEST_F(RunStateTest, MastersTakeAnFp32FileAsItIs) {
       const c10::NoGradGuard no_grad;
       Parts run({stage}, at::kBFloat16, group);
       run.state.load_weights(folder_ / "checkpoint-7");
-      for (const auto& slice : run.sharded.kept_slices()) {
+      for (const auto& slice : run.sharded.kept_slices(Access::kRead)) {
         EXPECT_TRUE(at::equal(slice.data, values(slice))) << slice.name;
       }
       int masters = 0;
@@ -358,7 +359,7 @@ TEST_F(RunStateTest, SixteenBitsOfAnotherKindAreRoundedFromTheMasters) {
       const c10::NoGradGuard no_grad;
       Parts run(holding, at::kBFloat16, group);
       run.state.restore(folder_ / "checkpoint-7");
-      for (const auto& slice : run.sharded.kept_slices()) {
+      for (const auto& slice : run.sharded.kept_slices(Access::kRead)) {
         auto master = slice;
         master.name += ".master";
         master.dtype = at::kFloat;

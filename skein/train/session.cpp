@@ -17,6 +17,7 @@
 #include "skein/ops/device.h"
 #include "skein/plan/cost/flops.h"
 #include "skein/plan/finetune.h"
+#include "skein/plan/fit.h"
 #include "skein/plan/refusals.h"
 #include "skein/plan/run_data.h"
 #include "skein/plan/run_model.h"
@@ -95,7 +96,17 @@ std::shared_ptr<tensor::HostStash> make_stash(const config::ModelConfig& model,
                                               const World& world) {
   if (!model.offload_activations) return nullptr;
   return std::make_shared<tensor::HostStash>(
-      tensor::make_copy_engine(world.device, world.local_size));
+      tensor::make_copy_engine(world.device, {.ranks_here = world.local_size}));
+}
+
+// Of host memory, for inputs of blocks: it is taken in the first step, and saves must leave it.
+int64_t stash_bytes(const config::RunConfig& config, const config::BatchPlan& batches,
+                    const plan::HfConfig& architecture, const World& world) {
+  if (!config.model.offload_activations) return 0;
+  const plan::RunMemory memory(config, architecture,
+                               {.ranks = world.group.size(), .place = place_of(world.device)},
+                               config.data.block_size);
+  return memory.needs(plan::asked_choice(config, batches)).activations.host;
 }
 
 }  // namespace
@@ -163,8 +174,12 @@ MetricOptions metric_options(const config::RunConfig& config, const fs::path& ou
 // Alike for ranks that share a kernel, and so its view of a file system.
 std::string node_id() { return fmt::format("{} {}", host_name(), boot_id()); }
 
+bool uses_disk(const config::RunConfig& config) {
+  return plan::offload_of(config.offload).uses_disk();
+}
+
 checkpoint::StoreOptions store_options(const config::RunConfig& config, const fs::path& output,
-                                       const World& world) {
+                                       const World& world, int64_t host_bytes_of_others) {
   auto conditions = checkpoint::current_conditions(
       world.group.size(), plan::zero_stage(config.parallel.distributed_strategy),
       at::get_num_threads());
@@ -183,7 +198,10 @@ checkpoint::StoreOptions store_options(const config::RunConfig& config, const fs
           .max_shard_bytes = static_cast<uint64_t>(config.checkpoint.max_shard_size),
           .conditions = conditions,
           .fence = world.fence,
-          .engine = tensor::make_copy_engine(world.device, world.local_size)};
+          .engine = tensor::make_copy_engine(world.device, {.ranks_here = world.local_size,
+                                                            .left_over = host_bytes_of_others,
+                                                            .in_pieces = uses_disk(config)}),
+          .copies_are_waited_for = uses_disk(config)};
 }
 
 RunStateOptions state_options(const config::RunConfig& config, const plan::DataIdentity& identity,
@@ -250,7 +268,8 @@ Session::Session(const config::Resolved& given, const config::BatchPlan& plan_of
       algorithm(build_algorithm(config, *model)),
       scaler(make_scaler(config, dtype)),
       metrics(metric_options(config, output, architecture, dtype, world)),
-      store(store_options(config, output, world), world.store),
+      store(store_options(config, output, world, stash_bytes(config, batches, architecture, world)),
+            world.store),
       state({architecture, *model, sharded, *optimizer, metrics, scaler.get()},
             state_options(config, identity, loader, world)),
       peak_rate(plan::peak_learning_rate(config, batches)) {}
@@ -258,7 +277,7 @@ Session::Session(const config::Resolved& given, const config::BatchPlan& plan_of
 int64_t begin(Session& run) {
   const auto& config = run.config;
   const board::HostWork work("loading the weights");
-  if (run.plan.save_every > 0) {
+  if (run.plan.save_every > 0 && !uses_disk(config)) {
     run.store.prepare(run.state.contents(0, !config.checkpoint.save_only_model));
   }
   const int64_t step = load_first_state(run);

@@ -44,7 +44,7 @@ std::vector<tensor::TensorSlice> trained_slices(parallel::Sharded& sharded,
     slice.name.resize(slice.name.size() - kSuffix.size());
     have_masters.insert(slice.name);
   }
-  for (auto& slice : sharded.slices_to_save()) {
+  for (auto& slice : sharded.slices_to_save(Access::kRead)) {
     if (table.find(slice.name)->trainable && !have_masters.contains(slice.name)) {
       slices.push_back(std::move(slice));
     }

@@ -64,7 +64,7 @@ class GpuSaveTest : public TemporaryFolder {
 
     checkpoint::Contents contents() {
       checkpoint::Contents contents{.texts = {{"config.json", "{}"}, {"trainer_state.json", "{}"}}};
-      contents.model_slices = sharded.slices_to_save();
+      contents.model_slices = sharded.slices_to_save(Access::kRead);
       contents.optimizer_slices = sharded.slices_to_save(optimizer.states());
       for (const auto& slice : contents.model_slices) contents.model.push_back(entry(slice));
       for (const auto& slice : contents.optimizer_slices)

@@ -87,7 +87,7 @@ Outcome train_rank(const Stage& stage, comm::Group& world) {
     outcome.norms.push_back(update.norm.norm.item<double>());
     outcome.sent = world.bytes_sent() - sent;
   }
-  for (const auto& slice : sharded.slices_to_save()) {
+  for (const auto& slice : sharded.slices_to_save(Access::kRead)) {
     outcome.parameters[slice.name] = slice.data.clone();
   }
   outcome.kept = sharded.memory().bytes();

@@ -67,7 +67,7 @@ double growth(const fs::path& folder, int stage, comm::Group& world) {
   run.state.load_weights(folder);
   const auto grown = resident_bytes("VmHWM") - before;
   int64_t weights = 0;
-  for (const auto& slice : run.sharded.kept_slices()) {
+  for (const auto& slice : run.sharded.kept_slices(Access::kRead)) {
     weights += static_cast<int64_t>(slice.data.nbytes());
   }
   const auto beside = run.sharded.memory().bytes() - weights;
