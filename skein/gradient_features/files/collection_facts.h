@@ -33,6 +33,7 @@ std::optional<AdamForm> adam_form(std::string_view word);
 inline constexpr int64_t kMaxDimension = int64_t{1} << 28;
 // Rows of a block as floats: a reader holds a few blocks. A block of one sample may be larger.
 inline constexpr int64_t kMaxBlockBytes = int64_t{32} << 20;
+inline constexpr int64_t kMaxSamplesPerBlock = 65536;
 
 // A sample's index is the number of its row in the data's files, from 0 and in their order; blank
 // lines do not count, and rows that cannot be used keep their number.
@@ -60,7 +61,7 @@ struct CollectionFacts {
   int64_t num_blocks() const { return (num_samples + samples_per_block - 1) / samples_per_block; }
 };
 
-// How many samples a block may have so that kMaxBlockBytes hold its rows; at least 1.
+// How many samples a block may have, so that kMaxBlockBytes hold its rows; at least 1.
 int64_t most_samples_per_block(int64_t dimension);
 
 // Throws UserError for values that no collection can have: dimension 0, dimensions that a

@@ -11,11 +11,11 @@
 
 namespace skein::gradient_features {
 
-// One name a line, one line for each validation sample. Throws UserError for an empty line.
+// One name a line, in the order of the samples; blank lines do not count.
 std::vector<std::string> groups_of_file(const fs::path& path);
 
-// The value of `key` in each row of a .jsonl file: a string, a number or a boolean; blank lines are
-// passed over. Throws UserError naming the line that has none.
+// The value of `key` in each row of a .jsonl file: a string, a number or a boolean. Throws
+// UserError naming the line that has none.
 std::vector<std::string> groups_by_key(const fs::path& rows, const std::string& key);
 
 }  // namespace skein::gradient_features

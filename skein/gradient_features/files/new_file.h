@@ -8,7 +8,8 @@
 
 namespace skein::gradient_features {
 
-// Written under a temporary name beside it, which goes when the object does without a commit().
+// Written under a temporary name beside it (core/file.h), which goes when the object does without a
+// commit(). It is locked: what a killed writer has left can be told from what one is writing.
 class NewFile {
  public:
   explicit NewFile(fs::path path);
@@ -22,8 +23,11 @@ class NewFile {
   void commit();
 
  private:
-  fs::path path_, temporary_;
+  fs::path path_, temporary_;  // empty when there is nothing left to remove
   File file_;
 };
+
+// What a killed NewFile of this path has left goes; other files stay.
+void sweep_temporaries_of(const fs::path& path);
 
 }  // namespace skein::gradient_features

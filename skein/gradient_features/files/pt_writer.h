@@ -16,38 +16,29 @@
 #include "skein/core/dtype.h"
 #include "skein/core/file.h"
 #include "skein/gradient_features/files/new_file.h"
+#include "skein/gradient_features/files/zip_layout.h"
 
 namespace skein::gradient_features {
 
 class PtWriter {
  public:
   // One dimension or two; `dtype` is kF32 or kF16.
-  PtWriter(const fs::path& path, DType dtype, std::vector<int64_t> shape);
+  PtWriter(const fs::path& path, DType dtype, const std::vector<int64_t>& shape);
 
-  // The next elements, row-major; rounded to the type, to nearest and ties to even. Throws
-  // UserError when float16 cannot hold one.
+  // The next elements, row-major; rounded to the type, to nearest and ties to even. Those that
+  // float16 cannot hold become infinite.
   void append(std::span<const float> values);
   // Requires that all elements came. Durable when it returns.
   void commit();
 
  private:
-  void write_entry(const std::string& name, std::span<const std::byte> content);
-  void finish_data();
-
-  struct Entry {
-    std::string name;
-    uint64_t begin = 0;  // of its local header
-    uint64_t size = 0;
-    uint32_t checksum = 0;
-  };
-
   DType dtype_;
-  uint64_t elements_left_;
-  NewFile file_;
-  std::string root_;  // the folder inside the archive
-  uint64_t position_ = 0;
-  std::vector<Entry> entries_;
+  std::string pickle_;
+  ZipLayout layout_;
+  uint64_t bytes_done_ = 0;  // of the elements
+  uint32_t checksum_ = 0;
   std::vector<std::byte> rounded_;
+  NewFile file_;
 };
 
 // Bytes of such a file, to the byte.

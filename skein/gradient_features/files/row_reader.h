@@ -11,10 +11,9 @@
 // however many there are. Not thread-safe.
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
-#include <span>
+#include <string>
 #include <vector>
 
 #include "skein/core/file.h"
@@ -43,10 +42,11 @@ class RowReader {
   ~RowReader();
 
   const CollectionFacts& facts() const;
-  // That have a shard; blocks that are read ahead know their samples no sooner than next().
+  // Of all blocks that will come, as their headers say.
   int64_t num_blocks() const;
-  // How many samples have a row, as the shards' headers say.
-  int64_t num_rows() const;
+  int64_t num_rows() const;  // samples that have one
+  std::vector<SkippedSample> skipped() const;
+  std::vector<std::string> block_digests() const;
 
   // Absent after the last. Throws IoError for a shard that is not what was written: it names all
   // such blocks from here on, with their samples.
