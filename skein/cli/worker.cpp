@@ -21,7 +21,6 @@
 #include "skein/config/batch_plan.h"
 #include "skein/core/error.h"
 #include "skein/core/host_memory.h"
-#include "skein/core/want_of_memory.h"
 #include "skein/plan/ladder.h"
 #include "skein/train/offline.h"
 #include "skein/train/place.h"

@@ -8,7 +8,14 @@
 #include <filesystem>
 #include <optional>
 
+#include "skein/core/error.h"
+
 namespace skein {
+
+// Host memory that a run has asked for is not to be had. With less (plan/ladder.h) it may go on.
+struct WantOfMemory : UserError {
+  using UserError::UserError;
+};
 
 // Where the kernel tells; tests have others.
 struct KernelFolders {

@@ -22,6 +22,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -49,6 +50,14 @@ struct StepBatches {
   int64_t samples_end = 0;                       // samples (or packs) used since the start
   double epoch = 0;                              // epochs done after this step, for logs
 };
+
+// Samples as one micro-batch: a row each, padded to the longest, or behind each other as a run of
+// documents. Without any, one token that predicts nothing: weight zero. A sample's document is
+// `first_document` + its number.
+tensor::HostBatch make_rows(const SampleSource& source, std::span<const int64_t> samples,
+                            int64_t first_document);
+tensor::HostBatch make_run(const SampleSource& source, std::span<const int64_t> samples,
+                           int64_t first_document);
 
 class Loader {
  public:

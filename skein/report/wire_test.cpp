@@ -13,10 +13,20 @@ using std::string_literals::operator""s;
 
 TEST(Checksum, KnownAnswers) {
   EXPECT_EQ(crc32("123456789"), 0xCBF43926U);
+  EXPECT_EQ(crc32(std::string(32, '\0')), 0x190A55ADU);
+  EXPECT_EQ(crc32(std::string(1000, 'a')), 0x9A38DA03U);
   EXPECT_EQ(crc32c("123456789"), 0xE3069283U);
   EXPECT_EQ(crc32c(std::string(32, '\0')), 0x8A9136AAU);  // RFC 3720, B.4
   EXPECT_EQ(crc32c(std::string(32, '\xFF')), 0x62A8AB43U);
   EXPECT_EQ(crc32c(""), 0U);
+}
+
+TEST(Checksum, PartsGiveTheSameAsTheWhole) {
+  std::string text;
+  for (int i = 0; i < 300; ++i) text += static_cast<char>(i * 7 + i / 11);
+  for (size_t cut = 0; cut <= text.size(); ++cut) {
+    EXPECT_EQ(crc32(text.substr(cut), crc32(text.substr(0, cut))), crc32(text)) << cut;
+  }
 }
 
 TEST(Checksum, MaskRotatesAndAdds) {

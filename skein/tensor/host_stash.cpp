@@ -12,7 +12,7 @@
 
 #include "skein/core/amounts.h"
 #include "skein/core/error.h"
-#include "skein/core/want_of_memory.h"
+#include "skein/core/host_memory.h"
 
 namespace skein::tensor {
 namespace {

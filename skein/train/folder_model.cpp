@@ -9,7 +9,8 @@
 namespace skein::train {
 
 FolderModel build_folder_model(const plan::ModelFolder& folder, std::optional<DType> asked,
-                               at::Device device) {
+                               at::Device device,
+                               const std::optional<adapter::AdapterConfig>& beside) {
   FolderModel built{.folder = folder, .config = plan::read_hf_config(folder.weights), .model = {}};
   const auto dtype = plan::inference_dtype(asked, built.config.dtype, place_of(device));
   model::BuildOptions options{.dtype = tensor::scalar_type_of(dtype)};
@@ -17,6 +18,7 @@ FolderModel build_folder_model(const plan::ModelFolder& folder, std::optional<DT
     options.tuning.lora = adapter::read_adapter_config(folder.adapter);
     options.tuning.lora->dropout = 0;
   }
+  if (beside) options.tuning.lora = beside;
   built.model = model::build(built.config, options);
   return built;
 }

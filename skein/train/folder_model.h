@@ -30,7 +30,9 @@ struct FolderModel {
 };
 
 // No parameter has memory yet. `asked`: the type to compute in; absent: plan::inference_dtype().
+// `beside`: an adapter that no file holds, of a folder without one.
 FolderModel build_folder_model(const plan::ModelFolder& folder, std::optional<DType> asked,
-                               at::Device device);
+                               at::Device device,
+                               const std::optional<adapter::AdapterConfig>& beside = {});
 
 }  // namespace skein::train

@@ -243,11 +243,12 @@ Header read_header(const File& file, std::string_view name) {
   return parse_header(json, size - sizeof(length) - length, name);
 }
 
-std::string build_header(std::vector<TensorEntry> entries, std::vector<PlacedTensor>& tensors) {
+std::string build_header(std::vector<TensorEntry> entries, std::vector<PlacedTensor>& tensors,
+                         const Metadata& metadata) {
   std::sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) {
     return a.dtype != b.dtype ? a.dtype > b.dtype : a.name < b.name;
   });
-  std::string json = R"({"__metadata__":{"format":"pt"})";
+  auto json = fmt::format(R"({{"__metadata__":{})", nlohmann::json(metadata).dump());
   uint64_t position = 0;
   tensors.clear();
   for (auto& entry : entries) {

@@ -42,10 +42,12 @@ struct PlacedTensor {
   uint64_t end = 0;
 };
 
+using Metadata = std::map<std::string, std::string>;
+
 struct Header {
   uint64_t data_begin = 0;            // of the data section, in the file
   std::vector<PlacedTensor> tensors;  // by position; they cover the data section without a gap
-  std::map<std::string, std::string> metadata;
+  Metadata metadata;
 };
 
 inline constexpr uint64_t kMaxHeaderBytes = 100'000'000;
@@ -58,7 +60,9 @@ Header parse_header(std::string_view json, uint64_t data_bytes, std::string_view
 Header read_header(const File& file, std::string_view name);
 
 // The length, the text and its padding. `tensors` comes back placed, in the order of the file:
-// descending alignment, then name.
-std::string build_header(std::vector<TensorEntry> entries, std::vector<PlacedTensor>& tensors);
+// descending alignment, then name. `metadata` is UTF-8; without "format", other programs refuse the
+// file.
+std::string build_header(std::vector<TensorEntry> entries, std::vector<PlacedTensor>& tensors,
+                         const Metadata& metadata = {{"format", "pt"}});
 
 }  // namespace skein::checkpoint

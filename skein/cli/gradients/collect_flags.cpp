@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/cli/gradients/collect_flags.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <sstream>
+
+#include "skein/checkpoint/files/file_layout.h"
+#include "skein/cli/flag_set.h"
+#include "skein/cli/key_flags.h"
+#include "skein/config/syntax/values.h"
+#include "skein/core/error.h"
+#include "skein/plan/finetune.h"
+
+namespace skein::cli {
+namespace {
+
+namespace gf = gradient_features;
+
+constexpr int64_t kLessLength = 2048;
+
+std::vector<std::string> words_of(const std::string& list) {
+  std::vector<std::string> words;
+  std::istringstream text(list);
+  for (std::string word; std::getline(text, word, ',');) {
+    if (!word.empty()) words.push_back(word);
+  }
+  return words;
+}
+
+std::vector<int64_t> read_dimensions(const std::string& list) {
+  std::vector<int64_t> dimensions;
+  for (const auto& word : words_of(list)) {
+    const auto read = config::parse_integer(word);
+    if (!read || *read < 1 || *read > gf::kMaxDimension) {
+      throw UserError(fmt::format("--gradient_projection_dimension: '{}' is no number from 1 to {}",
+                                  word, gf::kMaxDimension));
+    }
+    dimensions.push_back(*read);
+  }
+  if (dimensions.empty()) throw UserError("--gradient_projection_dimension names no dimension");
+  std::ranges::sort(dimensions);
+  const auto [first, last] = std::ranges::unique(dimensions);
+  dimensions.erase(first, last);
+  return dimensions;
+}
+
+// A word of a short list of choices.
+template <typename Value>
+Value choose(const char* flag, const std::string& word, std::optional<Value> value,
+             const char* expected) {
+  if (!value) throw UserError(fmt::format("--{}: '{}' is none of {}", flag, word, expected));
+  return *value;
+}
+
+bool has_moments(const fs::path& model) {
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(model, ignored)) {
+    if (entry.path().filename().string().starts_with(checkpoint::kOptimizerStem)) return true;
+  }
+  return false;
+}
+
+// LESS's extraction on a model without an adapter makes one.
+adapter::AdapterConfig new_adapter(int64_t rank, double alpha) {
+  adapter::AdapterConfig made;
+  made.rank = rank;
+  made.alpha = alpha;
+  made.targets = {.kind = adapter::ModuleChoice::Kind::kNames,
+                  .names = {"q_proj", "k_proj", "v_proj", "o_proj"}};
+  return made;
+}
+
+struct RawWords {
+  std::string model, output, info = "grads", type, form = "less", dimensions, parameters;
+  std::string non_finite = "error", dtype = "float32", projection = "dense";
+  std::string base;
+  bool validation = false, initialize_lora = false;
+  int64_t lora_rank = 8, max_length = kLessLength;
+  std::optional<double> lora_alpha;
+};
+
+std::vector<std::string> read(std::span<const std::string> arguments, RawWords& raw,
+                              CollectFlags& result) {
+  FlagSet flags("skein gradients collect");
+  flags.add("model", raw.model);
+  flags.add("model_path", raw.model);
+  flags.add("base", raw.base);
+  flags.add("output_path", raw.output);
+  flags.add("info_type", raw.info);
+  flags.add("gradient_type", raw.type);
+  flags.add("adam_form", raw.form);
+  flags.add("gradient_projection_dimension", raw.dimensions);
+  flags.add("projection", raw.projection);
+  flags.add("parameters", raw.parameters);
+  flags.add("validation", raw.validation);
+  flags.add("initialize_lora", raw.initialize_lora);
+  flags.add("lora_r", raw.lora_rank, /*least=*/1);
+  flags.add("lora_alpha", raw.lora_alpha);
+  flags.add("max_samples", result.max_samples, /*least=*/1);
+  flags.add("max_length", raw.max_length, /*least=*/2);
+  flags.add("block_samples", result.block_samples, /*least=*/1);
+  flags.add("batch_tokens", result.batch_tokens, /*least=*/1);
+  flags.add("gradient_memory", result.memory, /*least=*/1);
+  flags.add("non_finite", raw.non_finite);
+  flags.add("output_dtype", raw.dtype);
+  flags.add_foreign("task",
+                    "--train_file FILE of the task's examples, with --validation, and --groups of "
+                    "`skein gradients score` for its subtasks");
+  auto rest = flags.read(arguments, FlagSet::Unknown::kKeep);
+  check_flags(rest, {"model", "output_path", "gradient_type", "gradient_projection_dimension",
+                     "info_type", "parameters", "max_samples", "max_length", "validation"});
+  return rest;
+}
+
+void choose_type(const RawWords& raw, CollectFlags& result) {
+  const bool moments = has_moments(result.given_model);
+  result.chose_type = raw.type.empty();
+  if (result.chose_type) {
+    const bool adam = moments && !raw.validation;
+    result.type = adam ? gf::GradientType::kAdam : gf::GradientType::kSgd;
+    return;
+  }
+  result.type = choose("gradient_type", raw.type, gf::gradient_type(raw.type), "adam, sgd, sign");
+  if (result.type == gf::GradientType::kAdam && !moments) {
+    throw UserError(
+        fmt::format("--gradient_type adam needs the optimizer's moments, and {} has no "
+                    "{}.safetensors: name a checkpoint-N of a run, or give "
+                    "--gradient_type sgd",
+                    result.given_model.string(), checkpoint::kOptimizerStem));
+  }
+}
+
+void choose_parameters(const RawWords& raw, CollectFlags& result) {
+  if (!raw.parameters.empty()) result.parameters = words_of(raw.parameters);
+  const bool of_adapter =
+      std::ranges::find(result.parameters, "adapter") != result.parameters.end();
+  const bool is_new = raw.initialize_lora || (of_adapter && result.model.adapter.empty());
+  if (result.info != gf::InfoType::kGrads || !is_new) return;
+  if (!result.model.adapter.empty()) {
+    throw UserError(fmt::format("--initialize_lora makes an adapter beside a model, and {} is one",
+                                result.given_model.string()));
+  }
+  result.new_adapter = new_adapter(raw.lora_rank, raw.lora_alpha.value_or(32));
+}
+
+// The rows are those of a run's training data; nothing is held out.
+void resolve_run(const RawWords& raw, CollectFlags& result) {
+  auto& run = result.run.config;
+  run.stage = config::TrainingStage::kSft;
+  run.model.model_name_or_path = result.model.weights.string();
+  if (const auto folder = result.model.tokenizer_folder();
+      run.model.tokenizer_name_or_path.empty() && folder != result.model.weights) {
+    run.model.tokenizer_name_or_path = folder.string();
+  }
+  run.data.block_size = raw.max_length;
+  run.checkpoint.output_dir = raw.output;
+  run.rows.packing = false;
+  run.rows.val_size = 0;
+  if (run.data.train_file.empty() && run.data.train_file_dir.empty()) {
+    throw UserError("skein gradients collect needs --train_file FILE, the rows");
+  }
+}
+
+}  // namespace
+
+CollectFlags parse_collect_flags(std::span<const std::string> arguments) {
+  CollectFlags result;
+  RawWords raw;
+  result.run = config::load(read(arguments, raw, result));
+  const auto& configured = result.run.config;
+  if (raw.model.empty()) {
+    raw.model = configured.finetune.adapter_name_or_path.empty()
+                    ? configured.model.model_name_or_path
+                    : configured.finetune.adapter_name_or_path;
+  }
+  if (raw.model.empty()) {
+    throw UserError(
+        "skein gradients collect needs --model FOLDER: an adapter, a checkpoint or a "
+        "model");
+  }
+  if (raw.output.empty()) {
+    throw UserError("skein gradients collect needs --output_path FOLDER, where the rows go");
+  }
+  result.output = raw.output;
+  result.model = plan::open_model_folder({.folder = raw.model, .base = raw.base});
+  result.given_model = result.model.adapter.empty() ? result.model.weights : result.model.adapter;
+  result.info = choose("info_type", raw.info, gf::info_type(raw.info), "grads, reps, loss");
+  result.adam_form = choose("adam_form", raw.form, gf::adam_form(raw.form), "less, standard");
+  if (raw.projection != "dense") {
+    throw UserError(fmt::format("--projection: '{}' is not built: dense is", raw.projection));
+  }
+  if (!raw.dimensions.empty()) result.dimensions = read_dimensions(raw.dimensions);
+  if (raw.non_finite != "error" && raw.non_finite != "skip") {
+    throw UserError(fmt::format("--non_finite: '{}' is neither error nor skip", raw.non_finite));
+  }
+  result.skips_non_finite = raw.non_finite == "skip";
+  if (raw.dtype != "float32" && raw.dtype != "float16") {
+    throw UserError(fmt::format("--output_dtype: '{}' is neither float32 nor float16", raw.dtype));
+  }
+  result.output_dtype = raw.dtype == "float32" ? DType::kF32 : DType::kF16;
+  choose_type(raw, result);
+  choose_parameters(raw, result);
+  resolve_run(raw, result);
+  return result;
+}
+
+std::vector<std::string> translate_rank_flags(std::span<const std::string> arguments) {
+  std::optional<int64_t> world_size, rank, local_rank, port;
+  std::string address;
+  FlagSet flags("skein gradients collect");
+  flags.add("world_size", world_size);
+  flags.add("rank", rank);
+  flags.add("local_rank", local_rank);
+  flags.add("master_addr", address);
+  flags.add("master_port", port);
+  auto rest = flags.read(arguments, FlagSet::Unknown::kKeep);
+  const auto put = [](const char* name, const std::string& value) {
+    ::setenv(name, value.c_str(), /*overwrite=*/1);
+  };
+  if (rank) {
+    put("RANK", fmt::format("{}", *rank));
+    put("WORLD_SIZE", fmt::format("{}", world_size.value_or(1)));
+    put("LOCAL_RANK", fmt::format("{}", local_rank.value_or(*rank)));
+    put("MASTER_ADDR", address.empty() ? "127.0.0.1" : address);
+    put("MASTER_PORT", fmt::format("{}", port.value_or(29500)));
+    return rest;
+  }
+  if (world_size) rest.push_back(fmt::format("--nproc-per-node={}", *world_size));
+  if (!address.empty()) rest.push_back("--master-addr=" + address);
+  if (port) rest.push_back(fmt::format("--master-port={}", *port));
+  return rest;
+}
+
+}  // namespace skein::cli

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <numeric>
+
+#include "skein/adapter/tensor_names.h"
+#include "skein/checkpoint/files/weights_digest.h"
+#include "skein/cli/commands.h"
+#include "skein/cli/gradients/collect_flags.h"
+#include "skein/cli/rank_run.h"
+#include "skein/core/error.h"
+#include "skein/core/hash.h"
+#include "skein/core/log.h"
+#include "skein/core/progress.h"
+#include "skein/data/rows/row_source.h"
+#include "skein/gradient_features/collect.h"
+#include "skein/gradient_features/moments.h"
+#include "skein/plan/rules.h"
+#include "skein/plan/run_data.h"
+#include "skein/plan/trainer_state.h"
+#include "skein/tensor/dtype.h"
+#include "skein/train/check_once.h"
+#include "skein/train/folder_model.h"
+#include "skein/train/place.h"
+
+namespace skein::cli {
+namespace {
+
+namespace gf = gradient_features;
+
+// A model to listen to, with its parameters in memory.
+struct OpenModel {
+  OpenModel(const CollectFlags& flags, train::World& world)
+      : opened(train::build_folder_model(flags.model, flags.run.config.model.dtype, world.device,
+                                         flags.new_adapter)),
+        is_sharded(flags.run.config.parallel.distributed_strategy == config::Strategy::kZero3),
+        sharded(opened.model->table(),
+                {.stage = parallel::kStages[is_sharded ? 3 : 0],
+                 .recompute = flags.run.config.model.gradient_checkpointing,
+                 .inference = true,
+                 .device = world.device},
+                is_sharded ? world.group : comm::Group()) {
+    for (const auto& part : flags.model.parts()) train::check_once(part, world);
+    opened.load(sharded.kept_slices(Access::kSet));
+    if (!flags.new_adapter) return;
+    sharded.initialise(static_cast<uint64_t>(flags.run.config.seed), [](const auto& parameter) {
+      return adapter::is_adapter_tensor(parameter.name);
+    });
+  }
+
+  train::FolderModel opened;
+  bool is_sharded;
+  parallel::Sharded sharded;
+};
+
+data::RowSource open_rows(const CollectFlags& flags) {
+  const auto& run = flags.run.config;
+  const auto tokens = data::open_row_tokens(run.model, run.rows);
+  const auto limits = plan::rows_options(run, tokens, *plan::vocabulary_of(run)).limits;
+  return {data::prepare_rows(run.data, tokens.encoder, data::Split::kTrain), limits};
+}
+
+std::string model_digest(const CollectFlags& flags) {
+  std::string all = checkpoint::weights_digest(checkpoint::open_model_files(flags.model.weights));
+  if (!flags.model.adapter.empty()) {
+    all += checkpoint::weights_digest(
+        checkpoint::open_model_files(flags.model.adapter, checkpoint::kAdapterStem));
+    all += read_file(flags.model.adapter / adapter::kConfigName);
+  }
+  if (flags.new_adapter) {
+    all += fmt::format("new adapter {} {} {}", flags.new_adapter->rank, flags.new_adapter->alpha,
+                       flags.run.config.seed);
+  }
+  return digest(all);
+}
+
+gf::CollectionFacts facts_of(const CollectFlags& flags, const OpenModel& model,
+                             const data::RowSource& rows) {
+  const auto& table = model.opened.model->table();
+  gf::CollectionFacts facts{.info_type = flags.info,
+                            .gradient_type = flags.type,
+                            .adam_form = flags.adam_form,
+                            .output_dtype = flags.output_dtype,
+                            .model_digest = model_digest(flags),
+                            .data_digest = rows.prepared().digest};
+  const int64_t all = rows.prepared().rows.count();
+  facts.num_samples = flags.max_samples > 0 ? std::min(flags.max_samples, all) : all;
+  facts.max_samples = flags.max_samples;
+  facts.max_length = rows.limits().cutoff_len;
+  std::vector<gf::ProjectedParameter> projected;
+  if (flags.info == gf::InfoType::kGrads) {
+    facts.dimensions = flags.dimensions;
+    facts.parameters = gf::choose_parameters(table, flags.parameters);
+    for (const auto& name : facts.parameters) projected.push_back({name, table.find(name)->shape});
+  } else {
+    const auto channels = model.opened.config.dimensions().channels;
+    facts.projection = gf::ProjectionKind::kNone;
+    facts.dimensions = {flags.info == gf::InfoType::kReps ? channels : 1};
+    facts.gradient_type = gf::GradientType::kSgd;
+  }
+  facts.projection_digest = gf::projection_digest(facts.projection, facts.seed, projected);
+  if (facts.gradient_type == gf::GradientType::kAdam) {
+    facts.moments_digest = checkpoint::weights_digest(
+        checkpoint::open_model_files(flags.given_model, checkpoint::kOptimizerStem));
+  }
+  const int64_t most = gf::most_samples_per_block(facts.dimension());
+  facts.samples_per_block =
+      flags.block_samples > 0 ? flags.block_samples : std::min<int64_t>(most, 128);
+  gf::check_facts(facts);
+  return facts;
+}
+
+gf::GradientForm form_of(const CollectFlags& flags, const gf::CollectionFacts& facts,
+                         const OpenModel& model, at::Device device) {
+  gf::GradientForm form(facts.gradient_type, facts.adam_form);
+  if (facts.gradient_type != gf::GradientType::kAdam) return form;
+  auto moments =
+      gf::read_moments(flags.given_model, model.opened.model->table(), facts.parameters, device);
+  const bool knows_step = fs::exists(flags.given_model / plan::kStateFile);
+  form.set_moments(std::move(moments),
+                   knows_step ? plan::read_trainer_state(flags.given_model).num_updates : 0);
+  return form;
+}
+
+void announce(const CollectFlags& flags, const gf::CollectionFacts& facts) {
+  log_info("collecting {} of {} samples{}", gf::word_of(facts.info_type), facts.num_samples,
+           facts.info_type == gf::InfoType::kGrads
+               ? fmt::format(": {} gradients of {} parameters, projected to {}",
+                             gf::word_of(facts.gradient_type), facts.parameters.size(),
+                             fmt::join(facts.dimensions, " and "))
+               : std::string());
+  if (facts.info_type == gf::InfoType::kGrads && flags.chose_type) {
+    log_info("gradient_type is {}: {}", gf::word_of(facts.gradient_type),
+             facts.gradient_type == gf::GradientType::kAdam
+                 ? "the checkpoint has the optimizer's moments"
+                 : "there are no moments, or the rows are for validation");
+  }
+  if (flags.new_adapter) {
+    log_info(
+        "{} has no adapter: one of rank {} and alpha {:g} begins beside it, of which B is zero "
+        "(the gradients of A are too)",
+        flags.model.weights.string(), flags.new_adapter->rank, flags.new_adapter->alpha);
+  }
+}
+
+int collect(const CollectFlags& flags, train::World& world) {
+  OpenModel model(flags, world);
+  const auto rows = open_rows(flags);
+  const auto facts = facts_of(flags, model, rows);
+  if (world.is_first()) announce(flags, facts);
+  std::vector<int64_t> numbers;
+  for (int64_t i = 0; i < rows.count(); ++i) numbers.push_back(rows.row_of(i));
+  const gf::CollectTask task{.model = *model.opened.model,
+                             .sharded = model.sharded,
+                             .samples = {rows, std::move(numbers)},
+                             .facts = facts,
+                             .features = {.parameters = facts.parameters,
+                                          .form = form_of(flags, facts, model, world.device),
+                                          .seed = facts.seed,
+                                          .dimension = facts.dimension(),
+                                          .memory = flags.memory},
+                             .output = flags.output,
+                             .batch_tokens = flags.batch_tokens,
+                             .skips_non_finite = flags.skips_non_finite,
+                             .lockstep = model.is_sharded};
+  gf::CollectRanks ranks{world.group, world.stop_requested};
+  std::optional<Progress> progress;
+  if (world.is_first()) {
+    progress.emplace("collecting", static_cast<uint64_t>(facts.num_samples / world.group.size()),
+                     "samples");
+  }
+  const auto result = gf::collect(task, ranks, [&](int64_t samples) {
+    if (progress) progress->add(static_cast<uint64_t>(samples));
+  });
+  progress.reset();
+  if (!world.is_first())
+    return static_cast<int>(result.stopped ? ExitCode::kStopped : ExitCode::kDone);
+  if (result.stopped) {
+    log_info("stopped; what has been collected is in {}: start again to continue",
+             flags.output.string());
+    return static_cast<int>(ExitCode::kStopped);
+  }
+  log_info("collected into {}{}; `skein gradients merge {}` orders the rows", flags.output.string(),
+           result.blocks_before > 0 ? fmt::format(" ({} blocks were there)", result.blocks_before)
+                                    : std::string(),
+           flags.output.string());
+  return 0;
+}
+
+}  // namespace
+
+int run_gradients_rank(std::span<const std::string> arguments) {
+  const auto flags = parse_collect_flags(arguments.subspan(1));  // behind "collect"
+  return run_rank(
+      {.body = [&](const config::Resolved&, train::World& world) { return collect(flags, world); },
+       .ends_by_itself = true});
+}
+
+}  // namespace skein::cli

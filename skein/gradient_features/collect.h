@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#pragma once
+
+// Collects the features of a data set, block by block, on all ranks.
+//
+// The blocks that are still missing are dealt to the ranks in turn; each block is committed as a
+// shard of its own (files/collection.h). Where every rank holds the whole model they never wait for
+// each other; where the parameters are sharded, all run equally many batches.
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+
+#include "skein/comm/group.h"
+#include "skein/core/file.h"
+#include "skein/gradient_features/block_batches.h"
+#include "skein/gradient_features/feature_rows.h"
+#include "skein/gradient_features/files/collection_facts.h"
+
+namespace skein::gradient_features {
+
+struct CollectTask {
+  const model::Model& model;
+  parallel::Sharded& sharded;
+  RowSamples samples;
+  CollectionFacts facts;
+  FeatureOptions features;  // of facts.info_type kGrads
+  fs::path output;
+  int64_t batch_tokens = 8192;
+  bool skips_non_finite = false;  // else such a sample ends the collection
+  bool lockstep = false;          // the parameters are sharded over the group
+};
+
+struct CollectRanks {
+  comm::Group& group;
+  std::function<bool()> stop_requested;
+};
+
+struct CollectResult {
+  bool stopped = false;  // somebody asked for it: what is missing is collected by another start
+  int64_t blocks = 0;    // done by this rank
+  int64_t blocks_before = 0;  // that were there
+};
+
+// Collective. `on_samples` is told of samples that this rank has done. Throws UserError for an
+// output folder of another collection, DiskFull, IoError (a sample whose gradient is not finite,
+// with its number).
+CollectResult collect(const CollectTask& task, CollectRanks& ranks,
+                      const std::function<void(int64_t)>& on_samples);
+
+}  // namespace skein::gradient_features

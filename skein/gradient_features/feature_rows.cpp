@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/gradient_features/feature_rows.h"
+
+#include <ATen/ops/zeros.h>
+
+#include "skein/gradient_features/files/projection.h"
+#include "skein/gradient_features/sign_projection.h"
+
+namespace skein::gradient_features {
+
+FeatureRows::FeatureRows(const model::Model& model, parallel::Sharded& sharded,
+                         const FeatureOptions& options)
+    : gradients_(model, sharded, options.parameters, options.memory),
+      form_(options.form),
+      dimension_(options.dimension) {
+  for (const auto& name : options.parameters) {
+    streams_[name] = projection_stream(options.seed, name);
+  }
+  const auto& first = *model.table().parameters.front().slot;
+  const bool is_double = first.scalar_type() == at::kDouble;
+  result_ = at::TensorOptions(first.device()).dtype(is_double ? at::kDouble : at::kFloat);
+}
+
+at::Tensor FeatureRows::compute(const tensor::HostBatch& run) {
+  const auto sums = at::zeros({std::ssize(run.document_ends), dimension_}, result_);
+  gradients_.compute(run, [&](const SampleGradients::Part& part) {
+    form_.apply(part.rows, part.name, part.first_element);
+    add_projection(sums.narrow(0, part.first_document, part.rows.size(0)), part.rows,
+                   streams_.at(part.name), part.first_element);
+  });
+  return sums;
+}
+
+}  // namespace skein::gradient_features

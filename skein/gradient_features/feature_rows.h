@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#pragma once
+
+// The features of samples: the gradient of each in a form (gradient_form.h), projected to a few
+// thousand numbers.
+//
+// What a block of the model contributes is formed, brought into form and projected while backward
+// is in it, then dropped: memory does not grow with the samples of a run, nor with the model's
+// depth.
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "skein/gradient_features/gradient_form.h"
+#include "skein/gradient_features/sample_gradients.h"
+
+namespace skein::gradient_features {
+
+struct FeatureOptions {
+  std::vector<std::string> parameters;  // choose_parameters()
+  GradientForm form{GradientType::kSgd};
+  uint64_t seed = 0;  // of the projection
+  int64_t dimension = 8192;
+  int64_t memory = int64_t{256} << 20;  // bytes of gradients that are formed at a time
+};
+
+class FeatureRows {
+ public:
+  // As SampleGradients.
+  FeatureRows(const model::Model& model, parallel::Sharded& sharded, const FeatureOptions& options);
+
+  const std::vector<std::string>& untapped() const { return gradients_.untapped(); }
+
+  // (documents, dimension) of a run of documents, each with a target. fp32, or float64 for float64
+  // models, on the model's device. Collective as SampleGradients::compute().
+  at::Tensor compute(const tensor::HostBatch& run);
+
+ private:
+  SampleGradients gradients_;
+  GradientForm form_;
+  int64_t dimension_;
+  std::map<std::string, uint64_t> streams_;  // by parameter
+  at::TensorOptions result_;
+};
+
+}  // namespace skein::gradient_features

@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+// Per-sample gradients against plain autograd, one sample at a time, in float64; their forms and
+// projections against what the formulas say.
+#include <ATen/ops/allclose.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <map>
+#include <mutex>
+
+#include "skein/core/testing.h"
+#include "skein/gradient_features/feature_rows.h"
+#include "skein/gradient_features/files/projection.h"
+#include "skein/gradient_features/files/projection_signs.h"
+#include "skein/gradient_features/sign_projection.h"
+#include "skein/gradient_features/test_models.h"
+
+namespace skein::gradient_features {
+namespace {
+
+using model::tiny_config;
+using model::tiny_lora;
+using Rows = std::map<std::string, at::Tensor>;  // by parameter: (documents, elements)
+
+constexpr int64_t kMemory = int64_t{1} << 20;
+
+Rows computed_rows(HeldModel& held, const std::vector<std::string>& words,
+                   const tensor::HostBatch& run, int64_t memory = kMemory) {
+  const auto names = choose_parameters(held.model->table(), words);
+  SampleGradients gradients(*held.model, held.sharded, names, memory);
+  Rows rows;
+  for (const auto& name : names) {
+    const auto numel = held.model->table().find(name)->numel();
+    rows[name] = at::zeros({std::ssize(run.document_ends), numel}, at::kDouble);
+  }
+  gradients.compute(run, [&](const SampleGradients::Part& part) {
+    rows.at(part.name)
+        .narrow(0, part.first_document, part.rows.size(0))
+        .narrow(1, part.first_element, part.rows.size(1))
+        .add_(part.rows);  // each element once: twice would show
+  });
+  return rows;
+}
+
+// A document's mean loss, with a model that nobody shards.
+at::Tensor loss_of(const model::Model& model, const tensor::HostBatch& run, size_t document) {
+  const int64_t begin = document == 0 ? 0 : run.document_ends[document - 1];
+  const int64_t length = run.document_ends[document] - begin;
+  const auto cut = [&](const std::vector<int64_t>& values) {
+    const std::vector<int64_t> own(values.begin() + begin, values.begin() + begin + length);
+    return at::tensor(own, at::kLong).unsqueeze(0);
+  };
+  tensor::Batch batch{.tokens = cut(run.tokens), .targets = cut(run.targets)};
+  batch.documents = at::tensor(std::vector<int64_t>{0}, at::kLong);
+  const auto count = (batch.targets != tensor::kIgnore).sum().item<int64_t>();
+  tensor::PlainUnits units;
+  const auto hidden = model.forward(batch, {.training = false}, units);
+  return model.head_loss_sum(hidden, batch.targets, {}, units) / static_cast<double>(count);
+}
+
+Rows expected_rows(const plan::HfConfig& config, const plan::Tuning& tuning,
+                   const std::vector<std::string>& words, const tensor::HostBatch& run) {
+  const auto model = model::build(config, {.dtype = at::kDouble, .tuning = tuning});
+  for (const auto& parameter : model->table().parameters) {
+    auto leaf = model::make_leaf(parameter, at::kCPU);
+    model::without_padding(parameter, leaf).copy_(drawn_values(parameter.name, parameter.shape));
+    *parameter.slot = leaf.set_requires_grad(true);
+  }
+  Rows rows;
+  const auto names = choose_parameters(model->table(), words);
+  for (size_t i = 0; i < run.document_ends.size(); ++i) {
+    for (const auto& name : names) {
+      const auto& parameter = *model->table().find(name);
+      auto found = torch::autograd::grad({loss_of(*model, run, i)}, {*parameter.slot}, {}, false,
+                                         false, /*allow_unused=*/true)[0];
+      if (!found.defined()) found = at::zeros_like(*parameter.slot);
+      auto& all = rows[name];
+      if (!all.defined()) {
+        all = at::zeros({std::ssize(run.document_ends), parameter.numel()}, at::kDouble);
+      }
+      all[static_cast<int64_t>(i)] = model::without_padding(parameter, found).flatten();
+    }
+  }
+  return rows;
+}
+
+void expect_close(const Rows& expected, const Rows& found, const std::string& what) {
+  ASSERT_EQ(expected.size(), found.size()) << what;
+  for (const auto& [name, rows] : expected) {
+    EXPECT_GT(rows.abs().sum().item<double>(), 0) << what << ", " << name;
+    const auto scale = rows.norm().item<double>() + 1e-3;
+    EXPECT_LT((rows - found.at(name)).norm().item<double>() / scale, 1e-10) << what << ", " << name;
+  }
+}
+
+struct Case {
+  std::string name;
+  plan::HfConfig config;
+  plan::Tuning tuning;
+  std::vector<std::string> words;
+};
+
+std::vector<Case> cases() {
+  const auto all = tiny_lora(R"("target_modules": "all-linear")");
+  std::vector<Case> list = {
+      {"weights and biases",
+       tiny_config(model::kTinyLlama),
+       {},
+       {"self_attn.q_proj", "mlp.down_proj"}},
+      {"weights of Conv1D", tiny_config(model::kTinyGpt), {}, {"attn.c_attn", "mlp.c_fc"}},
+      {"adapters of one block",
+       tiny_config(model::kTinyLlama),
+       tiny_lora(R"("target_modules": ["v_proj"], "layers_to_transform": [1])"),
+       {"adapter"}},
+  };
+  for (const auto& family : model::tiny_families()) {
+    const auto config = tiny_config(family);
+    list.push_back({config.family + " adapters", config, all, {"adapter"}});
+  }
+  return list;
+}
+
+TEST(SampleGradients, OfARunEqualPlainAutogradSampleBySample) {
+  const auto run = tiny_run({5, 2, 9, 3});
+  for (const auto& c : cases()) {
+    const auto expected = expected_rows(c.config, c.tuning, c.words, run);
+    for (const bool recompute : {false, true}) {
+      HeldModel held(c.config, c.tuning, /*stage=*/0, recompute);
+      expect_close(expected, computed_rows(held, c.words, run), c.name);
+      expect_close(expected, computed_rows(held, c.words, run, /*memory=*/1),
+                   c.name + ", bit by bit");
+    }
+  }
+}
+
+TEST(SampleGradients, OfOneSampleAreThoseInARun) {
+  const auto c = cases().back();
+  HeldModel held(c.config, c.tuning, 0, false);
+  const auto together = computed_rows(held, c.words, tiny_run({5}));
+  expect_close(expected_rows(c.config, c.tuning, c.words, tiny_run({5})), together, c.name);
+}
+
+// Every rank has samples of its own, and the first none at the end.
+TEST(SampleGradients, OfShardedParametersAreTheSame) {
+  const auto c = cases().at(3);
+  const auto run_of = [](int rank) { return tiny_run({4, 3 + rank}, rank); };
+  comm::run_ranks(2, [&](comm::Group& group) {
+    const auto expected = expected_rows(c.config, c.tuning, c.words, run_of(group.rank()));
+    for (const bool recompute : {false, true}) {
+      HeldModel held(c.config, c.tuning, /*stage=*/3, recompute, group);
+      for (int i = 0; i < 2; ++i) {
+        expect_close(expected, computed_rows(held, c.words, run_of(group.rank())), c.name);
+      }
+      tensor::HostBatch none{.rows = 1,
+                             .length = 1,
+                             .tokens = {0},
+                             .targets = {tensor::kIgnore},
+                             .documents = {0},
+                             .document_ends = {1}};
+      computed_rows(held, c.words, group.rank() == 0 ? none : run_of(1));
+    }
+  });
+}
+
+TEST(SampleGradients, WhatHasNoTapGoesOneSampleAtATime) {
+  const auto run = tiny_run({5, 2, 9});
+  const auto dora = tiny_lora(R"("target_modules": ["q_proj", "up_proj"], "use_dora": true)");
+  const auto tied = tiny_config(model::kTinyLlama, R"(, "tie_word_embeddings": true)");
+  const std::vector<Case> list = {
+      {"dora", tiny_config(model::kTinyLlama), dora, {"adapter"}},
+      {"all of a tied model", tied, {}, {"full"}},
+      {"norms", tiny_config(model::kTinyLlama), {}, {"norm", "input_layernorm"}},
+  };
+  for (const auto& c : list) {
+    HeldModel held(c.config, c.tuning, 0, false);
+    const auto names = choose_parameters(held.model->table(), c.words);
+    EXPECT_FALSE(SampleGradients(*held.model, held.sharded, names, kMemory).untapped().empty());
+    expect_close(expected_rows(c.config, c.tuning, c.words, run), computed_rows(held, c.words, run),
+                 c.name);
+  }
+}
+
+TEST(SampleGradients, WordsThatMeanNothingAreRefused) {
+  const auto config = tiny_config(model::kTinyLlama);
+  HeldModel held(config, {}, 0, false);
+  const auto why = [&](const std::string& word) {
+    return refusal<UserError>([&] { choose_parameters(held.model->table(), {word}); });
+  };
+  EXPECT_NE(why("adapter").find("no adapter"), std::string::npos);
+  EXPECT_NE(why("q_prj").find("'q_prj'"), std::string::npos);
+  EXPECT_EQ(choose_parameters(held.model->table(), {"full"}).size(),
+            held.model->table().parameters.size());
+}
+
+TEST(GradientForm, IsThatOfTheFormulas) {
+  const auto g = at::tensor({0.5, -2.0, 0.0, 1e-6}, at::kDouble).unsqueeze(0);
+  const auto m = at::tensor({0.1, 0.2, -0.3, 0.0}, at::kDouble);
+  const auto v = at::tensor({0.04, 0.0, 0.01, 0.0}, at::kDouble);
+  const auto form = [&](GradientType type, AdamForm adam) {
+    GradientForm made(type, adam);
+    const auto pad = [](const at::Tensor& x) { return at::cat({at::zeros({3}, at::kDouble), x}); };
+    made.set_moments({{"p", {pad(m), pad(v)}}}, /*num_updates=*/4);
+    auto rows = g.clone();
+    made.apply(rows, "p", /*first_element=*/3);
+    return rows;
+  };
+  EXPECT_TRUE(at::equal(form(GradientType::kSgd, AdamForm::kLess), g));
+  EXPECT_TRUE(at::equal(form(GradientType::kSign, AdamForm::kLess), g.sign()));
+  const auto first = 0.9 * m + 0.1 * g, second = 0.999 * v + 0.001 * g * g;
+  EXPECT_TRUE(at::allclose(form(GradientType::kAdam, AdamForm::kLess),
+                           first / (second + 1e-8).sqrt(), 1e-12, 1e-12));
+  const auto standard =
+      first / (1 - std::pow(0.9, 5)) / ((second / (1 - std::pow(0.999, 5))).sqrt() + 1e-8);
+  EXPECT_TRUE(at::allclose(form(GradientType::kAdam, AdamForm::kStandard), standard, 1e-12, 1e-12));
+}
+
+at::Tensor signs(uint64_t stream, int64_t first, int64_t elements, int64_t columns) {
+  auto matrix = at::zeros({elements, columns}, at::kDouble);
+  auto* next = matrix.mutable_data_ptr<double>();
+  for (int64_t e = 0; e < elements; ++e) {
+    for (int64_t c = 0; c < columns; ++c) {
+      *next++ = projection_sign(stream, static_cast<uint64_t>(first + e), static_cast<uint64_t>(c));
+    }
+  }
+  return matrix;
+}
+
+TEST(SignProjection, IsTheProductWithTheSigns) {
+  const auto stream = projection_stream(7, "a.weight");
+  at::manual_seed(3);
+  for (const int64_t columns : {1, 100, 128, 300}) {
+    const auto rows = at::randn({3, 50}, at::kDouble);
+    auto sums = at::zeros({3, columns}, at::kDouble);
+    add_projection(sums, rows, stream, /*first_element=*/11);
+    EXPECT_TRUE(at::allclose(sums, rows.mm(signs(stream, 11, 50, columns)), 1e-12, 1e-12));
+    // In pieces it is the same sum.
+    auto pieces = at::zeros({3, columns}, at::kDouble);
+    for (int64_t first = 0; first < 50; first += 20) {
+      const auto count = std::min<int64_t>(20, 50 - first);
+      add_projection(pieces, rows.narrow(1, first, count), stream, 11 + first);
+    }
+    EXPECT_TRUE(at::allclose(sums, pieces, 1e-12, 1e-12));
+  }
+}
+
+// Many tiles of signs.
+TEST(SignProjection, FewerColumnsAreTheBeginningOfMore) {
+  const auto stream = projection_stream(0, "b");
+  const auto rows = at::randn({2, 5000}, at::kDouble);
+  auto few = at::zeros({2, 256}, at::kDouble), many = at::zeros({2, 1024}, at::kDouble);
+  add_projection(few, rows, stream, 0);
+  add_projection(many, rows, stream, 0);
+  EXPECT_TRUE(at::allclose(many.narrow(1, 0, 256), few, 1e-9, 1e-9));
+}
+
+// The estimate of an inner product: its mean is the product, its variance that of the theory,
+// (|a|²|b|² + (a·b)² - 2 Σ a²b²) / D.
+TEST(SignProjection, InnerProductsAreThoseOfTheTheory) {
+  constexpr int64_t kProducts = 10'000, kElements = 64, kColumns = 128;
+  at::manual_seed(11);
+  double sum = 0, square_sum = 0;
+  for (int64_t i = 0; i < kProducts; ++i) {
+    const auto pair = at::randn({2, kElements}, at::kDouble);
+    auto projected = at::zeros({2, kColumns}, at::kDouble);
+    add_projection(projected, pair, projection_stream(static_cast<uint64_t>(i), "p"), 0);
+    const auto dot = (pair[0] * pair[1]).sum().item<double>();
+    const auto found = (projected[0] * projected[1]).sum().item<double>() / kColumns;
+    const auto squares = pair * pair;
+    const double variance = ((squares[0].sum() * squares[1].sum()).item<double>() + dot * dot -
+                             2 * (squares[0] * squares[1]).sum().item<double>()) /
+                            kColumns;
+    const double score = (found - dot) / std::sqrt(variance);
+    sum += score;
+    square_sum += score * score;
+  }
+  EXPECT_LT(std::abs(sum / kProducts), 3 / std::sqrt(kProducts));
+  // Of a normal variable's square the variance is 2; products of signs have slightly more.
+  EXPECT_NEAR(square_sum / kProducts, 1, 3 * std::sqrt(2.2 / kProducts));
+}
+
+// Whatever the samples of a run, the parameters that are formed at a time, and the split.
+TEST(FeatureRows, AreTheProjectedGradients) {
+  const auto c = cases().at(3);
+  const auto run = tiny_run({5, 2, 9, 3});
+  const auto rows = expected_rows(c.config, c.tuning, c.words, run);
+  auto expected = at::zeros({4, 200}, at::kDouble);
+  for (const auto& [name, gradients] : rows) {
+    expected += gradients.mm(signs(projection_stream(5, name), 0, gradients.size(1), 200));
+  }
+  HeldModel held(c.config, c.tuning, 0, false);
+  FeatureOptions options{
+      .parameters = choose_parameters(held.model->table(), c.words), .seed = 5, .dimension = 200};
+  for (const int64_t memory : {int64_t{1}, kMemory}) {
+    options.memory = memory;
+    FeatureRows features(*held.model, held.sharded, options);
+    EXPECT_TRUE(features.untapped().empty());
+    EXPECT_TRUE(at::allclose(features.compute(run), expected, 1e-10, 1e-10));
+    EXPECT_TRUE(
+        at::allclose(features.compute(tiny_run({5})), expected.narrow(0, 0, 1), 1e-10, 1e-10));
+  }
+}
+
+}  // namespace
+}  // namespace skein::gradient_features

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/gradient_features/files/collection.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <mutex>
+
+#include "skein/core/amounts.h"
+#include "skein/core/error.h"
+#include "skein/core/log.h"
+#include "skein/core/parallel.h"
+#include "skein/core/system_failure.h"
+#include "skein/gradient_features/files/new_file.h"
+#include "skein/gradient_features/files/shard.h"
+#include "skein/gradient_features/files/survey.h"
+
+namespace skein::gradient_features {
+namespace {
+
+constexpr uint64_t kMaxTextBytes = uint64_t{16} << 20;
+
+// None where there is no file.
+std::optional<CollectionFacts> find_collection(const fs::path& output) {
+  std::string text;
+  try {
+    try_again([&] { text = read_file(output / kCollectionFile, kMaxTextBytes); });
+  } catch (const SystemFailure& failure) {
+    if (says_absent(failure.code)) return std::nullopt;
+    throw;
+  }
+  return parse_facts(text, (output / kCollectionFile).string());
+}
+
+// Shards whose facts are lost are somebody's work: nothing is mixed with them.
+void refuse_stray_shards(const fs::path& output) {
+  for (const auto& folder : shard_folders(output)) {
+    for (const auto& entry : fs::directory_iterator(folder)) {
+      if (!block_of_name(entry.path().filename().string())) continue;
+      throw UserError(
+          fmt::format("{} lies in a folder without a {}: give another output_path, or remove it",
+                      entry.path().string(), kCollectionFile));
+    }
+  }
+}
+
+// NAME of NAME.tmp-…
+std::string name_before_temporary(const std::string& name) {
+  return name.substr(0, name.rfind(".tmp-"));
+}
+
+void sweep(const fs::path& output) {
+  for (const auto& folder : shard_folders(output)) {
+    std::vector<fs::path> written;
+    for (const auto& entry : fs::directory_iterator(folder)) {
+      const auto name = entry.path().filename().string();
+      const auto before = name_before_temporary(name);
+      if (before != name && block_of_name(before)) written.push_back(folder / before);
+    }
+    for (const auto& path : written) sweep_temporaries_of(path);
+  }
+}
+
+// The nearest folder that is there: what the user finds with df.
+fs::path existing(const fs::path& folder) {
+  std::error_code ignored;
+  auto path = fs::absolute(folder).lexically_normal();
+  while (!fs::exists(path, ignored) && path.has_relative_path()) path = path.parent_path();
+  return path;
+}
+
+// Is there a whole copy? Warns of those that are not.
+bool has_whole_copy(const std::vector<FoundShard>& copies, const KnownCollection& collection) try {
+  read_copies(settle_copies(copies, collection), collection);
+  return true;
+} catch (const SystemFailure&) {
+  throw;
+} catch (const IoError& error) {
+  log_warning("{}; its block is collected again", error.what());
+  return false;
+}
+
+}  // namespace
+
+fs::path folder_of_rank(const fs::path& output, int64_t rank, int64_t size) {
+  return size == 1 ? output : output / fmt::format("rank_{}", rank);
+}
+
+void open_collection(const fs::path& output, const CollectionFacts& facts) {
+  check_facts(facts);
+  if (const auto there = find_collection(output)) {
+    if (const auto difference = first_difference(*there, facts)) {
+      throw UserError(fmt::format(
+          "{} holds another collection of gradients: {}. Give another output_path, or remove that "
+          "folder",
+          output.string(), *difference));
+    }
+    sweep(output);
+    return;
+  }
+  make_directories(output);
+  refuse_stray_shards(output);
+  write_file_atomically(output / kCollectionFile, facts_text(facts));
+}
+
+CollectionFacts read_collection(const fs::path& output) {
+  auto facts = find_collection(output);
+  if (!facts) {
+    throw UserError(fmt::format(
+        "{} holds no collection of gradients: it has no {} (`skein gradients collect` makes one)",
+        output.string(), kCollectionFile));
+  }
+  return std::move(*facts);
+}
+
+SampleRange samples_of_block(const CollectionFacts& facts, int64_t block) {
+  SKEIN_CHECK(block >= 0 && block < facts.num_blocks(), fmt::format("block {}", block));
+  const int64_t first = block * facts.samples_per_block;
+  return {first, std::min(first + facts.samples_per_block, facts.num_samples)};
+}
+
+std::vector<int64_t> missing_blocks(const fs::path& output, const CollectionFacts& facts) {
+  const KnownCollection collection(facts);
+  const auto survey = survey_shards(shard_folders(output), collection);
+  for (const auto& [block, problems] : survey.damaged) {
+    for (const auto& problem : problems) log_warning("{}; its block is collected again", problem);
+  }
+  std::vector<int64_t> blocks;
+  for (const auto& [block, copies] : survey.shards) blocks.push_back(block);
+  std::vector<char> is_whole(static_cast<size_t>(facts.num_blocks()));
+  for_each_index(static_cast<int64_t>(blocks.size()), num_threads(0), [&](int64_t i) {
+    const int64_t block = blocks[static_cast<size_t>(i)];
+    is_whole[static_cast<size_t>(block)] =
+        has_whole_copy(survey.shards.at(block), collection) ? 1 : 0;
+  });
+  std::vector<int64_t> missing;
+  for (int64_t block = 0; block < facts.num_blocks(); ++block) {
+    if (is_whole[static_cast<size_t>(block)] == 0) missing.push_back(block);
+  }
+  return missing;
+}
+
+void write_block(const fs::path& folder, const CollectionFacts& facts, const BlockRows& rows) {
+  write_shard(folder, KnownCollection(facts), rows);
+}
+
+uint64_t bytes_to_come(const CollectionFacts& facts, int64_t num_blocks) {
+  return static_cast<uint64_t>(num_blocks) * most_shard_bytes(facts, facts.samples_per_block);
+}
+
+void check_room(const fs::path& folder, uint64_t bytes, const std::string& what) {
+  std::error_code error;
+  const auto place = existing(folder);
+  const auto space = fs::space(place, error);
+  if (error || space.available >= bytes) return;
+  throw DiskFull(fmt::format(
+      "the disk is too small for {}: {} are needed, {} are free in {}; free some there, or give "
+      "another folder",
+      what, shown_bytes(bytes), shown_bytes(space.available), place.string()));
+}
+
+}  // namespace skein::gradient_features

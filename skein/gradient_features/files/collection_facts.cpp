@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/gradient_features/files/collection_facts.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "skein/core/error.h"
+#include "skein/core/foreign_text.h"
+#include "skein/core/hash.h"
+#include "skein/core/json.h"
+
+namespace skein::gradient_features {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr JsonLimits kLimits{.bytes = uint64_t{16} << 20, .depth = 2, .whole_numbers = true};
+constexpr std::string_view kFormatName = "skein gradients";
+constexpr int kVersion = 1;  // stored on disk: a reader refuses others
+constexpr int64_t kMaxSamples = int64_t{1} << 40;
+constexpr int64_t kMaxBlocks = int64_t{1} << 31;
+
+template <typename Choice, size_t N>
+std::optional<Choice> find_word(const std::array<Choice, N>& choices, std::string_view word) {
+  for (const auto choice : choices) {
+    if (word == word_of(choice)) return choice;
+  }
+  return std::nullopt;
+}
+
+std::string json_text(std::string_view text) {
+  return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string json_text(const std::vector<std::string>& names) {
+  std::vector<std::string> each;
+  for (const auto& name : names) each.push_back(json_text(name));
+  return fmt::format("[{}]", fmt::join(each, ", "));
+}
+
+struct Entry {
+  std::string key;
+  std::string value;  // as JSON
+};
+
+// In the order of the file.
+std::vector<Entry> entries_of(const CollectionFacts& facts) {
+  return {{"format", json_text(kFormatName)},
+          {"version", fmt::format("{}", kVersion)},
+          {"info_type", json_text(word_of(facts.info_type))},
+          {"gradient_type", json_text(word_of(facts.gradient_type))},
+          {"adam_form", json_text(word_of(facts.adam_form))},
+          {"projection", json_text(word_of(facts.projection))},
+          {"seed", fmt::format("{}", facts.seed)},
+          {"dimensions", fmt::format("[{}]", fmt::join(facts.dimensions, ", "))},
+          {"output_dtype", json_text(dtype_word(facts.output_dtype))},
+          {"projection_digest", json_text(facts.projection_digest)},
+          {"model_digest", json_text(facts.model_digest)},
+          {"moments_digest", json_text(facts.moments_digest)},
+          {"data_digest", json_text(facts.data_digest)},
+          {"num_samples", fmt::format("{}", facts.num_samples)},
+          {"max_samples", fmt::format("{}", facts.max_samples)},
+          {"samples_per_block", fmt::format("{}", facts.samples_per_block)},
+          {"max_length", fmt::format("{}", facts.max_length)},
+          {"parameters", json_text(facts.parameters)}};
+}
+
+template <typename Choice>
+Choice choice_in(const Json& json, const char* key,
+                 std::optional<Choice> (*find)(std::string_view)) {
+  const auto word = json.at(key).get<std::string>();
+  const auto choice = find(word);
+  if (!choice) throw IoError(fmt::format("{} is '{}'", key, shown(word)));
+  return *choice;
+}
+
+std::optional<DType> output_dtype(std::string_view word) {
+  for (const auto dtype : {DType::kF32, DType::kF16}) {
+    if (word == dtype_word(dtype)) return dtype;
+  }
+  return std::nullopt;
+}
+
+void check_format(const Json& json) {
+  if (json.at("format") != kFormatName) throw IoError("it is no collection of gradients");
+  if (json.at("version") != kVersion) {
+    throw IoError(fmt::format("format version {}, and this program reads {}",
+                              shown(json.at("version").dump()), kVersion));
+  }
+}
+
+CollectionFacts facts_in(const Json& json) {
+  check_format(json);
+  return {.info_type = choice_in(json, "info_type", info_type),
+          .gradient_type = choice_in(json, "gradient_type", gradient_type),
+          .adam_form = choice_in(json, "adam_form", adam_form),
+          .projection = choice_in(json, "projection", projection_kind),
+          .seed = json.at("seed").get<uint64_t>(),
+          .dimensions = json.at("dimensions").get<std::vector<int64_t>>(),
+          .output_dtype = choice_in(json, "output_dtype", output_dtype),
+          .projection_digest = json.at("projection_digest").get<std::string>(),
+          .model_digest = json.at("model_digest").get<std::string>(),
+          .moments_digest = json.at("moments_digest").get<std::string>(),
+          .data_digest = json.at("data_digest").get<std::string>(),
+          .num_samples = json.at("num_samples").get<int64_t>(),
+          .max_samples = json.at("max_samples").get<int64_t>(),
+          .samples_per_block = json.at("samples_per_block").get<int64_t>(),
+          .max_length = json.at("max_length").get<int64_t>(),
+          .parameters = json.at("parameters").get<std::vector<std::string>>()};
+}
+
+void check_dimensions(const CollectionFacts& facts) {
+  const auto& dimensions = facts.dimensions;
+  if (dimensions.empty()) throw UserError("gradient_projection_dimension names no dimension");
+  for (const int64_t dimension : dimensions) {
+    if (dimension >= 1 && dimension <= kMaxDimension) continue;
+    throw UserError(fmt::format("gradient_projection_dimension is {}, expected 1 to {}", dimension,
+                                kMaxDimension));
+  }
+  if (std::ranges::adjacent_find(dimensions, std::greater_equal()) != dimensions.end()) {
+    throw UserError(fmt::format("gradient_projection_dimension is {}, expected rising numbers",
+                                fmt::join(dimensions, ",")));
+  }
+  if (facts.projection != ProjectionKind::kDense && dimensions.size() > 1) {
+    throw UserError(
+        fmt::format("gradient_projection_dimension is {}, but only `projection: dense` has several "
+                    "in one pass (it is {}): give one",
+                    fmt::join(dimensions, ","), word_of(facts.projection)));
+  }
+}
+
+void check_counts(const CollectionFacts& facts) {
+  if (facts.num_samples < 1 || facts.num_samples > kMaxSamples) {
+    throw UserError(fmt::format("{} samples, expected 1 to {}", facts.num_samples, kMaxSamples));
+  }
+  const int64_t most = most_samples_per_block(facts.dimension());
+  if (facts.samples_per_block < 1 || facts.samples_per_block > most) {
+    throw UserError(fmt::format("blocks of {} samples, expected 1 to {} with {} columns",
+                                facts.samples_per_block, most, facts.dimension()));
+  }
+  if (facts.num_blocks() > kMaxBlocks) {
+    throw UserError(
+        fmt::format("{} blocks, more than {}: make them larger", facts.num_blocks(), kMaxBlocks));
+  }
+  if (facts.max_length < 0 || facts.max_samples < 0 ||
+      (facts.max_samples > 0 && facts.max_samples < facts.num_samples)) {
+    throw UserError(fmt::format("max_length {}, max_samples {} of {} samples do not go together",
+                                facts.max_length, facts.max_samples, facts.num_samples));
+  }
+}
+
+bool is_digest(std::string_view text) {
+  return text.size() == 32 && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
+
+void check_digests(const CollectionFacts& facts) {
+  const bool has_moments =
+      facts.info_type == InfoType::kGrads && facts.gradient_type == GradientType::kAdam;
+  const std::pair<const char*, const std::string&> digests[] = {
+      {"projection_digest", facts.projection_digest},
+      {"model_digest", facts.model_digest},
+      {"data_digest", facts.data_digest}};
+  for (const auto& [key, value] : digests) {
+    if (!is_digest(value)) throw UserError(fmt::format("{} is '{}'", key, shown(value)));
+  }
+  if (has_moments ? !is_digest(facts.moments_digest) : !facts.moments_digest.empty()) {
+    throw UserError(fmt::format("moments_digest is '{}'", shown(facts.moments_digest)));
+  }
+}
+
+}  // namespace
+
+std::string_view word_of(InfoType type) {
+  constexpr std::string_view kWords[] = {"grads", "reps", "loss"};
+  return kWords[static_cast<int>(type)];
+}
+
+std::string_view word_of(GradientType type) {
+  constexpr std::string_view kWords[] = {"adam", "sgd", "sign"};
+  return kWords[static_cast<int>(type)];
+}
+
+std::string_view word_of(AdamForm form) { return form == AdamForm::kLess ? "less" : "standard"; }
+
+std::optional<InfoType> info_type(std::string_view word) {
+  return find_word(std::array{InfoType::kGrads, InfoType::kReps, InfoType::kLoss}, word);
+}
+
+std::optional<GradientType> gradient_type(std::string_view word) {
+  return find_word(std::array{GradientType::kAdam, GradientType::kSgd, GradientType::kSign}, word);
+}
+
+std::optional<AdamForm> adam_form(std::string_view word) {
+  return find_word(std::array{AdamForm::kLess, AdamForm::kStandard}, word);
+}
+
+int64_t most_samples_per_block(int64_t dimension) {
+  const int64_t most = kMaxBlockBytes / (dimension * int64_t{sizeof(float)});
+  return std::clamp<int64_t>(most, 1, kMaxSamplesPerBlock);
+}
+
+void check_facts(const CollectionFacts& facts) {
+  check_dimensions(facts);
+  if (!output_dtype(dtype_word(facts.output_dtype))) {
+    throw UserError(fmt::format("output_dtype is {}, expected float32 or float16",
+                                dtype_word(facts.output_dtype)));
+  }
+  check_counts(facts);
+  check_digests(facts);
+}
+
+std::string facts_text(const CollectionFacts& facts) {
+  std::vector<std::string> lines;
+  for (const auto& [key, value] : entries_of(facts)) {
+    lines.push_back(fmt::format(" \"{}\": {}", key, value));
+  }
+  return fmt::format("{{\n{}\n}}\n", fmt::join(lines, ",\n"));
+}
+
+CollectionFacts parse_facts(std::string_view text, std::string_view file) try {
+  const auto facts = facts_in(parse_json(text, kLimits));
+  check_facts(facts);
+  // What is not compared with anything else (a digest, a name) must not have changed either.
+  if (facts_text(facts) != text) throw IoError("its text is not what skein writes");
+  return facts;
+} catch (const JsonError& error) {
+  throw IoError(json_message(error, text, file));
+} catch (const std::exception& error) {
+  throw IoError(fmt::format("{} is damaged, or another program's: {}", file, shown(error.what())));
+}
+
+std::string facts_digest(const CollectionFacts& facts) { return digest(facts_text(facts)); }
+
+std::optional<std::string> first_difference(const CollectionFacts& there,
+                                            const CollectionFacts& now) {
+  const auto old_entries = entries_of(there), new_entries = entries_of(now);
+  for (size_t i = 0; i < old_entries.size(); ++i) {
+    const auto& [key, value] = old_entries[i];
+    if (value == new_entries[i].value) continue;
+    return fmt::format("{} is {} there and {} now", key, shown(value), shown(new_entries[i].value));
+  }
+  return std::nullopt;
+}
+
+}  // namespace skein::gradient_features

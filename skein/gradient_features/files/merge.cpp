@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/gradient_features/files/merge.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <optional>
+
+#include "skein/core/error.h"
+#include "skein/core/parallel.h"
+#include "skein/core/progress.h"
+#include "skein/core/stop_signals.h"
+#include "skein/gradient_features/files/merged_file.h"
+#include "skein/gradient_features/files/pt_writer.h"
+#include "skein/gradient_features/files/row_reader.h"
+
+namespace skein::gradient_features {
+namespace {
+
+constexpr double kLeastLength = 1e-12;  // torch.nn.functional.normalize's
+
+// One of the files that rows go to.
+class Output {
+ public:
+  virtual ~Output() = default;
+  virtual void add(const ReadBlock& block) = 0;
+  virtual void commit() = 0;
+};
+
+class MergedOutput final : public Output {
+ public:
+  MergedOutput(const fs::path& path, const RowReader& reader) : file_(path, reader) {}
+  void add(const ReadBlock& block) override { file_.append(block); }
+  void commit() override { file_.commit(); }
+
+ private:
+  MergedFile file_;
+};
+
+void normalise(std::span<float> row) {
+  double squares = 0;
+  for (const float value : row) squares += static_cast<double>(value) * value;
+  const auto factor = static_cast<float>(1 / std::max(std::sqrt(squares), kLeastLength));
+  for (float& value : row) value *= factor;
+}
+
+// The beginnings of a block's rows, one for every sample of the block: zeros where it has none.
+std::vector<float> all_rows(const ReadBlock& block, int64_t whole, int64_t columns) {
+  std::vector<float> rows(static_cast<size_t>((block.range.last - block.range.first) * columns));
+  for (size_t i = 0; i < block.samples.size(); ++i) {
+    const auto from = block.rows.begin() + static_cast<int64_t>(i) * whole;
+    std::copy(from, from + columns,
+              rows.begin() + (block.samples[i] - block.range.first) * columns);
+  }
+  return rows;
+}
+
+// dimD/all_unormalized.pt or dimD/all_orig.pt.
+class WholeOutput final : public Output {
+ public:
+  WholeOutput(const fs::path& path, const CollectionFacts& facts, int64_t columns, bool normalised)
+      : whole_(facts.dimension()),
+        columns_(columns),
+        normalised_(normalised),
+        writer_(path, facts.output_dtype, {facts.num_samples, columns}) {}
+
+  void add(const ReadBlock& block) override {
+    auto rows = all_rows(block, whole_, columns_);
+    const auto columns = static_cast<size_t>(columns_);
+    for (size_t begin = 0; normalised_ && begin < rows.size(); begin += columns) {
+      normalise(std::span(rows).subspan(begin, columns));
+    }
+    writer_.append(rows);
+  }
+  void commit() override { writer_.commit(); }
+
+ private:
+  int64_t whole_, columns_;
+  bool normalised_;
+  PtWriter writer_;
+};
+
+// Which samples does each dimD/grads-N.pt hold? N is how many there are up to its end.
+int64_t part_end(const CollectionFacts& facts, int64_t first) {
+  return std::min(first + kSamplesPerPart, facts.num_samples);
+}
+
+fs::path part_path(const fs::path& folder, int64_t end) {
+  return folder / fmt::format("grads-{}.pt", end);
+}
+
+class PartsOutput final : public Output {
+ public:
+  PartsOutput(fs::path folder, const CollectionFacts& facts, int64_t columns)
+      : folder_(std::move(folder)), facts_(facts), columns_(columns) {}
+
+  void add(const ReadBlock& block) override {
+    const auto rows = all_rows(block, facts_.dimension(), columns_);
+    auto left = std::span(rows);
+    for (int64_t sample = block.range.first; sample < block.range.last;) {
+      const int64_t first = sample / kSamplesPerPart * kSamplesPerPart;
+      const int64_t end = part_end(facts_, first);
+      if (!writer_) {
+        writer_.emplace(part_path(folder_, end), facts_.output_dtype,
+                        std::vector{end - first, columns_});
+      }
+      const int64_t count = std::min(end, block.range.last) - sample;
+      writer_->append(left.first(static_cast<size_t>(count * columns_)));
+      left = left.subspan(static_cast<size_t>(count * columns_));
+      sample += count;
+      if (sample == end) {
+        writer_->commit();
+        writer_.reset();
+      }
+    }
+  }
+  void commit() override {}
+
+ private:
+  fs::path folder_;
+  const CollectionFacts& facts_;
+  int64_t columns_;
+  std::optional<PtWriter> writer_;
+};
+
+fs::path folder_of_dimension(const fs::path& output, int64_t dimension) {
+  return output / fmt::format("dim{}", dimension);
+}
+
+// The files that a merge writes, and their sizes.
+struct PlannedFile {
+  fs::path path;
+  uint64_t bytes = 0;
+};
+
+std::vector<PlannedFile> plan_files(const MergeOptions& options, const RowReader& reader) {
+  const auto& facts = reader.facts();
+  std::vector<PlannedFile> files = {{options.output / kMergedFile, merged_file_bytes(reader)}};
+  for (const int64_t columns : facts.dimensions) {
+    const auto folder = folder_of_dimension(options.output, columns);
+    const auto add = [&](const fs::path& path, int64_t samples) {
+      files.push_back({path, pt_file_bytes(path, facts.output_dtype, {samples, columns})});
+    };
+    add(folder / "all_unormalized.pt", facts.num_samples);
+    add(folder / "all_orig.pt", facts.num_samples);
+    for (int64_t first = 0; options.parts && first < facts.num_samples; first += kSamplesPerPart) {
+      const int64_t end = part_end(facts, first);
+      add(part_path(folder, end), end - first);
+    }
+  }
+  return files;
+}
+
+using Outputs = std::vector<std::unique_ptr<Output>>;
+
+Outputs open_outputs(const MergeOptions& options, const RowReader& reader) {
+  const auto& facts = reader.facts();
+  Outputs outputs;
+  outputs.push_back(std::make_unique<MergedOutput>(options.output / kMergedFile, reader));
+  for (const int64_t columns : facts.dimensions) {
+    const auto folder = folder_of_dimension(options.output, columns);
+    make_directories(folder);
+    outputs.push_back(std::make_unique<WholeOutput>(folder / "all_unormalized.pt", facts, columns,
+                                                    /*normalised=*/false));
+    outputs.push_back(std::make_unique<WholeOutput>(folder / "all_orig.pt", facts, columns,
+                                                    /*normalised=*/true));
+    if (options.parts) outputs.push_back(std::make_unique<PartsOutput>(folder, facts, columns));
+  }
+  return outputs;
+}
+
+// Each file has a thread at a time: a checksum is a matter of order.
+void for_each_output(const Outputs& outputs, const std::function<void(Output&)>& work) {
+  for_each_index(static_cast<int64_t>(outputs.size()), num_threads(0),
+                 [&](int64_t i) { work(*outputs[static_cast<size_t>(i)]); });
+}
+
+void write_all(RowReader& reader, const Outputs& outputs) {
+  Progress progress("merging rows", static_cast<uint64_t>(reader.facts().num_samples), "samples");
+  while (const auto block = reader.next()) {
+    end_if_stop_waits();
+    for_each_output(outputs, [&](Output& output) { output.add(*block); });
+    progress.add(static_cast<uint64_t>(block->range.last - block->range.first));
+  }
+  for_each_output(outputs, [](Output& output) { output.commit(); });
+}
+
+}  // namespace
+
+MergeSummary merge_collection(const MergeOptions& options) {
+  RowReader reader(options.output);
+  MergeSummary summary{
+      .facts = reader.facts(), .num_rows = reader.num_rows(), .skipped = reader.skipped()};
+  for (const auto& [path, bytes] : plan_files(options, reader)) {
+    sweep_temporaries_of(path);
+    summary.files.push_back(path);
+    summary.bytes += bytes;
+  }
+  check_room(options.output, summary.bytes, "the merged rows");
+  write_all(reader, open_outputs(options, reader));
+  return summary;
+}
+
+void write_rank_pt(const fs::path& folder, const CollectionFacts& facts) {
+  auto reader = RowReader::of_folder(folder, facts);
+  const auto path = folder / "gradients.pt";
+  sweep_temporaries_of(path);
+  PtWriter writer(path, facts.output_dtype, {reader.num_rows(), facts.dimension()});
+  while (const auto block = reader.next()) writer.append(block->rows);
+  writer.commit();
+}
+
+}  // namespace skein::gradient_features

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/gradient_features/files/row_reader.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "skein/core/error.h"
+#include "skein/core/ordered_work.h"
+#include "skein/core/parallel.h"
+#include "skein/core/system_failure.h"
+#include "skein/gradient_features/files/shard.h"
+#include "skein/gradient_features/files/survey.h"
+
+namespace skein::gradient_features {
+namespace {
+
+constexpr int64_t kMostReadAhead = int64_t{192} << 20;  // bytes of rows as floats
+constexpr int64_t kBlocksPerThread = 3;                 // OrderedWork's
+constexpr size_t kMostProblems = 5;
+
+int threads_for(const CollectionFacts& facts, int threads) {
+  const int64_t block =
+      facts.samples_per_block * facts.dimension() * static_cast<int64_t>(sizeof(float));
+  const int64_t most = std::max<int64_t>(1, kMostReadAhead / (kBlocksPerThread * block));
+  return static_cast<int>(std::min<int64_t>(num_threads(threads), most));
+}
+
+[[noreturn]] void refuse_blocks(const char* what, const std::vector<int64_t>& blocks,
+                                const std::vector<std::string>& problems,
+                                const CollectionFacts& facts) {
+  const auto shown = std::span(problems).first(std::min(problems.size(), kMostProblems));
+  throw IoError(fmt::format(
+      "{}: {}{}{}. Start `skein gradients collect` again as before: it makes "
+      "what is missing",
+      what, name_blocks(blocks, facts), problems.empty() ? "" : ": ", fmt::join(shown, "; ")));
+}
+
+// Before anything is read.
+void require_all_blocks(const Survey& survey, const CollectionFacts& facts,
+                        const fs::path& output) {
+  std::vector<int64_t> missing;
+  std::vector<std::string> problems;
+  for (int64_t block = 0; block < facts.num_blocks(); ++block) {
+    if (survey.shards.contains(block)) continue;
+    missing.push_back(block);
+    const auto damaged = survey.damaged.find(block);
+    if (damaged == survey.damaged.end()) continue;
+    problems.insert(problems.end(), damaged->second.begin(), damaged->second.end());
+  }
+  if (missing.empty()) return;
+  const auto what =
+      fmt::format("{} lacks {} of {} blocks", output.string(), missing.size(), facts.num_blocks());
+  refuse_blocks(what.c_str(), missing, problems, facts);
+}
+
+}  // namespace
+
+struct RowReader::State {
+  using Copies = std::vector<FoundShard>;
+
+  State(KnownCollection known, Survey survey, int threads) : collection(std::move(known)) {
+    for (auto& [block, copies] : survey.shards) {
+      blocks.push_back(settle_copies(std::move(copies), collection));
+    }
+    work.emplace(
+        [this]() -> std::optional<size_t> {
+          if (taken == blocks.size()) return std::nullopt;
+          return taken++;
+        },
+        [this](size_t place) { return read_copies(blocks[place], collection); },
+        threads_for(collection.facts, threads));
+  }
+
+  // Damage is rare: what follows is read once more, to name all of it at once.
+  [[noreturn]] void report_damage(const IoError& first) {
+    std::vector<int64_t> damaged = {blocks[done].front().header.block};
+    std::vector<std::string> problems = {first.what()};
+    for (size_t place = done + 1; place < blocks.size(); ++place) {
+      try {
+        read_copies(blocks[place], collection);
+      } catch (const SystemFailure&) {
+        throw;
+      } catch (const IoError& error) {
+        damaged.push_back(blocks[place].front().header.block);
+        problems.emplace_back(error.what());
+      }
+    }
+    refuse_blocks("rows are damaged", damaged, problems, collection.facts);
+  }
+
+  KnownCollection collection;
+  std::vector<Copies> blocks;
+  size_t taken = 0;  // by the threads
+  size_t done = 0;
+  std::optional<OrderedWork<size_t, ReadBlock>> work;  // last: its threads use the others
+};
+
+RowReader::RowReader(const fs::path& output, int threads) {
+  KnownCollection collection(read_collection(output));
+  auto survey = survey_shards(shard_folders(output), collection);
+  require_all_blocks(survey, collection.facts, output);
+  state_ = std::make_unique<State>(std::move(collection), std::move(survey), threads);
+}
+
+RowReader RowReader::of_folder(const fs::path& folder, const CollectionFacts& facts) {
+  KnownCollection collection(facts);
+  auto survey = survey_shards({folder}, collection);
+  return RowReader(std::make_unique<State>(std::move(collection), std::move(survey), 0));
+}
+
+RowReader::RowReader(std::unique_ptr<State> state) : state_(std::move(state)) {}
+RowReader::RowReader(RowReader&&) noexcept = default;
+RowReader& RowReader::operator=(RowReader&&) noexcept = default;
+RowReader::~RowReader() = default;
+
+const CollectionFacts& RowReader::facts() const { return state_->collection.facts; }
+int64_t RowReader::num_blocks() const { return static_cast<int64_t>(state_->blocks.size()); }
+
+int64_t RowReader::num_rows() const {
+  int64_t count = 0;
+  for (const auto& copies : state_->blocks) count += copies.front().header.num_rows;
+  return count;
+}
+
+std::vector<SkippedSample> RowReader::skipped() const {
+  std::vector<SkippedSample> all;
+  for (const auto& copies : state_->blocks) {
+    const auto& skipped = copies.front().header.skipped;
+    all.insert(all.end(), skipped.begin(), skipped.end());
+  }
+  return all;
+}
+
+std::vector<std::string> RowReader::block_digests() const {
+  std::vector<std::string> digests;
+  for (const auto& copies : state_->blocks) digests.push_back(copies.front().header.digest);
+  return digests;
+}
+
+std::optional<ReadBlock> RowReader::next() try {
+  auto block = state_->work->next();
+  if (block) ++state_->done;
+  return block;
+} catch (const SystemFailure&) {
+  throw;
+} catch (const IoError& error) {
+  state_->report_damage(error);
+}
+
+}  // namespace skein::gradient_features

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#pragma once
+
+// The rows of a collection in the order of samples, whichever ranks and starts wrote them.
+//
+//   RowReader reader(output);
+//   while (auto block = reader.next()) use(block->samples, block->rows);
+//
+// Shards are read ahead by threads and compared with their digests; memory is that of a few blocks,
+// however many there are. Not thread-safe.
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "skein/core/file.h"
+#include "skein/gradient_features/files/collection.h"
+
+namespace skein::gradient_features {
+
+struct ReadBlock {
+  int64_t block = 0;
+  SampleRange range;             // all samples of the block
+  std::vector<int64_t> samples;  // those that have a row, rising
+  std::vector<float> rows;       // samples.size() x facts().dimension(), row-major
+  std::vector<SkippedSample> skipped;
+};
+
+class RowReader {
+ public:
+  // The collection of a folder. Throws UserError for shards of another collection, IoError naming
+  // the blocks and samples that are missing.
+  explicit RowReader(const fs::path& output, int threads = 0);  // 0: all cores
+  // The shards of one folder alone, of which any blocks may be missing.
+  static RowReader of_folder(const fs::path& folder, const CollectionFacts& facts);
+
+  RowReader(RowReader&&) noexcept;
+  RowReader& operator=(RowReader&&) noexcept;
+  ~RowReader();
+
+  const CollectionFacts& facts() const;
+  // Of all blocks that will come, as their headers say.
+  int64_t num_blocks() const;
+  int64_t num_rows() const;  // samples that have one
+  std::vector<SkippedSample> skipped() const;
+  std::vector<std::string> block_digests() const;
+
+  // Absent after the last. Throws IoError for a shard that is not what was written: it names all
+  // such blocks from here on, with their samples.
+  std::optional<ReadBlock> next();
+
+ private:
+  struct State;
+  explicit RowReader(std::unique_ptr<State> state);
+
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace skein::gradient_features

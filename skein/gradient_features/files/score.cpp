@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+
+// The mean over a group's validation rows is linear: a training row's mean cosine with them is its
+// inner product with the mean of the normalised rows, over its length. So a group is held as that
+// one row, and a training row costs one inner product for each group.
+#include "skein/gradient_features/files/score.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+
+#include "skein/core/error.h"
+#include "skein/core/foreign_text.h"
+#include "skein/core/parallel.h"
+#include "skein/core/progress.h"
+#include "skein/core/stop_signals.h"
+#include "skein/gradient_features/files/collection.h"
+#include "skein/gradient_features/files/dot_products.h"
+#include "skein/gradient_features/files/row_reader.h"
+
+namespace skein::gradient_features {
+namespace {
+
+constexpr double kLeastLength = 1e-12;  // torch.nn.functional.normalize's
+
+struct Collection {
+  fs::path folder;
+  CollectionFacts facts;
+};
+
+std::vector<Collection> read_all(const std::vector<fs::path>& folders) {
+  std::vector<Collection> all;
+  for (const auto& folder : folders) all.push_back({folder, read_collection(folder)});
+  return all;
+}
+
+// Both must say the same; `why` follows the two values.
+void require_equal(const Collection& one, const Collection& other, const char* key,
+                   const std::pair<std::string_view, std::string_view>& values, const char* why) {
+  if (values.first == values.second) return;
+  throw UserError(fmt::format("{} has {} {}, {} has {}: {}", one.folder.string(), key, values.first,
+                              other.folder.string(), values.second, why));
+}
+
+void check_pair(const Collection& train, const Collection& validation) {
+  const auto &t = train.facts, &v = validation.facts;
+  require_equal(train, validation, "info_type", {word_of(t.info_type), word_of(v.info_type)},
+                "collect both with the same --info_type");
+  require_equal(train, validation, "projection", {word_of(t.projection), word_of(v.projection)},
+                "rows of different projections cannot be compared");
+  require_equal(train, validation, "projection_digest", {t.projection_digest, v.projection_digest},
+                "collect both with the same seed and the same parameters");
+  require_equal(train, validation, "model_digest", {t.model_digest, v.model_digest},
+                "the rows of one checkpoint come from the same weights; are the folders in the "
+                "same order?");
+}
+
+// Collections of several checkpoints are of the same samples.
+void check_same_samples(const std::vector<Collection>& all) {
+  for (const auto& other : all) {
+    const auto &a = all.front().facts, &b = other.facts;
+    require_equal(all.front(), other, "num_samples",
+                  {fmt::format("{}", a.num_samples), fmt::format("{}", b.num_samples)},
+                  "the collections of all checkpoints are of the same samples");
+    require_equal(all.front(), other, "data_digest", {a.data_digest, b.data_digest},
+                  "the collections of all checkpoints are of the same samples");
+  }
+}
+
+bool offers(const Collection& collection, int64_t dimension) {
+  return std::ranges::count(collection.facts.dimensions, dimension) > 0;
+}
+
+int64_t choose_dimension(const std::vector<Collection>& all, std::optional<int64_t> asked) {
+  const auto& offered = all.front().facts.dimensions;
+  const auto in_all = [&](int64_t dimension) {
+    return std::ranges::all_of(all, [&](const auto& c) { return offers(c, dimension); });
+  };
+  for (const auto& collection : all) {
+    if (!asked || offers(collection, *asked)) continue;
+    throw UserError(fmt::format("dimension {} is not offered by {}: it has {}", *asked,
+                                collection.folder.string(),
+                                fmt::join(collection.facts.dimensions, ", ")));
+  }
+  if (asked) return *asked;
+  for (auto dimension = offered.rbegin(); dimension != offered.rend(); ++dimension) {
+    if (in_all(*dimension)) return *dimension;
+  }
+  const auto other = std::ranges::find_if(all, [&](const auto& c) {
+    return std::ranges::none_of(offered, [&](int64_t dimension) { return offers(c, dimension); });
+  });
+  const auto& last = other == all.end() ? all.back() : *other;
+  throw UserError(fmt::format("the collections have no dimension in common: {} has {}, {} has {}",
+                              all.front().folder.string(), fmt::join(offered, ", "),
+                              last.folder.string(), fmt::join(last.facts.dimensions, ", ")));
+}
+
+std::vector<double> normalised(std::vector<double> weights, size_t count) {
+  if (weights.size() != count) {
+    throw UserError(fmt::format("{} weights for {} checkpoints", weights.size(), count));
+  }
+  double sum = 0;
+  for (const double weight : weights) {
+    if (!std::isfinite(weight) || weight < 0) {
+      throw UserError(fmt::format("weight {}: expected a number from 0 on", weight));
+    }
+    sum += weight;
+  }
+  if (!(sum > 0) || !std::isfinite(sum)) throw UserError("the weights of all checkpoints are 0");
+  for (double& weight : weights) weight /= sum;
+  return weights;
+}
+
+struct Groups {
+  std::vector<std::string> names;  // by first appearance
+  std::vector<size_t> of_sample;
+};
+
+Groups group_samples(const std::vector<std::string>& words, const Collection& validation) {
+  const auto samples = static_cast<size_t>(validation.facts.num_samples);
+  if (words.empty()) return {.names = {"all"}, .of_sample = std::vector<size_t>(samples, 0)};
+  if (words.size() != samples) {
+    throw UserError(fmt::format("{} groups are named for the {} validation samples of {}",
+                                words.size(), samples, validation.folder.string()));
+  }
+  Groups groups;
+  std::map<std::string, size_t> places;
+  for (const auto& word : words) {
+    const auto [found, is_new] = places.emplace(word, groups.names.size());
+    if (is_new) groups.names.push_back(word);
+    groups.of_sample.push_back(found->second);
+  }
+  return groups;
+}
+
+double length_of(std::span<const float> row) {
+  double squares = 0;
+  for (const float value : row) squares += static_cast<double>(value) * value;
+  return std::max(std::sqrt(squares), kLeastLength);
+}
+
+// For each group, the mean of its validation rows, each divided by its length.
+std::vector<float> group_means(const Collection& validation, const Groups& groups,
+                               int64_t dimension) {
+  const auto columns = static_cast<size_t>(dimension);
+  std::vector<double> sums(groups.names.size() * columns);
+  std::vector<int64_t> counts(groups.names.size());
+  RowReader reader(validation.folder);
+  const auto whole = static_cast<size_t>(reader.facts().dimension());
+  while (const auto block = reader.next()) {
+    for (size_t i = 0; i < block->samples.size(); ++i) {
+      const auto group = groups.of_sample[static_cast<size_t>(block->samples[i])];
+      const auto row = std::span(block->rows).subspan(i * whole, columns);
+      const double factor = 1 / length_of(row);
+      double* sum = sums.data() + group * columns;
+      for (size_t c = 0; c < columns; ++c) sum[c] += factor * row[c];
+      ++counts[group];
+    }
+  }
+  for (size_t group = 0; group < counts.size(); ++group) {
+    if (counts[group] > 0) continue;
+    throw UserError(fmt::format("group '{}' has no validation sample with a row in {}",
+                                shown(groups.names[group]), validation.folder.string()));
+  }
+  std::vector<float> means(sums.size());
+  for (size_t i = 0; i < sums.size(); ++i) {
+    means[i] = static_cast<float>(sums[i] / static_cast<double>(counts[i / columns]));
+  }
+  return means;
+}
+
+// By sample and group; NaN marks a sample that has no row.
+class Totals {
+ public:
+  Totals(int64_t samples, size_t groups)
+      : groups_(groups), values_(static_cast<size_t>(samples) * groups) {}
+
+  std::span<float> of(int64_t sample) {
+    return std::span(values_).subspan(static_cast<size_t>(sample) * groups_, groups_);
+  }
+  void leave_out(int64_t sample) {
+    std::ranges::fill(of(sample), std::numeric_limits<float>::quiet_NaN());
+  }
+
+ private:
+  size_t groups_;
+  std::vector<float> values_;
+};
+
+// One checkpoint: what its rows add to the totals.
+struct Checkpoint {
+  const Collection& train;
+  std::vector<float> means;  // of the groups
+  double weight = 0;
+};
+
+void add_block(const ReadBlock& block, const Checkpoint& checkpoint, int64_t dimension, int threads,
+               Totals& totals) {
+  const auto rows = static_cast<int64_t>(block.samples.size());
+  const auto groups = static_cast<int64_t>(checkpoint.means.size()) / dimension;
+  std::vector<double> products(static_cast<size_t>(rows * groups));
+  std::vector<double> squares(static_cast<size_t>(rows));
+  dot_products({block.rows.data(), rows, checkpoint.train.facts.dimension()},
+               {checkpoint.means.data(), groups, dimension}, dimension, threads, products, squares);
+  for (int64_t i = 0; i < rows; ++i) {
+    const auto place = static_cast<size_t>(i);
+    const double factor = checkpoint.weight / std::max(std::sqrt(squares[place]), kLeastLength);
+    const auto total = totals.of(block.samples[place]);
+    for (size_t g = 0; g < total.size(); ++g) {
+      total[g] += static_cast<float>(factor * products[place * total.size() + g]);
+    }
+  }
+  for (const auto& skipped : block.skipped) totals.leave_out(skipped.sample);
+}
+
+void add_checkpoint(const Checkpoint& checkpoint, int64_t dimension, int threads, Totals& totals,
+                    Progress& progress) {
+  RowReader reader(checkpoint.train.folder, threads);
+  while (const auto block = reader.next()) {
+    end_if_stop_waits();
+    add_block(*block, checkpoint, dimension, num_threads(threads), totals);
+    progress.add(static_cast<uint64_t>(block->range.last - block->range.first));
+  }
+}
+
+}  // namespace
+
+Scores score(const ScoreOptions& options) {
+  const size_t count = options.train.size();
+  if (count == 0 || options.validation.size() != count) {
+    throw UserError(fmt::format(
+        "{} training collections and {} validation collections: give one of each per checkpoint",
+        count, options.validation.size()));
+  }
+  const auto train = read_all(options.train), validation = read_all(options.validation);
+  for (size_t k = 0; k < count; ++k) check_pair(train[k], validation[k]);
+  check_same_samples(train);
+  check_same_samples(validation);
+  auto all = train;
+  all.insert(all.end(), validation.begin(), validation.end());
+  const int64_t dimension = choose_dimension(all, options.dimension);
+  const auto weights = normalised(options.weights, count);
+  const auto groups = group_samples(options.groups, validation.front());
+
+  const int64_t samples = train.front().facts.num_samples;
+  Totals totals(samples, groups.names.size());
+  Progress progress("scoring samples", static_cast<uint64_t>(samples) * count, "samples");
+  for (size_t k = 0; k < count; ++k) {
+    add_checkpoint({train[k], group_means(validation[k], groups, dimension), weights[k]}, dimension,
+                   options.threads, totals, progress);
+  }
+
+  Scores scores{.max_samples = train.front().facts.max_samples,
+                .dimension = dimension,
+                .groups = groups.names,
+                .weights = weights};
+  for (int64_t sample = 0; sample < samples; ++sample) {
+    const auto total = totals.of(sample);
+    const bool has_row = !std::isnan(total.front());
+    scores.num_skipped += has_row ? 0 : 1;
+    scores.values.push_back(has_row ? std::ranges::max(total)
+                                    : -std::numeric_limits<float>::infinity());
+  }
+  return scores;
+}
+
+}  // namespace skein::gradient_features

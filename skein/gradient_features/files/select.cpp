@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/gradient_features/files/select.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "skein/core/amounts.h"
+#include "skein/core/error.h"
+#include "skein/core/foreign_text.h"
+#include "skein/core/stop_signals.h"
+#include "skein/gradient_features/files/histogram.h"
+#include "skein/gradient_features/files/line_index.h"
+#include "skein/gradient_features/files/new_file.h"
+#include "skein/gradient_features/files/score_file.h"
+
+namespace skein::gradient_features {
+namespace {
+
+// Text in pieces that are worth a system call.
+class TextFile {
+ public:
+  explicit TextFile(const fs::path& path) : file_(path) {}
+
+  void add(std::string_view text) {
+    waiting_ += text;
+    if (waiting_.size() >= kPieceBytes) flush();
+  }
+  void commit() {
+    flush();
+    file_.commit();
+  }
+
+ private:
+  static constexpr size_t kPieceBytes = size_t{1} << 20;
+
+  void flush() {
+    end_if_stop_waits();
+    file_.file().write_at(written_, std::as_bytes(std::span(waiting_)));
+    written_ += waiting_.size();
+    waiting_.clear();
+  }
+
+  NewFile file_;
+  std::string waiting_;
+  uint64_t written_ = 0;
+};
+
+struct Sample {
+  float score = 0;
+  uint32_t file = 0;
+  int64_t index = 0;
+};
+
+// One list of scores with the lines that it is about.
+struct ScoredFile {
+  StoredScores scores;
+  LineIndex lines;
+};
+
+ScoredFile open_pair(const fs::path& scores, const fs::path& train_file) {
+  ScoredFile pair{read_scores(scores), LineIndex(train_file)};
+  const auto count = static_cast<int64_t>(pair.scores.values.size());
+  const bool fits =
+      pair.scores.max_samples > 0 ? count <= pair.lines.count() : count == pair.lines.count();
+  if (fits) return pair;
+  throw UserError(
+      fmt::format("{} has scores of {}, and {} has {}: are the files in the same order?",
+                  scores.string(), counted(static_cast<uint64_t>(count), "sample"),
+                  train_file.string(), counted(static_cast<uint64_t>(pair.lines.count()), "row")));
+}
+
+std::vector<ScoredFile> open_all(const SelectOptions& options) {
+  if (options.scores.empty() || options.scores.size() != options.train_files.size()) {
+    throw UserError(fmt::format("{} files of scores and {} train files: give one of each",
+                                options.scores.size(), options.train_files.size()));
+  }
+  std::vector<ScoredFile> files;
+  for (size_t i = 0; i < options.scores.size(); ++i) {
+    files.push_back(open_pair(options.scores[i], options.train_files[i]));
+  }
+  return files;
+}
+
+std::vector<Sample> sorted_samples(const std::vector<ScoredFile>& files) {
+  std::vector<Sample> samples;
+  for (size_t file = 0; file < files.size(); ++file) {
+    const auto& values = files[file].scores.values;
+    for (size_t i = 0; i < values.size(); ++i) {
+      samples.push_back({values[i], static_cast<uint32_t>(file), static_cast<int64_t>(i)});
+    }
+  }
+  std::ranges::stable_sort(samples, std::greater(), &Sample::score);
+  return samples;
+}
+
+int64_t wanted(const Top& top, int64_t samples) {
+  if (top.share == 0) return top.count;
+  // 29 % of 100 is 28.999…
+  const auto count = static_cast<int64_t>(top.share * static_cast<double>(samples) + 1e-9);
+  if (count > 0) return count;
+  throw UserError(fmt::format("--top {:g}% of {} is no sample at all: give a number",
+                              top.share * 100, counted(static_cast<uint64_t>(samples), "sample")));
+}
+
+// As a spreadsheet reads it.
+std::string csv_field(const std::string& text) {
+  if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (const char c : text) quoted += c == '"' ? "\"\"" : std::string(1, c);
+  return quoted + "\"";
+}
+
+void write_table(const fs::path& path, const std::vector<Sample>& samples,
+                 const std::vector<fs::path>& names) {
+  TextFile file(path);
+  file.add("file name, index, score\n");
+  for (const auto& [score, place, index] : samples) {
+    file.add(fmt::format("{}, {}, {:.6f}\n", csv_field(names[place].string()), index, score));
+  }
+  file.commit();
+}
+
+void write_lines(const fs::path& path, std::span<const Sample> samples,
+                 const std::vector<ScoredFile>& files) {
+  TextFile file(path);
+  for (const auto& sample : samples) {
+    file.add(files[sample.file].lines.read(sample.index));
+    file.add("\n");
+  }
+  file.commit();
+}
+
+void write_histogram(const fs::path& path, const std::vector<Sample>& samples, float cut,
+                     int64_t selected) {
+  std::vector<float> scores;
+  for (const auto& sample : samples) scores.push_back(sample.score);
+  const auto title = fmt::format("{} of {} samples selected", shown_count(selected),
+                                 shown_count(static_cast<int64_t>(samples.size())));
+  write_file_atomically(path, histogram_svg(scores, cut, title));
+}
+
+[[noreturn]] void refuse_top(const std::string& text) {
+  throw UserError(fmt::format("--top is '{}', expected a share (5%) or a number of samples (100)",
+                              shown(text)));
+}
+
+}  // namespace
+
+Top parse_top(const std::string& text) {
+  const bool is_share = text.ends_with('%');
+  const auto digits = text.substr(0, text.size() - (is_share ? 1 : 0));
+  double value = 0;
+  const auto* end = digits.data() + digits.size();
+  const auto [stop, error] = std::from_chars(digits.data(), end, value);
+  if (error != std::errc() || stop != end || !(value > 0)) refuse_top(text);
+  if (is_share) {
+    if (value > 100) refuse_top(text);
+    return {.share = value / 100};
+  }
+  if (value != std::floor(value) || value > 1e15) refuse_top(text);
+  return {.count = static_cast<int64_t>(value)};
+}
+
+std::string top_file_name(const Top& top) {
+  return top.share > 0 ? fmt::format("top_p{}.jsonl", top.share)
+                       : fmt::format("top_num{}.jsonl", top.count);
+}
+
+SelectSummary select(const SelectOptions& options) {
+  const auto files = open_all(options);
+  const auto samples = sorted_samples(files);
+  const auto count = static_cast<int64_t>(samples.size());
+  const auto with_score = std::ranges::count_if(
+      samples, [](const Sample& sample) { return std::isfinite(sample.score); });
+  SelectSummary summary{
+      .num_samples = count,
+      .num_selected = std::min<int64_t>(wanted(options.top, count), with_score),
+      .files = {options.out / "sorted.csv", options.out / top_file_name(options.top),
+                options.out / "scores.svg"}};
+  if (summary.num_selected == 0) throw UserError("no sample has a score: all were skipped");
+  const auto selected = std::span(samples).first(static_cast<size_t>(summary.num_selected));
+  summary.lowest = selected.back().score;
+  make_directories(options.out);
+  for (const auto& file : summary.files) sweep_temporaries_of(file);
+  write_table(summary.files[0], samples, options.train_files);
+  write_lines(summary.files[1], selected, files);
+  write_histogram(summary.files[2], samples, summary.lowest, summary.num_selected);
+  return summary;
+}
+
+}  // namespace skein::gradient_features

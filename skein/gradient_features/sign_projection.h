@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+namespace skein::gradient_features {
+
+// sums (n, D) += rows (n, elements) · S, where S holds the signs of projection_signs.h for the
+// elements of a parameter's stream from `first_element` on and the columns [0, D). All of S never
+// exists: a tile of it is made, used and dropped. fp32, or float64.
+void add_projection(const at::Tensor& sums, const at::Tensor& rows, uint64_t stream,
+                    int64_t first_element);
+
+}  // namespace skein::gradient_features
