@@ -7,7 +7,6 @@
 #include <ATen/ops/equal.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
-#include <ATen/ops/zeros_like.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
@@ -74,17 +73,20 @@ Rows expected_rows(const plan::HfConfig& config, const plan::Tuning& tuning,
   }
   Rows rows;
   const auto names = choose_parameters(model->table(), words);
+  std::vector<at::Tensor> leaves;
+  for (const auto& name : names) {
+    const auto& parameter = *model->table().find(name);
+    leaves.push_back(*parameter.slot);
+    rows[name] = at::zeros({std::ssize(run.document_ends), parameter.numel()}, at::kDouble);
+  }
   for (size_t i = 0; i < run.document_ends.size(); ++i) {
-    for (const auto& name : names) {
-      const auto& parameter = *model->table().find(name);
-      auto found = torch::autograd::grad({loss_of(*model, run, i)}, {*parameter.slot}, {}, false,
-                                         false, /*allow_unused=*/true)[0];
-      if (!found.defined()) found = at::zeros_like(*parameter.slot);
-      auto& all = rows[name];
-      if (!all.defined()) {
-        all = at::zeros({std::ssize(run.document_ends), parameter.numel()}, at::kDouble);
-      }
-      all[static_cast<int64_t>(i)] = model::without_padding(parameter, found).flatten();
+    const auto found = torch::autograd::grad({loss_of(*model, run, i)}, leaves, {}, false, false,
+                                             /*allow_unused=*/true);
+    for (size_t k = 0; k < names.size(); ++k) {
+      if (!found[k].defined()) continue;
+      const auto& parameter = *model->table().find(names[k]);
+      rows[names[k]][static_cast<int64_t>(i)] =
+          model::without_padding(parameter, found[k]).flatten();
     }
   }
   return rows;
