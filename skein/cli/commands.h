@@ -26,6 +26,7 @@ int run_template_command(Arguments arguments);
 int run_checkpoint_command(Arguments arguments);
 int run_merge_command(Arguments arguments);
 int run_export_command(Arguments arguments);
+int run_gradients_command(Arguments arguments);
 int run_doctor_command(Arguments arguments);  // 2 when there is a problem
 
 // In skein-worker.

@@ -40,6 +40,7 @@ TEST(Fuzz, TokenizerCorpus) { replay("tokenizer", tokenizer); }
 TEST(Fuzz, ModelConfigCorpus) { replay("model_config", model_config); }
 TEST(Fuzz, AdapterConfigCorpus) { replay("adapter_config", adapter_config); }
 TEST(Fuzz, HostfileCorpus) { replay("hostfile", hostfile); }
+TEST(Fuzz, GradientsCorpus) { replay("gradients", gradients); }
 
 }  // namespace
 }  // namespace skein::fuzz

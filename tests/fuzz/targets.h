@@ -28,6 +28,7 @@ void chat_template(std::string_view bytes);
 void model_config(std::string_view bytes);
 void adapter_config(std::string_view bytes);
 void hostfile(std::string_view bytes);
+void gradients(std::string_view bytes);
 
 // Unlike assert() in every build, and a crash to libFuzzer.
 inline void require(bool holds, const char* promise) {

@@ -51,6 +51,7 @@ std::string name_before_temporary(const std::string& name) {
 }
 
 void sweep(const fs::path& output) {
+  sweep_temporaries_of(output / kCollectionFile);
   for (const auto& folder : shard_folders(output)) {
     std::vector<fs::path> written;
     for (const auto& entry : fs::directory_iterator(folder)) {
@@ -101,6 +102,7 @@ void open_collection(const fs::path& output, const CollectionFacts& facts) {
   }
   make_directories(output);
   refuse_stray_shards(output);
+  sweep(output);
   write_file_atomically(output / kCollectionFile, facts_text(facts));
 }
 

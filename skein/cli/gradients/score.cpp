@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/gradient_features/files/score.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "skein/cli/gradients/verbs.h"
+#include "skein/config/syntax/values.h"
+#include "skein/core/amounts.h"
+#include "skein/core/error.h"
+#include "skein/core/log.h"
+#include "skein/gradient_features/files/checkpoint_weights.h"
+#include "skein/gradient_features/files/groups.h"
+#include "skein/gradient_features/files/score_file.h"
+
+namespace skein::cli {
+namespace {
+
+struct Words {
+  std::vector<std::string> train, validation, checkpoints, weights;
+  std::string groups, validation_file, out = ".", name;
+  std::optional<int64_t> dimension;
+  int64_t threads = 0;
+};
+
+Words parse(Arguments arguments) {
+  Words words;
+  FlagSet flags("skein gradients score");
+  flags.add_list("train", words.train);
+  flags.add_list("validation", words.validation);
+  flags.add_list("checkpoints", words.checkpoints);
+  flags.add_list("weights", words.weights);
+  flags.add("groups", words.groups);
+  flags.add("validation-file", words.validation_file);
+  flags.add("dimension", words.dimension);
+  flags.add("out", words.out);
+  flags.add("name", words.name);
+  flags.add("threads", words.threads);
+  add_less_flags(flags);
+  const auto others = flags.read(arguments);
+  if (!others.empty()) {
+    throw UserError(fmt::format("skein gradients score: '{}' belongs to no flag", others[0]));
+  }
+  if (words.train.empty() || words.validation.empty()) {
+    throw UserError(
+        "skein gradients score needs --train DIR… and --validation DIR…: collections that `skein "
+        "gradients collect` made");
+  }
+  return words;
+}
+
+std::vector<double> weights_of(const Words& words) {
+  if (!words.weights.empty()) {
+    std::vector<double> weights;
+    for (const auto& word : words.weights) {
+      const auto value = config::parse_real(word);
+      if (!value) throw UserError(fmt::format("--weights: '{}' is no number", word));
+      weights.push_back(*value);
+    }
+    return weights;
+  }
+  if (!words.checkpoints.empty()) {
+    if (words.checkpoints.size() != words.train.size()) {
+      throw UserError(fmt::format("{} for {} of --train: give one for each, in the same order",
+                                  counted(words.checkpoints.size(), "checkpoint"),
+                                  counted(words.train.size(), "folder")));
+    }
+    return gradient_features::mean_learning_rates(
+        {words.checkpoints.begin(), words.checkpoints.end()});
+  }
+  if (words.train.size() == 1) return {1};
+  throw UserError(
+      "how much does each checkpoint count? give --checkpoints DIR…, whose trainer_state.json say, "
+      "or --weights X…");
+}
+
+std::vector<std::string> groups_of(const Words& words) {
+  if (words.groups.empty()) return {};
+  if (fs::exists(words.groups)) return gradient_features::groups_of_file(words.groups);
+  if (words.validation_file.empty()) {
+    throw UserError(fmt::format(
+        "--groups '{}' is no file; if it is a key of the validation rows, give them too: "
+        "--validation-file F",
+        words.groups));
+  }
+  return gradient_features::groups_by_key(words.validation_file, words.groups);
+}
+
+std::string name_of(const Words& words) {
+  if (!words.name.empty()) return words.name;
+  const auto folder = fs::absolute(words.train[0]).lexically_normal();
+  return (folder.has_filename() ? folder : folder.parent_path()).filename().string();
+}
+
+}  // namespace
+
+int score_gradients(Arguments arguments) {
+  const auto words = parse(arguments);
+  const auto name = name_of(words);
+  if (name.empty() || name.find('/') != std::string::npos) {
+    throw UserError(fmt::format("--name '{}' is no name of a file", name));
+  }
+  const auto scores = gradient_features::score(
+      {.train = {words.train.begin(), words.train.end()},
+       .validation = {words.validation.begin(), words.validation.end()},
+       .weights = weights_of(words),
+       .groups = groups_of(words),
+       .dimension = words.dimension,
+       .threads = static_cast<int>(std::min<int64_t>(words.threads, 1024))});
+  const auto files = gradient_features::write_scores(words.out, name, scores);
+  if (scores.num_skipped > 0) {
+    log_warning("{} without a row: last, with minus infinity",
+                counted(static_cast<uint64_t>(scores.num_skipped), "sample"));
+  }
+  log_info("{}: {}, best {:.6f}; {} columns, {}, weights {:.4g}", files[0].string(),
+           counted(scores.values.size(), "sample"), std::ranges::max(scores.values),
+           scores.dimension, counted(scores.groups.size(), "group"),
+           fmt::join(scores.weights, ", "));
+  return 0;
+}
+
+}  // namespace skein::cli

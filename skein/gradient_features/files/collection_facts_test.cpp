@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/gradient_features/files/collection_facts.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "skein/core/error.h"
+#include "skein/core/testing.h"
+#include "skein/gradient_features/files/testing.h"
+
+namespace skein::gradient_features {
+namespace {
+
+TEST(CollectionFacts, TextAndBack) {
+  auto facts = small_facts();
+  facts.gradient_type = GradientType::kAdam;
+  facts.moments_digest = digest("moments");
+  facts.output_dtype = DType::kF16;
+  facts.seed = UINT64_MAX;
+  facts.adam_form = AdamForm::kStandard;
+  facts.max_samples = 20;
+  const auto text = facts_text(facts);
+  const auto read = parse_facts(text, "collection.json");
+  EXPECT_EQ(facts_text(read), text);
+  EXPECT_FALSE(first_difference(facts, read).has_value());
+  EXPECT_EQ(read.seed, UINT64_MAX);
+  EXPECT_EQ(read.parameters, facts.parameters);
+  EXPECT_EQ(facts_digest(read), digest(text));
+}
+
+TEST(CollectionFacts, NoOtherTextIsAccepted) {
+  const auto text = facts_text(small_facts());
+  for (size_t place = 0; place < text.size(); ++place) {
+    for (const int bit : {0, 1, 5}) {
+      auto changed = text;
+      changed[place] = static_cast<char>(changed[place] ^ (1 << bit));
+      // A name may become another name, a number another: then the digest is another one too.
+      try {
+        EXPECT_NE(facts_digest(parse_facts(changed, "f")), digest(text));
+      } catch (const IoError& error) {
+        EXPECT_EQ(std::string(error.what()).find("f"), 0U);
+      }
+    }
+    EXPECT_THROW(parse_facts(text.substr(0, place), "f"), IoError);
+  }
+  EXPECT_THROW(parse_facts(text + " ", "f"), IoError);
+  EXPECT_THROW(parse_facts("[" + std::string(100000, '['), "f"), IoError);
+}
+
+TEST(CollectionFacts, FirstDifferenceNamesKeyAndBothValues) {
+  const auto there = small_facts();
+  auto now = small_facts();
+  now.gradient_type = GradientType::kSign;
+  now.num_samples = 12;
+  EXPECT_EQ(first_difference(there, now), "gradient_type is \"sgd\" there and \"sign\" now");
+  now.gradient_type = there.gradient_type;
+  EXPECT_EQ(first_difference(there, now), "num_samples is 11 there and 12 now");
+  now = there;
+  now.parameters = {std::string(10000, 'x')};
+  EXPECT_LT(first_difference(there, now)->size(), 1200U);
+}
+
+TEST(CollectionFacts, RefusesWhatNoCollectionCanHave) {
+  const std::pair<const char*, std::function<void(CollectionFacts&)>> cases[] = {
+      {"names no dimension", [](auto& f) { f.dimensions = {}; }},
+      {"is 0, expected 1 to", [](auto& f) { f.dimensions = {0}; }},
+      {"is -5, expected", [](auto& f) { f.dimensions = {-5, 3}; }},
+      {"rising", [](auto& f) { f.dimensions = {5, 3}; }},
+      {"rising", [](auto& f) { f.dimensions = {5, 5}; }},
+      {"only `projection: dense`", [](auto& f) { f.projection = ProjectionKind::kFactorised; }},
+      {"output_dtype is bfloat16", [](auto& f) { f.output_dtype = DType::kBF16; }},
+      {"0 samples", [](auto& f) { f.num_samples = 0; }},
+      {"blocks of 0 samples", [](auto& f) { f.samples_per_block = 0; }},
+      {"blocks of 65537 samples", [](auto& f) { f.samples_per_block = 65537; }},
+      {"blocks of 2 samples, expected 1 to 1",
+       [](auto& f) {
+         f.dimensions = {int64_t{1} << 24};
+         f.samples_per_block = 2;
+       }},
+      {"do not go together", [](auto& f) { f.max_samples = 3; }},
+      {"model_digest is ''", [](auto& f) { f.model_digest = ""; }},
+      {"moments_digest is ''", [](auto& f) { f.gradient_type = GradientType::kAdam; }},
+      {"moments_digest", [](auto& f) { f.moments_digest = digest("m"); }}};
+  for (const auto& [words, change] : cases) {
+    auto facts = small_facts();
+    change(facts);
+    EXPECT_PRED2(contains, refusal<UserError>([&] { check_facts(facts); }), words);
+  }
+}
+
+TEST(CollectionFacts, BlocksFitTheirBudget) {
+  EXPECT_EQ(most_samples_per_block(8192), 1024);
+  EXPECT_EQ(most_samples_per_block(1), kMaxSamplesPerBlock);
+  EXPECT_EQ(most_samples_per_block(kMaxDimension), 1);
+}
+
+}  // namespace
+}  // namespace skein::gradient_features

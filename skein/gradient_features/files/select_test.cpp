@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/gradient_features/files/select.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "skein/core/error.h"
+#include "skein/core/testing.h"
+#include "skein/gradient_features/files/histogram.h"
+#include "skein/gradient_features/files/line_index.h"
+#include "skein/gradient_features/files/score_file.h"
+
+namespace skein::gradient_features {
+namespace {
+
+class SelectTest : public TemporaryFolder {
+ protected:
+  fs::path scores(const std::string& name, std::vector<float> values, int64_t max_samples = 0) {
+    return write_scores(folder_, name,
+                        {.values = std::move(values), .max_samples = max_samples})[0];
+  }
+};
+
+TEST_F(SelectTest, BestLinesByteForByte) {
+  // Blank lines do not count, odd spaces and a missing line feed stay.
+  const auto a = write("a.jsonl", "{\"x\":0}\r\n\n{\"x\" : 1}\t\n{\"x\":2}");
+  const auto b = write("b, c.jsonl", "{\"y\":0}\n{\"y\":\"\\u00fc ü\"}\n");
+  const auto out = folder_ / "out";
+  const auto summary =
+      select({.scores = {scores("a", {0.1F, 0.9F, 0.3F}), scores("b", {0.3F, 0.95F})},
+              .train_files = {a, b},
+              .top = parse_top("60%"),
+              .out = out});
+  EXPECT_EQ(summary.num_samples, 5);
+  EXPECT_EQ(summary.num_selected, 3);
+  EXPECT_FLOAT_EQ(summary.lowest, 0.3F);
+  EXPECT_EQ(read_file(out / "top_p0.6.jsonl"), "{\"y\":\"\\u00fc ü\"}\n{\"x\" : 1}\t\n{\"x\":2}\n");
+  EXPECT_EQ(read_file(out / "sorted.csv"),
+            fmt::format("file name, index, score\n\"{1}\", 1, 0.950000\n{0}, 1, 0.900000\n{0}, 2, "
+                        "0.300000\n\"{1}\", 0, 0.300000\n{0}, 0, 0.100000\n",
+                        a.string(), b.string()));
+  EXPECT_PRED2(contains, read_file(out / "scores.svg"), "3 of 5 samples selected");
+}
+
+TEST_F(SelectTest, TheTableIsAlwaysWrittenAnew) {
+  const auto a = write("a.jsonl", "{}\n{}\n");
+  const auto run = [&](std::vector<float> values) {
+    select({.scores = {scores("a", std::move(values))},
+            .train_files = {a},
+            .top = parse_top("1"),
+            .out = folder_});
+    return read_file(folder_ / "sorted.csv");
+  };
+  const auto first = run({1, 2});
+  EXPECT_NE(run({2, 1}), first);
+  EXPECT_EQ(run({1, 2}), first);
+}
+
+TEST_F(SelectTest, SkippedSamplesAreNeverSelected) {
+  const auto a = write("a.jsonl", "1\n2\n3\n");
+  const auto summary = select({.scores = {scores("a", {-INFINITY, 0.5F, -0.5F})},
+                               .train_files = {a},
+                               .top = parse_top("3"),
+                               .out = folder_});
+  EXPECT_EQ(summary.num_selected, 2);
+  EXPECT_EQ(read_file(folder_ / "top_num3.jsonl"), "2\n3\n");
+  EXPECT_PRED2(contains, refusal<UserError>([&] {
+                 select({.scores = {scores("n", {-INFINITY, -INFINITY, -INFINITY})},
+                         .train_files = {a},
+                         .top = parse_top("3"),
+                         .out = folder_});
+               }),
+               "no sample has a score");
+}
+
+TEST_F(SelectTest, CountsMustBelongTogether) {
+  const auto a = write("a.jsonl", "1\n2\n3\n");
+  const auto refused = [&](const fs::path& file) {
+    return refusal<UserError>([&] {
+      select({.scores = {file}, .train_files = {a}, .top = parse_top("1"), .out = folder_});
+    });
+  };
+  EXPECT_PRED2(contains, refused(scores("two", {1, 2})), "scores of 2 samples, and");
+  EXPECT_PRED2(contains, refused(scores("four", {1, 2, 3, 4}, 4)), "has 3 rows");
+  EXPECT_EQ(refused(scores("first", {1, 2}, 2)), "");  // collected with --max_samples 2
+  EXPECT_PRED2(contains, refusal<UserError>([&] {
+                 select({.scores = {}, .train_files = {a}, .top = parse_top("1"), .out = folder_});
+               }),
+               "0 files of scores and 1 train files");
+}
+
+TEST(Top, Words) {
+  EXPECT_EQ(parse_top("5%").share, 0.05);
+  EXPECT_EQ(parse_top("12.5%").share, 0.125);
+  EXPECT_EQ(parse_top("100").count, 100);
+  EXPECT_EQ(top_file_name(parse_top("5%")), "top_p0.05.jsonl");
+  EXPECT_EQ(top_file_name(parse_top("100")), "top_num100.jsonl");
+  for (const auto* text :
+       {"", "%", "0", "0%", "-1", "101%", "0.5", "ten", "5 %", "nan", "inf", "1e99"}) {
+    EXPECT_PRED2(contains, refusal<UserError>([&] { parse_top(text); }), "expected a share (5%)");
+  }
+}
+
+TEST(Top, SharesAreRoundedDown) { EXPECT_EQ(top_file_name({.share = 0.29}), "top_p0.29.jsonl"); }
+
+TEST(Histogram, AnyScores) {
+  for (const auto& scores : {std::vector<float>{}, {1, 1, 1}, {-INFINITY}, {0, NAN, INFINITY, 3}}) {
+    const auto svg = histogram_svg(scores, 1, "a < b & c");
+    EXPECT_PRED2(contains, svg, "a &lt; b &amp; c");
+    EXPECT_TRUE(svg.ends_with("</svg>\n"));
+    EXPECT_FALSE(contains(svg, "nan") || contains(svg, "inf"));
+  }
+}
+
+class LineIndexTest : public TemporaryFolder {};
+
+TEST_F(LineIndexTest, LongAndBlankLines) {
+  const std::string longer(9 << 20, 'x');  // over several pieces
+  const auto path = write("f.jsonl", "a\n \t\r\n" + longer + "\n\nlast");
+  const LineIndex lines(path);
+  ASSERT_EQ(lines.count(), 3);
+  EXPECT_EQ(lines.read(0), "a");
+  EXPECT_EQ(lines.read(1), longer);
+  EXPECT_EQ(lines.read(2), "last");
+  EXPECT_EQ(lines.number(1), 3);
+  EXPECT_EQ(lines.number(2), 5);
+  EXPECT_EQ(LineIndex(write("empty", "")).count(), 0);
+  EXPECT_EQ(LineIndex(write("blank", "\n \n")).count(), 0);
+}
+
+}  // namespace
+}  // namespace skein::gradient_features
