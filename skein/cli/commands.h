@@ -33,8 +33,9 @@ int run_doctor_command(Arguments arguments);  // 2 when there is a problem
 int run_generate_command(Arguments arguments);
 int run_chat_command(Arguments arguments);
 int run_bench_command(Arguments arguments);
-int run_eval_rank(Arguments arguments);    // one rank of `skein eval`
-int run_verify_rank(Arguments arguments);  // one rank of `skein verify-strategy`
+int run_eval_rank(Arguments arguments);       // one rank of `skein eval`
+int run_verify_rank(Arguments arguments);     // one rank of `skein verify-strategy`
+int run_gradients_rank(Arguments arguments);  // one rank of `skein gradients collect`
 
 // For `skein doctor`: prints one line of JSON: LibTorch's version, CUDA's and NCCL's, the GPUs and
 // which pairs of them reach each other's memory. What is not there is null. With --no-gpus the

@@ -50,7 +50,7 @@ constexpr Command kCommands[] = {
      run_merge_command},
     {"export", "CHECKPOINT --out DIR [--dtype D]", "a checkpoint becomes a plain model folder",
      run_export_command},
-    {"gradients", "merge|score|select ...", "which training data helps? (LESS)",
+    {"gradients", "collect|merge|score|select ...", "which training data helps? (LESS)",
      run_gradients_command, /*takes_stops=*/true},
     {"doctor", "[--path DIR] [--json]", "what this machine offers, and what would stop a run",
      run_doctor_command},

@@ -89,16 +89,13 @@ struct Command {
   int (*run)(std::span<const std::string> arguments);
 };
 
-constexpr Command kCommands[] = {{"train", run_train_rank},
-                                 {"generate", run_generate_command},
-                                 {"chat", run_chat_command},
-                                 {"eval", run_eval_rank},
-                                 {"bench", run_bench_command},
-                                 {"verify-strategy", run_verify_rank},
-                                 {"doctor-facts", run_doctor_facts},
-                                 {"doctor-rank", run_doctor_rank},
-                                 {"debug-forward", run_debug_forward},
-                                 {"debug-nf4", run_debug_nf4}};
+constexpr Command kCommands[] = {
+    {"train", run_train_rank},         {"generate", run_generate_command},
+    {"chat", run_chat_command},        {"eval", run_eval_rank},
+    {"bench", run_bench_command},      {"verify-strategy", run_verify_rank},
+    {"gradients", run_gradients_rank}, {"doctor-facts", run_doctor_facts},
+    {"doctor-rank", run_doctor_rank},  {"debug-forward", run_debug_forward},
+    {"debug-nf4", run_debug_nf4}};
 
 int run(const std::vector<std::string>& arguments) {
   for (const auto& command : kCommands) {

@@ -159,7 +159,7 @@ void resolve_run(const RawWords& raw, CollectFlags& result) {
   run.data.block_size = raw.max_length;
   run.checkpoint.output_dir = raw.output;
   run.rows.packing = false;
-  run.rows.val_size = 0;
+  run.data.val_size = 0;
   if (run.data.train_file.empty() && run.data.train_file_dir.empty()) {
     throw UserError("skein gradients collect needs --train_file FILE, the rows");
   }

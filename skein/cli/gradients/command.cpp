@@ -14,6 +14,11 @@ namespace skein::cli {
 namespace {
 
 constexpr const char* kUsage =
+    "skein gradients collect [CONFIG.yaml] --train_file F --model M --output_path DIR [key=value "
+    "...]\n"
+    "    [--gradient_projection_dimension 8192] [--gradient_type adam|sgd|sign] [--validation]\n"
+    "    [--info_type grads|reps|loss] [--max_samples N] [--max_length 2048] [launch flags]\n"
+    "                                               a row of numbers for each sample's gradient\n"
     "skein gradients merge DIR [--parts]            the rows of all ranks become one file, by "
     "sample,\n"
     "                                               and the .pt files that LESS has\n"
@@ -24,6 +29,27 @@ constexpr const char* kUsage =
     "skein gradients select --scores F… --train-files F… --top 5%|N [--out DIR]   the best "
     "samples\n"
     "\n"
+    "  --train_file F        collect: rows as `stage: sft` reads them\n"
+    "  --model M             collect: an adapter, a checkpoint-N of one, or a model, which gets a "
+    "new\n"
+    "                        adapter (--initialize_lora, --lora_r 8, --lora_alpha 32); also\n"
+    "                        --model_path; --base: of an adapter, if not where it says\n"
+    "  --output_path DIR     collect: where shards go; a collection that was begun is continued\n"
+    "  --gradient_projection_dimension 8192   collect: or several, 1024,8192: one pass\n"
+    "  --gradient_type T     collect: adam where M has moments, else and with --validation sgd\n"
+    "  --adam_form less      collect: epsilon inside the root, no correction; or standard\n"
+    "  --info_type grads     collect: or reps (last hidden states), loss\n"
+    "  --parameters adapter  collect: or full, or names (self_attn.q_proj,norm)\n"
+    "  --max_samples N       collect: the first N rows alone\n"
+    "  --max_length 2048     collect: tokens of a row\n"
+    "  --output_dtype float32   collect: or float16\n"
+    "  --non_finite error    collect: or skip, which lists such samples and goes on\n"
+    "  --block_samples N     collect: rows of a shard (128, or fewer where they are long)\n"
+    "  --batch_tokens 8192   collect: tokens that go through the model together\n"
+    "  --gradient_memory N   collect: bytes of gradients that are formed at a time (268435456)\n"
+    "  --world_size, --rank, --local_rank, --master_addr, --master_port   collect: ranks as "
+    "LESS's\n"
+    "                        guides start them; launch flags are those of `skein train`\n"
     "  --parts               merge: also dimD/grads-N.pt, 160 samples each\n"
     "  --train DIR…          score: collections of the training data, one for each checkpoint\n"
     "  --validation DIR…     score: those of the validation data, in the same order\n"
@@ -50,9 +76,10 @@ struct Verb {
   int (*run)(Arguments);
 };
 
-// What needs tensors (collecting) is for skein-worker; these run here.
-constexpr Verb kVerbs[] = {
-    {"merge", merge_gradients}, {"score", score_gradients}, {"select", select_by_scores}};
+constexpr Verb kVerbs[] = {{"collect", collect_gradients},  // starts ranks
+                           {"merge", merge_gradients},
+                           {"score", score_gradients},
+                           {"select", select_by_scores}};
 
 }  // namespace
 

@@ -11,6 +11,7 @@
 
 namespace skein::cli {
 
+int collect_gradients(Arguments arguments);
 int merge_gradients(Arguments arguments);
 int score_gradients(Arguments arguments);
 int select_by_scores(Arguments arguments);

@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
-#include "skein/cli/gradients/collect_command.h"
-
-#include <fmt/format.h>
-
 #include <utility>
 
 #include "skein/cli/flag_set.h"
 #include "skein/cli/gradients/collect_flags.h"
+#include "skein/cli/gradients/verbs.h"
 #include "skein/cli/launch_ranks.h"
 #include "skein/core/parallel.h"
 #include "skein/data/rows/prepare_rows.h"
@@ -24,7 +21,7 @@ std::string prepare(const config::RunConfig& run) {
 
 }  // namespace
 
-int run_collect_command(std::span<const std::string> arguments) {
+int collect_gradients(Arguments arguments) {
   const auto words = translate_rank_flags(arguments);
   auto [split, early_stop] = begin_rank_command(words);
   const auto flags = parse_collect_flags(split.rest);
