@@ -87,30 +87,31 @@ std::vector<std::string> read(std::span<const std::string> arguments, RawWords& 
                               CollectFlags& result) {
   FlagSet flags("skein gradients collect");
   flags.add("model", raw.model);
-  flags.add("model_path", raw.model);
+  flags.add("model-path", raw.model);
   flags.add("base", raw.base);
-  flags.add("output_path", raw.output);
-  flags.add("info_type", raw.info);
-  flags.add("gradient_type", raw.type);
-  flags.add("adam_form", raw.form);
-  flags.add("gradient_projection_dimension", raw.dimensions);
+  flags.add("output-path", raw.output);
+  flags.add("info-type", raw.info);
+  flags.add("gradient-type", raw.type);
+  flags.add("adam-form", raw.form);
+  flags.add("gradient-projection-dimension", raw.dimensions);
   flags.add("projection", raw.projection);
   flags.add("parameters", raw.parameters);
   flags.add("validation", raw.validation);
-  flags.add("initialize_lora", raw.initialize_lora);
-  flags.add("lora_r", raw.lora_rank, /*least=*/1);
-  flags.add("lora_alpha", raw.lora_alpha);
-  flags.add("max_samples", result.max_samples, /*least=*/1);
-  flags.add("max_length", raw.max_length, /*least=*/2);
-  flags.add("block_samples", result.block_samples, /*least=*/1);
-  flags.add("batch_tokens", result.batch_tokens, /*least=*/1);
-  flags.add("gradient_memory", result.memory, /*least=*/1);
-  flags.add("non_finite", raw.non_finite);
-  flags.add("output_dtype", raw.dtype);
+  flags.add("initialize-lora", raw.initialize_lora);
+  flags.add("lora-r", raw.lora_rank, /*least=*/1);
+  flags.add("lora-alpha", raw.lora_alpha);
+  flags.add("max-samples", result.max_samples, /*least=*/1);
+  flags.add("max-length", raw.max_length, /*least=*/2);
+  flags.add("block-samples", result.block_samples, /*least=*/1);
+  flags.add("batch-tokens", result.batch_tokens, /*least=*/1);
+  flags.add("gradient-memory", result.memory, /*least=*/1);
+  flags.add("non-finite", raw.non_finite);
+  flags.add("output-dtype", raw.dtype);
   flags.add_foreign("task",
                     "--train_file FILE of the task's examples, with --validation, and --groups of "
                     "`skein gradients score` for its subtasks");
   auto rest = flags.read(arguments, FlagSet::Unknown::kKeep);
+  rest.emplace_back("stage=sft");  // so rows are read
   check_flags(rest, {"model", "output_path", "gradient_type", "gradient_projection_dimension",
                      "info_type", "parameters", "max_samples", "max_length", "validation"});
   return rest;
@@ -150,7 +151,6 @@ void choose_parameters(const RawWords& raw, CollectFlags& result) {
 // The rows are those of a run's training data; nothing is held out.
 void resolve_run(const RawWords& raw, CollectFlags& result) {
   auto& run = result.run.config;
-  run.stage = config::TrainingStage::kSft;
   run.model.model_name_or_path = result.model.weights.string();
   if (const auto folder = result.model.tokenizer_folder();
       run.model.tokenizer_name_or_path.empty() && folder != result.model.weights) {
@@ -159,7 +159,6 @@ void resolve_run(const RawWords& raw, CollectFlags& result) {
   run.data.block_size = raw.max_length;
   run.checkpoint.output_dir = raw.output;
   run.rows.packing = false;
-  run.data.val_size = 0;
   if (run.data.train_file.empty() && run.data.train_file_dir.empty()) {
     throw UserError("skein gradients collect needs --train_file FILE, the rows");
   }
@@ -212,11 +211,11 @@ std::vector<std::string> translate_rank_flags(std::span<const std::string> argum
   std::optional<int64_t> world_size, rank, local_rank, port;
   std::string address;
   FlagSet flags("skein gradients collect");
-  flags.add("world_size", world_size);
+  flags.add("world-size", world_size);
   flags.add("rank", rank);
-  flags.add("local_rank", local_rank);
-  flags.add("master_addr", address);
-  flags.add("master_port", port);
+  flags.add("local-rank", local_rank);
+  flags.add("master-addr", address);
+  flags.add("master-port", port);
   auto rest = flags.read(arguments, FlagSet::Unknown::kKeep);
   const auto put = [](const char* name, const std::string& value) {
     ::setenv(name, value.c_str(), /*overwrite=*/1);

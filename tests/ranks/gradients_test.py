@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright the skein authors.
+"""`skein gradients collect`: the same rows whoever collects them, after every interruption; what is refused."""
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+import unittest
+
+from harness import ENVIRONMENT, SKEIN, ChatWorkspace, finish, free_port, read_safetensors, run_skein
+
+DIMENSION = 256
+
+
+class Collected(unittest.TestCase):
+    """An adapter after two updates, with its moments; rows of the data it was trained on."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.work = ChatWorkspace(num_rows=37, per_device_train_batch_size=2)
+        cls.work.run("output_dir=base", "max_steps=2", "save_strategy=no")
+        cls.work.run("output_dir=warm", "model_name_or_path=base", "train_from_scratch=false", "finetuning_type=lora",
+                     "lora_rank=4", "max_steps=2", "save_steps=1")
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.work.folder)
+
+    def words(self, output, *more, model="warm/checkpoint-2"):
+        return ["gradients", "collect", "--train_file", "chat.jsonl", "--template", "chatml", "--model", model, "--output_path",
+                output, "--gradient_projection_dimension", DIMENSION, "--block_samples", "5", "--max_length", "128",
+                "device=cpu", *more]
+
+    def collect(self, output, *more, code=0, **keys):
+        return run_skein(self.words(output, *more, **keys), self.work.folder, code)
+
+    def merged(self, output):
+        run_skein(["gradients", "merge", output], self.work.folder)
+        return (self.work / output / "gradients.safetensors").read_bytes()
+
+    def test_the_same_bytes_for_every_number_of_ranks(self):
+        ended = self.collect("one")
+        self.assertIn("gradient_type is adam: the checkpoint has the optimizer's moments", ended.stderr)
+        self.assertTrue((self.work / "one/gradients.pt").exists())
+        expected = self.merged("one")
+        rows = read_safetensors(self.work / "one/gradients.safetensors")
+        self.assertEqual(rows["rows"][1], [37, DIMENSION])
+        for ranks in (2, 3):
+            self.collect(f"of{ranks}", "--nproc-per-node", ranks)
+            self.assertEqual(sorted(p.name for p in (self.work / f"of{ranks}").glob("rank_*")),
+                             [f"rank_{i}" for i in range(ranks)])
+            self.assertEqual(self.merged(f"of{ranks}"), expected)
+        self.collect("sharded", "--nproc-per-node", "2", "distributed_strategy=zero3")
+        self.assertEqual(self.merged("sharded"), expected)
+        self.collect("recomputed", "gradient_checkpointing=true")
+        self.assertEqual(self.merged("recomputed"), expected)
+        # LESS's own words for ranks; here they are started by hand.
+        port = str(free_port())
+        hand = [subprocess.Popen([SKEIN, *map(str, self.words("hand", "--world_size", "2", "--rank", rank, "--local_rank",
+                                                              rank, "--master_port", port))],
+                                 cwd=self.work.folder, env=ENVIRONMENT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                 stderr=subprocess.PIPE, text=True, start_new_session=True) for rank in (0, 1)]
+        for process in hand:
+            finish(process, 0)
+        self.assertEqual(self.merged("hand"), expected)
+        self.collect("local", "--world_size", "2")
+        self.assertEqual(self.merged("local"), expected)
+
+    def test_what_was_killed_is_gone_on_with(self):
+        self.collect("whole")
+        expected = self.merged("whole")
+        for kill in (signal.SIGKILL, signal.SIGTERM):
+            with self.subTest(kill):
+                output = f"killed-{kill.name}"
+                process = subprocess.Popen([SKEIN, *map(str, self.words(output, "--nproc-per-node", "2"))],
+                                           cwd=self.work.folder, env=ENVIRONMENT, stdin=subprocess.DEVNULL,
+                                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+                deadline = time.monotonic() + 60
+                while not list((self.work / output).glob("rank_*/block-*")) and time.monotonic() < deadline:
+                    time.sleep(0.001)
+                os.kill(process.pid, kill)
+                ended = finish(process)
+                if kill == signal.SIGTERM:
+                    self.assertIn(ended.returncode, (0, 75), ended.stderr)
+                ended = self.collect(output)  # by one rank
+                self.assertEqual(self.merged(output), expected)
+        again = self.collect("whole")
+        self.assertIn("8 blocks were there", again.stderr)
+
+    def test_types_and_other_features(self):
+        self.collect("sgd", "--gradient_type", "sgd")
+        self.collect("validation", "--validation")
+        self.assertEqual(self.merged("sgd"), self.merged("validation"))
+        self.collect("sign", "--gradient_type=sign", "--max_samples", "3")
+        self.assertEqual(read_safetensors(self.work / "sign/block-00000000.safetensors")["rows"][1], [3, DIMENSION])
+        words = self.words("two")
+        words[words.index(DIMENSION)] = "128,256"
+        run_skein(words, self.work.folder)
+        self.merged("two")
+        self.assertTrue((self.work / "two/dim128/all_orig.pt").exists())
+        self.collect("reps", "--info_type", "reps")
+        self.collect("loss", "--info_type", "loss", "--nproc-per-node", "2")
+        self.merged("loss")
+        loss = read_safetensors(self.work / "loss/gradients.safetensors")["rows"]
+        self.assertEqual(loss[1], [37, 1])
+        ended = self.collect("fresh", model="base")
+        self.assertIn("base has no adapter: one of rank 8 and alpha 32 begins beside it", ended.stderr)
+
+    def test_refusals(self):
+        self.collect("taken")
+        for words, says in [
+                (["--gradient_type", "sgd"], ["gradient_type", "adam", "sgd", "taken"]),
+                (["--max_samples", "5"], ["num_samples is 37 there and 5 now"]),
+                (["--gradient_projection_dimension", "0"], ["--gradient_projection_dimension", "'0'"]),
+                (["--gradient_type", "adamw"], ["--gradient_type", "'adamw'", "adam, sgd, sign"]),
+                (["--info_type", "gradients"], ["grads, reps, loss"]),
+                (["--parameters", "q_prj"], ["'q_prj'"]),
+                (["--task", "mmlu"], ["--train_file", "--groups"]),
+                (["--initialize_lora"], ["warm/checkpoint-2 is one"]),
+                (["--model", "nowhere"], ["nowhere"]),
+                (["--train_file", "none.jsonl"], ["none.jsonl"]),
+                (["--gradient_tpye", "sgd"], ["did you mean"])]:
+            with self.subTest(words):
+                keep = [str(w) for w in self.words("taken")]
+                flag = words[0]
+                if flag in keep:  # in its place
+                    at = keep.index(flag)
+                    keep[at:at + 2] = []
+                ended = run_skein([*keep, *words], self.work.folder, code=2)
+                self.assertEqual(ended.stderr.count("error: "), 1, ended.stderr)
+                for part in says:
+                    self.assertIn(part, ended.stderr)
+        ended = self.collect("no-moments", "--gradient_type", "adam", model="base", code=2)
+        self.assertIn("needs the optimizer's moments", ended.stderr)
+        # A flipped bit is found, and its block collected again.
+        shard = self.work / "taken/block-00000001.safetensors"
+        data = bytearray(shard.read_bytes())
+        data[-1] ^= 1
+        shard.write_bytes(data)
+        ended = run_skein(["gradients", "merge", "taken"], self.work.folder, code=4)
+        self.assertIn("5 to 9", ended.stderr)
+        self.collect("taken")
+        run_skein(["gradients", "merge", "taken"], self.work.folder)
+
+    def test_from_rows_to_a_choice(self):
+        for name, words in (("train", []), ("dev", ["--validation", "--max_samples", "4"])):
+            self.collect(name, "--gradient_type", "sgd", *words)
+        run_skein(["gradients", "score", "--train", "train", "--validation", "dev", "--out", "scores", "--name", "t"],
+                  self.work.folder)
+        run_skein(["gradients", "select", "--scores", "scores/t_influence_score.safetensors", "--train-files", "chat.jsonl",
+                   "--top", "5", "--out", "chosen"], self.work.folder)
+        chosen = (self.work / "chosen/top_num5.jsonl").read_text().splitlines()
+        self.assertEqual(len(chosen), 5)
+        self.assertLessEqual(set(chosen), set((self.work / "chat.jsonl").read_text().splitlines()))
+        for line in chosen:
+            json.loads(line)
+
+
+if __name__ == "__main__":
+    unittest.main()
