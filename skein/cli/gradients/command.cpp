@@ -28,6 +28,7 @@ constexpr const char* kUsage =
     "    [--dimension D] [--out DIR] [--name NAME] [--threads N]\n"
     "skein gradients select --scores F… --train-files F… --top 5%|N [--out DIR]   the best "
     "samples\n"
+    "skein gradients selftest [launch flags]        do several ranks collect what one does? (a minute)\n"
     "\n"
     "  --train_file F        collect: rows as `stage: sft` reads them\n"
     "  --model M             collect: an adapter, a checkpoint-N of one, or a model, which gets a "
@@ -79,7 +80,8 @@ struct Verb {
 constexpr Verb kVerbs[] = {{"collect", collect_gradients},  // starts ranks
                            {"merge", merge_gradients},
                            {"score", score_gradients},
-                           {"select", select_by_scores}};
+                           {"select", select_by_scores},
+                           {"selftest", selftest_gradients}};
 
 }  // namespace
 

@@ -15,6 +15,7 @@ int collect_gradients(Arguments arguments);
 int merge_gradients(Arguments arguments);
 int score_gradients(Arguments arguments);
 int select_by_scores(Arguments arguments);
+int selftest_gradients(Arguments arguments);
 
 // LESS's flags that have another name here, refused with what to type.
 void add_less_flags(FlagSet& flags);

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+// `skein gradients selftest`: does collecting on several ranks give what one rank gives? With a
+// tiny model of its own, in a folder that goes afterwards.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "skein/cli/gradients/verbs.h"
+#include "skein/core/error.h"
+#include "skein/core/file.h"
+#include "skein/gradient_features/files/merge.h"
+#include "skein/launch/placement/variables.h"
+#include "skein/launch/process/child.h"
+
+namespace skein::cli {
+namespace {
+
+constexpr int kRows = 23, kBlock = 4;
+
+constexpr const char* kModel =
+    R"({"model_type": "llama", "vocab_size": 288, "hidden_size": 32, "intermediate_size": 64,
+        "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+        "max_position_embeddings": 128})";
+
+class Trial {
+ public:
+  Trial()
+      : folder_(fs::temp_directory_path() /
+                fmt::format("skein-gradients-{:08x}", std::random_device{}())) {
+    make_directories(folder_ / "model");
+    write_file_atomically(folder_ / "model/config.json", kModel);
+    std::string text, rows;
+    for (int i = 0; i < kRows; ++i) {
+      const auto answer = fmt::format("{} times {} is {}", i, i + 1, i * (i + 1));
+      text += answer + "\n";
+      rows += fmt::format("{{\"prompt\": \"what is {} times {}?\", \"completion\": \"{}\"}}\n", i,
+                          i + 1, answer);
+    }
+    write_file_atomically(folder_ / "text.txt", text);
+    write_file_atomically(folder_ / "rows.jsonl", rows);
+  }
+  Trial(const Trial&) = delete;
+  Trial& operator=(const Trial&) = delete;
+  ~Trial() {
+    std::error_code ignored;
+    fs::remove_all(folder_, ignored);
+  }
+
+  std::string path(const char* name) const { return (folder_ / name).string(); }
+
+  // This program with these words; what it prints is shown where it fails.
+  void run(const std::string& what, std::vector<std::string> words) const {
+    const auto log = File::create(folder_ / "log", File::Access::kReadWrite);
+    launch::ChildCommand command;
+    words.insert(words.begin(), fs::read_symlink("/proc/self/exe").string());
+    command.arguments = std::move(words);
+    for (const auto& [name, value] : launch::read_environment()) {
+      command.environment.push_back(name + "=" + value);
+    }
+    command.out = command.error = log.descriptor();
+    launch::Child child(command);
+    pollfd entry{.fd = child.descriptor(), .events = POLLIN, .revents = 0};
+    while (::poll(&entry, 1, -1) < 0) continue;
+    const auto end = child.reap();
+    if (end && end->code == 0 && end->signal == 0) return;
+    throw InternalError(fmt::format("{} failed ({}):\n{}", what,
+                                    end ? launch::describe(*end) : std::string("still there"),
+                                    read_file(folder_ / "log")));
+  }
+
+  std::vector<std::string> collect_words(const char* output) const {
+    return {"gradients", "collect", "--model", path("base"), "--train_file", path("rows.jsonl"),
+            "--output_path", path(output), "--gradient_projection_dimension", "256",
+            "--gradient_type", "sgd", fmt::format("--block_samples={}", kBlock)};
+  }
+
+ private:
+  fs::path folder_;
+};
+
+std::vector<std::string> joined(std::vector<std::string> words,
+                                const std::vector<std::string>& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+// Every block lies in the folder of one rank.
+void check_shards(const fs::path& output) {
+  std::multiset<std::string> found;
+  for (const auto& rank : fs::directory_iterator(output)) {
+    if (!rank.path().filename().string().starts_with("rank_")) continue;
+    for (const auto& shard : fs::directory_iterator(rank.path())) {
+      const auto name = shard.path().filename().string();
+      if (name.starts_with("block-")) found.insert(name);
+    }
+  }
+  const std::set<std::string> once(found.begin(), found.end());
+  constexpr size_t kBlocks = (kRows + kBlock - 1) / kBlock;
+  if (once.size() == kBlocks && found.size() == kBlocks) return;
+  throw InternalError(fmt::format("of {} blocks {} were collected, {} files", kBlocks, once.size(),
+                                  found.size()));
+}
+
+void say(const char* what) { fmt::print("ok  {}\n", what); }
+
+}  // namespace
+
+int selftest_gradients(Arguments arguments) {
+  const std::vector<std::string> flags =
+      arguments.empty() ? std::vector<std::string>{"--nproc-per-node", "2", "device=cpu"}
+                        : std::vector<std::string>(arguments.begin(), arguments.end());
+  const Trial trial;
+  trial.run("making a tokenizer", {"tokenizer", "train", "--input", trial.path("text.txt"),
+                                   "--vocab-size", "280", "--out", trial.path("model")});
+  trial.run("making a model",
+            {"train", "model_name_or_path=" + trial.path("model"), "train_from_scratch=true",
+             "stage=sft", "train_file=" + trial.path("rows.jsonl"), "max_steps=1",
+             "save_strategy=no", "report_to=none", "output_dir=" + trial.path("base"),
+             "device=cpu", "--nproc-per-node", "1"});
+  say("a tiny model and its tokenizer");
+  trial.run("collecting on one rank",
+            joined(trial.collect_words("one"), {"--nproc-per-node", "1", "device=cpu"}));
+  say("one rank collects");
+  trial.run("collecting on several ranks", joined(trial.collect_words("many"), flags));
+  say("several ranks start and collect");
+  check_shards(trial.path("many"));
+  say("their shards are disjoint and complete");
+  for (const char* output : {"one", "many"}) {
+    trial.run("merging", {"gradients", "merge", trial.path(output)});
+  }
+  const auto merged = [&](const char* output) {
+    return read_file(fs::path(trial.path(output)) / gradient_features::kMergedFile);
+  };
+  if (merged("one") != merged("many")) {
+    throw InternalError("the merged rows of several ranks are not those of one (GPUs round in "
+                        "other places than CPUs: compare two GPU runs by hand)");
+  }
+  say("merged, they are the rows of one rank, byte for byte");
+  return 0;
+}
+
+}  // namespace skein::cli
