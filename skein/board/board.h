@@ -113,6 +113,13 @@ void attach_board(int descriptor);
 void attach_board_file(const fs::path& path, int rank);
 bool has_board();
 // The page of this process as others see it, for a rank that watches without a launcher.
+// Would nothing that was learned get lost, had this rank to start again with less? In all that
+// comes before its second update, but in what needs memory of its own.
+inline bool can_start_with_less(const BoardView& board) {
+  return board.steps_here == 0 && board.phase >= Phase::kLoading &&
+         board.phase != Phase::kEvaluate && board.phase != Phase::kSave;
+}
+
 std::optional<BoardView> own_board(size_t most = 8);
 
 // Returns the sequence number (0 without a page). A call is ended by any thread; one that failed is

@@ -123,7 +123,7 @@ void Staging::say_if_short(int64_t bytes, int64_t chunks) {
       static_cast<double>(engine_->budget()) / kGiB);
 }
 
-std::vector<Piece> Staging::start(const std::vector<Source>& sources, Wish wish) {
+std::vector<Piece> Staging::start(const std::vector<Source>& sources, Wish wish, bool held) {
   const c10::NoGradGuard no_grad;
   await_prepared();
   layout_ = lay_out(sources);
@@ -132,6 +132,7 @@ std::vector<Piece> Staging::start(const std::vector<Source>& sources, Wish wish)
   next_run_ = 0;
   marks_.clear();
   closed_ = false;
+  confirmed_ = !held;
   engine_->begin();
   const auto at_once = std::min(num_chunks(), static_cast<int64_t>(slots_.size()));
   for (int64_t i = 0; i < at_once; ++i) issue_next();
@@ -194,7 +195,21 @@ void Staging::before_update() {
   if (!marks_.empty() && marks_.back()) marks_.back()->order_caller();
 }
 
+void Staging::confirm() {
+  const std::lock_guard lock(mutex_);
+  confirmed_ = true;
+  changed_.notify_all();
+}
+
+void Staging::await_confirmed() {
+  std::unique_lock lock(mutex_);
+  while (!changed_.wait_for(lock, std::chrono::milliseconds(100), [&] { return confirmed_; })) {
+    if (stop_.load()) throw CommError("the run is ending");
+  }
+}
+
 void Staging::await(size_t piece) {
+  if (piece + 1 == chunk_of_piece_.size()) await_confirmed();
   const tensor::CopyEngine::Mark* mark = nullptr;
   {
     const std::lock_guard lock(mutex_);

@@ -53,7 +53,10 @@ class Staging final : public PieceFlow {
   };
   // Begins to copy. Returns what the writer is to write, in order; the bytes of a piece are there
   // when await() has returned for it. Nobody may change the sources before before_update().
-  std::vector<Piece> start(const std::vector<Source>& sources, Wish wish);
+  // `held`: the last piece is handed on after confirm() alone, when the caller has looked at what
+  // was copied.
+  std::vector<Piece> start(const std::vector<Source>& sources, Wish wish, bool held = false);
+  void confirm();
   // Are copies under way that nobody has waited for?
   bool is_copying() const { return copying_; }
   // Has every copy been issued, or the save been closed? Waits for it, so long at most.
@@ -87,6 +90,7 @@ class Staging final : public PieceFlow {
   void say_if_short(int64_t bytes, int64_t chunks);
   std::vector<Piece> cut_pieces(const std::vector<Source>& sources);
   void issue_next();
+  void await_confirmed();
 
   std::shared_ptr<tensor::CopyEngine> engine_;
   const std::atomic<bool>& stop_;
@@ -106,6 +110,7 @@ class Staging final : public PieceFlow {
   std::vector<std::unique_ptr<tensor::CopyEngine::Mark>>
       marks_;  // of the chunks that have been issued
   bool closed_ = true;
+  bool confirmed_ = true;
 };
 
 }  // namespace skein::checkpoint

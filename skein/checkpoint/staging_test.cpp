@@ -226,6 +226,29 @@ TEST_F(StagingTest, FailedSaveLetsTheLoopGoOn) {
   expect_saved(3);
 }
 
+// What lies on a disk may change under the copy: it is looked at once more before the commit.
+TEST_F(StagingTest, WhatWasCopiedIsComparedBeforeTheCommit) {
+  bool is_right = true, was_committed = true;
+  const auto save = [&](int64_t step) {
+    CheckpointStore store({.output = folder_,
+                           .token = fmt::format("c{}", step),
+                           .compare_copied =
+                               [&] {
+                                 was_committed = fs::exists(folder_ / checkpoint_name(step));
+                                 if (!is_right) throw IoError("the disk has changed it");
+                               }},
+                          memory_);
+    store.save(step, contents_);
+    EXPECT_TRUE(store.finish());
+  };
+  save(2);
+  EXPECT_FALSE(was_committed);
+  expect_saved(2);
+  is_right = false;
+  EXPECT_THROW(save(3), IoError);
+  EXPECT_FALSE(fs::exists(folder_ / "checkpoint-3"));
+}
+
 TEST_F(StagingTest, RunThatEndsDoesNotWaitForCopies) {
   const auto engine = std::make_shared<SlowEngine>();
   engine->may_run = false;

@@ -136,7 +136,8 @@ void CheckpointStore::begin(const Contents& contents, Staging::Wish wish, int64_
                             Write write) {
   auto snapshot = plan_snapshot(contents, options_.max_shard_bytes);
   auto& job = writing_->job = std::move(snapshot.job);
-  job.pieces = writing_->staging.start(snapshot.sources, wish);
+  const bool held = static_cast<bool>(options_.compare_copied);
+  job.pieces = writing_->staging.start(snapshot.sources, wish, held);
   job.flow = &writing_->staging;
   auto& exchange = *writing_->exchanges.emplace_back(make_exchange(step));
   const auto task = std::make_shared<std::packaged_task<std::string()>>(
@@ -154,8 +155,14 @@ void CheckpointStore::begin(const Contents& contents, Staging::Wish wish, int64_
   } catch (const std::system_error& error) {
     log_warning("no thread for a save: {} (ulimit -u, or a container's pids.max); training waits",
                 error.code().message());
+    writing_->staging.confirm();
     (*task)();
+    return;
   }
+  if (!held) return;
+  before_update();
+  options_.compare_copied();
+  writing_->staging.confirm();
 }
 
 void CheckpointStore::save(int64_t step, const Contents& contents, bool rotates) {
@@ -164,8 +171,7 @@ void CheckpointStore::save(int64_t step, const Contents& contents, bool rotates)
   if (hangs_) return refuse(step);
   auto options = commit_options(step);
   options.rotates = rotates;
-  const auto wish =
-      options_.copies_are_waited_for ? Staging::Wish::kFewSlots : Staging::Wish::kAllAtOnce;
+  const auto wish = options_.compare_copied ? Staging::Wish::kFewSlots : Staging::Wish::kAllAtOnce;
   begin(contents, wish, step, [options](const Job& job, Exchange& exchange) {
     return write_checkpoint(job, options, exchange);
   });

@@ -44,8 +44,10 @@ struct StoreOptions {
   RunConditions conditions;                       // recorded in the manifest
   std::function<void()> fence;                    // as in CommitOptions
   std::shared_ptr<tensor::CopyEngine> engine;     // none: that of CPUs
-  // The caller waits for the copies of a save anyway: little host memory will do.
-  bool copies_are_waited_for = false;
+  // Given where what is saved can change under the copy (it lies on a disk): save() then returns
+  // when all was copied, calls this, which throws if something is not what it was, and only then
+  // lets the save be committed. Little host memory will do.
+  std::function<void()> compare_copied;
 };
 
 class CheckpointStore {

@@ -166,7 +166,10 @@ std::optional<launch::LaunchOptions::Ladder> make_ladder(const plan::Ladder& lad
   if (!ladder.is_open()) return std::nullopt;
   auto recorded = ladder.recorded();
   if (!recorded.empty()) {
-    log_info("{}, since an earlier start ran out of memory; --fresh tries more again", recorded);
+    log_info(
+        "{}, since an earlier start ran out of memory; give distributed_strategy and "
+        "per_device_train_batch_size to try more again",
+        recorded);
   }
   return launch::LaunchOptions::Ladder{
       .given_up = std::move(recorded),

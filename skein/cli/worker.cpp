@@ -61,7 +61,9 @@ train::Outcome with_memory_advice(const config::Resolved& resolved, const train:
   if (!reason) throw;
   board::report_out_of_memory();
   const auto seen = board::own_board();
-  if (world.may_give_up && seen && seen->steps_here == 0) throw MemoryShortage(*reason);
+  if (world.may_give_up && seen && board::can_start_with_less(*seen)) {
+    throw MemoryShortage(*reason);
+  }
   throw UserError(fmt::format("{}\nTake less at a time: {}. `skein plan` estimates what is needed.",
                               *reason, plan::advice_without_memory(resolved, machine_of(world))));
 }

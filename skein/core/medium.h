@@ -18,6 +18,7 @@ enum class Medium : uint8_t {
 enum class Access : uint8_t {
   kRead,
   kSet,
+  kCopy,  // read, by who compares afterwards
 };
 
 // Bytes in each, counted apart.

@@ -32,12 +32,17 @@ at::Tensor DiskFile::take(int64_t numel, at::ScalarType dtype) {
 
 void DiskFile::use_as_memory(Access access) {
   const std::lock_guard lock(mutex_);
-  if (plain_ && (access_ == Access::kSet || access == Access::kRead)) return;
+  if (plain_ && (access_ == access || (access_ == Access::kSet && access == Access::kRead))) return;
   plain_.reset();
   const bool sets = access == Access::kSet;
   plain_.emplace(file_, sets ? spill::SpillFile::Use::kWrite : spill::SpillFile::Use::kRead);
   access_ = access;
-  if (!sets) plain_->verify();
+  if (access == Access::kRead) plain_->verify();
+}
+
+void DiskFile::compare() {
+  const std::lock_guard lock(mutex_);
+  if (plain_ && access_ == Access::kCopy) plain_->verify();
 }
 
 DiskFile::Place DiskFile::place_of(const at::Tensor& array) const {

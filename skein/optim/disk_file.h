@@ -35,8 +35,11 @@ class DiskFile {
   // The next of them. It lives as long as the file.
   at::Tensor take(int64_t numel, at::ScalarType dtype);
 
-  // Until the next transfer. For kRead, what lies there is first compared with what was written.
+  // Until the next transfer. For kRead, what lies there is first compared with what was written;
+  // for kCopy by compare(), which throws where a copy may hold something else, and does nothing
+  // where nothing was copied.
   void use_as_memory(Access access);
+  void compare();
 
   using Ticket = spill::SpillFile::Ticket;
   // Of elements of a tensor of this file that begin with a block, from or to the front of `memory`,

@@ -74,6 +74,10 @@ class Optimizer {
   const config::OptimizerConfig& options() const { return options_; }
   // One list per range, no update under way. They may be read, or set, until the next step.
   const std::vector<RangeStates>& states(Access access = Access::kRead);
+  // What was copied of states(Access::kCopy) is what was written there; else throws IoError.
+  void compare_copied() {
+    if (disk_) disk_->compare();
+  }
   // Call when the weights were set from outside.
   void refresh_masters();
 

@@ -108,6 +108,10 @@ class Sharded final : public tensor::Units {
   // All that it keeps.
   std::vector<tensor::TensorSlice> kept_slices(Access access);
   std::vector<tensor::TensorSlice> kept_slices(const States& states) const;
+  // What was copied of slices (Access::kCopy) is what was written there; else throws IoError.
+  void compare_copied() {
+    if (side_ && side_->parameters) side_->parameters->compare();
+  }
   // Every rank has filled its slices_to_save(): brings the other shards of what is kept whole.
   // Collective.
   void gather_loaded();

@@ -78,13 +78,18 @@ std::string Ladder::recorded() const {
   return is_same ? still_open(words) : "";
 }
 
-// Of the words those whose keys this start leaves to `auto`: what is typed now counts.
+// Of the words those whose keys this start leaves to `auto`: what is typed now counts, a
+// micro-batch where it is no larger than the one that was come down to.
 std::string Ladder::still_open(const std::string& words) const {
   const bool open_stage = asked_.config.parallel.distributed_strategy == config::Strategy::kAuto;
+  const bool offloads = offload_of(asked_.config.offload).any();
+  const auto recorded = choice_of(without(words), machine_);
+  const bool smaller = choice_of(settled_, machine_).per_device <= recorded.per_device;
   const auto is_open = [&](const std::string& key) {
     if (key == "gradient_checkpointing") return !asked_.origins.contains(key);
-    if (key == "distributed_strategy" || key.starts_with("offload_")) return open_stage;
-    return asked_.config.batch.auto_find_batch_size || open_stage;
+    if (key.starts_with("offload_")) return open_stage && !offloads;
+    if (key == "distributed_strategy") return open_stage;
+    return (asked_.config.batch.auto_find_batch_size || open_stage) && !smaller;
   };
   std::string kept;
   std::istringstream list(words);

@@ -129,6 +129,16 @@ TEST_F(LadderTest, WhatIsTypedNowCountsMoreThanTheRecord) {
   EXPECT_EQ(ladder().recorded(), rows);
 }
 
+// As the advice after a rung says.
+TEST_F(LadderTest, ASmallerMicroBatchThatIsTypedCounts) {
+  record("per_device_train_batch_size=4 gradient_accumulation_steps=8 gradient_checkpointing=true",
+         4, 32);
+  asked_.config.batch.per_device_train_batch_size = 2;
+  asked_.config.batch.gradient_accumulation_steps = 16;
+  EXPECT_EQ(ladder().recorded(), "gradient_checkpointing=true");
+  EXPECT_FALSE(ladder().lower("gradient_checkpointing=true").empty());
+}
+
 TEST_F(LadderTest, AdviceNamesTheNextRung) {
   auto settled = asked_;
   settle_autos(settled, machine_);

@@ -63,7 +63,7 @@ TEST_F(PlainAccessTest, PartsThatEitherSideChangesStayApart) {
   EXPECT_TRUE(equal(read_.all(), bytes_.all()));
 }
 
-TEST_F(PlainAccessTest, ChecksumsOutliveReadingAndEndWithWriting) {
+TEST_F(PlainAccessTest, ChecksumsOutliveReadingAndAreMadeAfterWriting) {
   SpillFile file(folder_, kTestSize, options_);
   const std::byte wrong[] = {~bytes_.all()[0]};
   write_all(file, bytes_);
@@ -77,6 +77,9 @@ TEST_F(PlainAccessTest, ChecksumsOutliveReadingAndEndWithWriting) {
   }
   read_all(file, read_);  // whatever was there is now what its owner wants
   EXPECT_EQ(read_.all()[0], wrong[0]);
+  // And is found out like everything else when it changes.
+  open_as_stranger(file).write_at(0, bytes_.all().first(1));
+  EXPECT_THROW(read_all(file, read_), IoError);
 }
 
 TEST_F(PlainAccessTest, VerifyComparesWithoutATransfer) {

@@ -44,6 +44,9 @@ fs::path choose_path(const fs::path& folder) {
 
 // Readable by nobody else, in no folder: what it held must not outlive this process.
 File create_nameless(const fs::path& path, const std::string& key) {
+  // Without a name from the beginning, where the file system can.
+  File unnamed(::open(path.parent_path().c_str(), O_TMPFILE | O_RDWR | O_EXCL | O_CLOEXEC, 0600));
+  if (unnamed) return unnamed;
   constexpr int kFlags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
   File file(::open(path.c_str(), kFlags, 0600));
   if (!file) refuse_folder(path.parent_path(), key, errno);
@@ -236,8 +239,13 @@ void SpillFile::compare(uint64_t offset, std::span<const std::byte> memory) cons
   }
 }
 
-void SpillFile::forget_checksums() {
-  std::fill(checksums_.begin(), checksums_.end(), std::nullopt);
+// Of what was put there as into memory. (Where that has left memory meanwhile, it is read again.)
+void SpillFile::remember_all() {
+  check_size();
+  for (uint64_t block = 0; block < checksums_.size(); ++block) {
+    const uint64_t at = block * block_bytes();
+    checksums_[block] = checksum(block, {map_ + at, std::min<uint64_t>(block_bytes(), size_ - at)});
+  }
 }
 
 void SpillFile::begin_plain_access(Use use) {
@@ -255,7 +263,7 @@ void SpillFile::begin_plain_access(Use use) {
 void SpillFile::end_plain_access() noexcept {
   try {
     const auto use = std::exchange(plain_use_, std::nullopt);
-    if (use == Use::kWrite) forget_checksums();
+    if (use == Use::kWrite) remember_all();
     // Without O_DIRECT transfers use the same pages.
     const bool must_reach_disk = use == Use::kWrite && is_direct_;
     if (must_reach_disk && ::msync(map_, size_, MS_SYNC) != 0) {

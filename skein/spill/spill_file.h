@@ -16,8 +16,8 @@
 // The file is a row of blocks of `block_bytes`; a transfer is a run of whole blocks (the last block
 // of a file may be shorter). The checksum of each block is kept in memory when it is written and
 // compared when it is read, so a disk that forgets, mixes up or changes a block is found out before
-// the bytes are used. Blocks that were not written since the beginning, or since a PlainAccess
-// that writes, are not compared.
+// the bytes are used. What a PlainAccess has written is remembered when it ends. Blocks that were
+// not written since the beginning are not compared.
 //
 // One thread at a time calls, and a thread that has started a transfer lives until that has ended
 // (the kernel cancels what it had under way). Memory of transfers is the caller's (pinned, if it
@@ -113,7 +113,7 @@ class SpillFile {
   void compare(uint64_t offset, std::span<const std::byte> memory) const;
   void begin_plain_access(Use use);
   void end_plain_access() noexcept;
-  void forget_checksums();
+  void remember_all();
   void drop_pages() const;
   [[noreturn]] void fail(const Transfer& transfer) const;
   void throw_late_failure() const;

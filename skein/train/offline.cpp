@@ -9,7 +9,6 @@
 #include "skein/core/error.h"
 #include "skein/core/log.h"
 #include "skein/ops/device.h"
-#include "skein/plan/rules.h"
 #include "skein/train/due_evaluation.h"
 #include "skein/train/ending.h"
 #include "skein/train/nan_guard.h"
@@ -30,8 +29,6 @@ void save(Session& run, int64_t step, bool stopping) {
   const board::HostWork work("saving");
   run.store.save(step, run.state.contents(step, !run.config.checkpoint.save_only_model),
                  /*rotates=*/!stopping || step == run.plan.total_steps);
-  // What lies on a disk is used as memory until it is copied, and no pass can read it meanwhile.
-  if (plan::offload_of(run.config.offload).uses_disk()) before_update(run);
 }
 
 // Looks at the step before, and goes back when it must.

@@ -218,13 +218,13 @@ checkpoint::Contents RunState::contents(int64_t step, bool with_optimizer) {
                                 .texts = {},
                                 .stem = stem()};
   const auto& share = options_.share;
-  auto weights = share ? share_of(sharded_.kept_slices(Access::kRead), *share)
-                       : sharded_.slices_to_save(Access::kRead);
+  auto weights = share ? share_of(sharded_.kept_slices(Access::kCopy), *share)
+                       : sharded_.slices_to_save(Access::kCopy);
   std::vector<tensor::TensorSlice> states;
   // Not for nothing: of what lies on a disk every byte is read and compared.
   if (with_optimizer || (is_adapter() && has_masters())) {
-    states = share ? share_of(sharded_.kept_slices(optimizer_.states()), *share)
-                   : sharded_.slices_to_save(optimizer_.states());
+    states = share ? share_of(sharded_.kept_slices(optimizer_.states(Access::kCopy)), *share)
+                   : sharded_.slices_to_save(optimizer_.states(Access::kCopy));
   }
   contents.model_slices = in_files(with_masters(std::move(weights), states));
   if (with_optimizer) {

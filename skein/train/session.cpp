@@ -178,8 +178,19 @@ bool uses_disk(const config::RunConfig& config) {
   return plan::offload_of(config.offload).uses_disk();
 }
 
+// Of what a save has copied from a disk.
+std::function<void()> comparison(const config::RunConfig& config, parallel::Sharded& sharded,
+                                 optim::Optimizer& optimizer) {
+  if (!uses_disk(config)) return {};
+  return [&sharded, &optimizer] {
+    sharded.compare_copied();
+    optimizer.compare_copied();
+  };
+}
+
 checkpoint::StoreOptions store_options(const config::RunConfig& config, const fs::path& output,
-                                       const World& world, int64_t host_bytes_of_others) {
+                                       const World& world, int64_t host_bytes_of_others,
+                                       std::function<void()> compare_copied) {
   auto conditions = checkpoint::current_conditions(
       world.group.size(), plan::zero_stage(config.parallel.distributed_strategy),
       at::get_num_threads());
@@ -201,7 +212,7 @@ checkpoint::StoreOptions store_options(const config::RunConfig& config, const fs
           .engine = tensor::make_copy_engine(world.device, {.ranks_here = world.local_size,
                                                             .left_over = host_bytes_of_others,
                                                             .in_pieces = uses_disk(config)}),
-          .copies_are_waited_for = uses_disk(config)};
+          .compare_copied = std::move(compare_copied)};
 }
 
 RunStateOptions state_options(const config::RunConfig& config, const plan::DataIdentity& identity,
@@ -268,7 +279,8 @@ Session::Session(const config::Resolved& given, const config::BatchPlan& plan_of
       algorithm(build_algorithm(config, *model)),
       scaler(make_scaler(config, dtype)),
       metrics(metric_options(config, output, architecture, dtype, world)),
-      store(store_options(config, output, world, stash_bytes(config, batches, architecture, world)),
+      store(store_options(config, output, world, stash_bytes(config, batches, architecture, world),
+                          comparison(config, sharded, *optimizer)),
             world.store),
       state({architecture, *model, sharded, *optimizer, metrics, scaler.get()},
             state_options(config, identity, loader, world)),

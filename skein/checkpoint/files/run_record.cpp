@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
+#include <sstream>
 
 #include "skein/core/folder.h"
 #include "skein/core/json.h"
@@ -50,10 +52,36 @@ Start parse_start(const Json& json) {
   return start;
 }
 
+// The words become part of a configuration: no others than a ladder writes.
+void check_given_up(const std::string& words) {
+  static constexpr std::string_view kKeys[] = {"per_device_train_batch_size",
+                                               "gradient_accumulation_steps",
+                                               "gradient_checkpointing",
+                                               "distributed_strategy",
+                                               "offload_optimizer",
+                                               "offload_param",
+                                               "offload_ratio"};
+  std::istringstream list(words);
+  for (std::string word; list >> word;) {
+    if (std::ranges::find(kKeys, word.substr(0, word.find('='))) == std::end(kKeys)) {
+      throw IoError(fmt::format("given_up has '{}', which no run gives up", word.substr(0, 80)));
+    }
+  }
+}
+
+int64_t parse_count(const Json& json) {
+  if (!json.is_number_integer() || json.get<int64_t>() < 1) {
+    throw IoError("given_up has a count that is no whole number above 0");
+  }
+  return json.get<int64_t>();
+}
+
 GivenUp parse_given_up(const Json& json) {
-  return {.words = json.at("words").get<std::string>(),
-          .ranks = json.at("ranks").get<int64_t>(),
-          .rows = json.at("rows").get<int64_t>()};
+  GivenUp given{.words = json.at("words").get<std::string>(),
+                .ranks = parse_count(json.at("ranks")),
+                .rows = parse_count(json.at("rows"))};
+  check_given_up(given.words);
+  return given;
 }
 
 // JSON holds no bytes that are not UTF-8.

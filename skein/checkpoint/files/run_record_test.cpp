@@ -36,6 +36,14 @@ TEST_F(RunRecordTest, WhatIsWrittenIsRead) {
   EXPECT_EQ(read.given_up->words, "per_device_train_batch_size=4");
   EXPECT_EQ(read.given_up->ranks, 2);
   EXPECT_EQ(read.given_up->rows, 16);
+  // What a stranger puts there reaches no configuration.
+  for (const char* words :
+       {"fresh=true", "output_dir=/elsewhere", "gradient_checkpointing=true seed=1"}) {
+    record.given_up->words = words;
+    EXPECT_THROW(parse_record(record_text(record), "record"), IoError) << words;
+  }
+  record.given_up = {.words = "offload_ratio=0.5", .ranks = -1, .rows = 16};
+  EXPECT_THROW(parse_record(record_text(record), "record"), IoError);
   EXPECT_TRUE(read.has_start("a") && !read.has_start("old") && read.is_being_removed("old"));
 }
 

@@ -76,9 +76,19 @@ class Trial {
   }
 
   std::vector<std::string> collect_words(const char* output) const {
-    return {"gradients", "collect", "--model", path("base"), "--train_file", path("rows.jsonl"),
-            "--output_path", path(output), "--gradient_projection_dimension", "256",
-            "--gradient_type", "sgd", fmt::format("--block_samples={}", kBlock)};
+    return {"gradients",
+            "collect",
+            "--model",
+            path("base"),
+            "--train_file",
+            path("rows.jsonl"),
+            "--output_path",
+            path(output),
+            "--gradient_projection_dimension",
+            "256",
+            "--gradient_type",
+            "sgd",
+            fmt::format("--block_samples={}", kBlock)};
   }
 
  private:
@@ -104,8 +114,8 @@ void check_shards(const fs::path& output) {
   const std::set<std::string> once(found.begin(), found.end());
   constexpr size_t kBlocks = (kRows + kBlock - 1) / kBlock;
   if (once.size() == kBlocks && found.size() == kBlocks) return;
-  throw InternalError(fmt::format("of {} blocks {} were collected, {} files", kBlocks, once.size(),
-                                  found.size()));
+  throw InternalError(
+      fmt::format("of {} blocks {} were collected, {} files", kBlocks, once.size(), found.size()));
 }
 
 void say(const char* what) { fmt::print("ok  {}\n", what); }
@@ -122,8 +132,8 @@ int selftest_gradients(Arguments arguments) {
   trial.run("making a model",
             {"train", "model_name_or_path=" + trial.path("model"), "train_from_scratch=true",
              "stage=sft", "train_file=" + trial.path("rows.jsonl"), "max_steps=1",
-             "save_strategy=no", "report_to=none", "output_dir=" + trial.path("base"),
-             "device=cpu", "--nproc-per-node", "1"});
+             "save_strategy=no", "report_to=none", "output_dir=" + trial.path("base"), "device=cpu",
+             "--nproc-per-node", "1"});
   say("a tiny model and its tokenizer");
   trial.run("collecting on one rank",
             joined(trial.collect_words("one"), {"--nproc-per-node", "1", "device=cpu"}));
@@ -139,8 +149,9 @@ int selftest_gradients(Arguments arguments) {
     return read_file(fs::path(trial.path(output)) / gradient_features::kMergedFile);
   };
   if (merged("one") != merged("many")) {
-    throw InternalError("the merged rows of several ranks are not those of one (GPUs round in "
-                        "other places than CPUs: compare two GPU runs by hand)");
+    throw InternalError(
+        "the merged rows of several ranks are not those of one (GPUs round in "
+        "other places than CPUs: compare two GPU runs by hand)");
   }
   say("merged, they are the rows of one rank, byte for byte");
   return 0;

@@ -44,14 +44,11 @@ bool died_of_stop_signal(const ChildEnd& end) {
          end.signal == SIGHUP;
 }
 
-// In all that comes before the second update, but in what needs memory of its own: nothing that was
-// learned gets lost by starting again with less.
+// And may start again with less.
 bool ran_out_of_memory(const RankStatus& rank) {
   const auto& board = rank.view.board;
   const bool killed = rank.oom_counted && rank.end && rank.end->signal == SIGKILL;
-  if (!board.out_of_memory && !killed) return false;
-  return board.steps_here == 0 && board.phase >= board::Phase::kLoading &&
-         board.phase != board::Phase::kEvaluate && board.phase != board::Phase::kSave;
+  return (board.out_of_memory || killed) && board::can_start_with_less(board);
 }
 
 bool heals(int code) {
@@ -481,12 +478,20 @@ void Coordinator::finish_ending(Time now) {
 }
 
 Outcome Coordinator::outcome_of(const Found& found) const {
+  // Whoever asked for the stop starts it again, which goes on with less.
+  const bool is_short = ran_out_of_memory(*found.rank);
+  if (is_short && stop_since_) {
+    return {.code = kStopped,
+            .message = fmt::format("stopped before the first update, in which rank {} ran out of "
+                                   "memory: start again to try with less",
+                                   found.failure.rank)};
+  }
   const int code = code_of(found.failure.end);
   return {.code = code,
           .failure = describe_rank(found.failure.rank),
           .node = found.node,
           .can_restart = heals(code) && !stop_since_,
-          .out_of_memory = ran_out_of_memory(*found.rank) && !stop_since_};
+          .out_of_memory = is_short};
 }
 
 Outcome Coordinator::outcome_of(const Verdict& verdict) const {
