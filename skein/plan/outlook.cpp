@@ -8,6 +8,7 @@
 
 #include "skein/config/output_folder.h"
 #include "skein/config/syntax/values.h"
+#include "skein/core/amounts.h"
 #include "skein/core/file.h"
 #include "skein/plan/continuation.h"
 #include "skein/plan/disk_space.h"
