@@ -10,13 +10,16 @@
   benchmarks/cpu.py adamw        bytes per second of the update beside a triad and torch's fused AdamW (2 GB of memory)
   benchmarks/cpu.py disk         what is offloaded to nvme, written and read with checksums beside the raw rate of the same disk
                                  (of the temporary folder, or of TMPDIR; 4 GB of room)
-  benchmarks/cpu.py prediction   efficiency of 2 machines of one rank over links of several rates, beside what `skein plan`
-                                 predicts; needs root (network namespaces)
+  benchmarks/cpu.py strategies   steps of 2 ranks x 1 thread under ddp, zero1, zero2, zero3, beside torch's DDP and FSDP2 over Gloo
+  benchmarks/cpu.py prediction   efficiency of 2 machines of one rank over links of several rates (`skein bench scaling`), beside
+                                 the model's prediction from the measured links, and from their nominal rates (`skein plan`);
+                                 needs root (network namespaces)
 
-Run them on a quiet machine. `start` needs the environment of `make parity`.
+Run them on a quiet machine: `others_cpu_share` of a row says how much of all cores other programs took meanwhile. `start` and `strategies` need the environment of `make parity`.
 """
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -170,15 +173,17 @@ class Machines:
     def ip(*words):
         subprocess.run(["ip", *words], check=True)
 
-    def train(self, settings, output):
-        words = [f"{k}={v}" for k, v in settings.items()] + [f"output_dir={output}"]
-        nodes = [subprocess.Popen(["ip", "netns", "exec", name, SKEIN, "train", *words, "--nnodes", "2", "--node-rank",
-                                   str(i), "--master-addr", "10.83.7.1", "--nproc-per-node", "1"],
-                                  stderr=subprocess.DEVNULL, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    def bench_scaling(self, model, flags):
+        """What the first machine prints, of one rank on each."""
+        nodes = [subprocess.Popen(["ip", "netns", "exec", name, SKEIN, "bench", "scaling", model, *flags, "--json", "--nnodes", "2",
+                                   "--node-rank", str(i), "--master-addr", "10.83.7.1", "--nproc-per-node", "1"],
+                                  stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+                                  env={**os.environ, "OMP_NUM_THREADS": "1"})
                  for i, name in enumerate(self.names)]
+        out = nodes[0].communicate()[0]
         if any([node.wait() for node in nodes]):
             sys.exit("cpu.py: a run on two machines failed")
-        return [json.loads(line) for line in (output / "trainer_log.jsonl").read_text().splitlines()]
+        return json.loads(out)
 
     def __enter__(self):
         return self
@@ -188,41 +193,99 @@ class Machines:
             self.ip("netns", "delete", name)
 
 
-def prediction(work):
-    """Compute is measured on two runs side by side, which share the machine as the two ranks do; the plan is given it."""
-    model(work / "model", hidden=256, layers=8)
-    batch = {"block_size": 128, "per_device_train_batch_size": 4, "max_steps": 8, "logging_steps": 1}
-    settings = {"model_name_or_path": work / "model", "train_from_scratch": "true", "train_file": work / "text.txt",
-                "report_to": "none", "data_cache_dir": work / "cache", "save_strategy": "no", "device": "cpu",
-                "learning_rate": 1e-3, **batch}
-    with ThreadPoolExecutor(2) as pool:
-        runs = pool.map(lambda side: train(work, side, 1, **batch, device="cpu")[0], ("left", "right"))
-    compute = batch["block_size"] * batch["per_device_train_batch_size"] / statistics.mean(rate(run) for run in runs)
+def planned(folder, strategy, compute_ms, mbit):
+    """Efficiency by `skein plan`, which knows the step of one rank and the link's nominal rate."""
+    keys = {"model_name_or_path": folder, "train_from_scratch": "true", "block_size": 128, "per_device_train_batch_size": 4,
+            "max_steps": 1, "device": "cpu", "distributed_strategy": strategy}
+    out = subprocess.run([SKEIN, "plan", *(f"{k}={v}" for k, v in keys.items()), "--nnodes", "2", "--node-rank", "0",
+                          "--master-addr", "127.0.0.1", "--nproc-per-node", "1", "--compute-ms", str(compute_ms),
+                          "--link-gbit", str(mbit / 1e3), "--json"], check=True, capture_output=True, text=True).stdout
+    return json.loads(out)["prediction"]["step"]["efficiency"]
+
+
+def prediction(work, rates=(200, 1000)):
+    """Both machines compute alone at the same time, then together, in rounds; one rank's step is that of both."""
+    folder = model(work / "model", hidden=256, layers=8)
     rows = []
-    for mbit in (200, 1000):
-        for strategy in ("ddp", "zero1", "zero2", "zero3"):
-            keys = {**settings, "distributed_strategy": strategy}
-            with Machines(mbit) as machines:
-                records = machines.train(keys, work / f"{mbit}-{strategy}")
-            step = 2 * batch["block_size"] * batch["per_device_train_batch_size"] / rate(records)
-            plan = json.loads(subprocess.run(
-                [SKEIN, "plan", *(f"{k}={v}" for k, v in keys.items()), "--nnodes", "2", "--node-rank", "0", "--master-addr",
-                 "127.0.0.1", "--nproc-per-node", "1", "--compute-ms", str(1e3 * compute), "--link-gbit", str(mbit / 1e3),
-                 "--json"], check=True, capture_output=True, text=True).stdout)["prediction"]["step"]
-            rows.append({"mbit": mbit, "strategy": strategy, "step_seconds": step, "predicted_seconds": plan["step_seconds"],
-                         "efficiency": compute / step, "predicted": plan["efficiency"],
-                         "points_off": 100 * (plan["efficiency"] - compute / step)})
-    return {"case": "prediction", "compute_seconds": compute, "worst_points": max(abs(r["points_off"]) for r in rows),
-            "rows": rows}
+    for mbit in rates:
+        with Machines(mbit) as machines:
+            report = machines.bench_scaling(folder, ["--batch", "4", "--tokens", "128", "--steps", "6", "--warmup", "2",
+                                                     "--rounds", "2"])
+        alone = next(row for row in report["rows"] if row["ranks"] == 1)["milliseconds"]
+        for row in report["rows"]:
+            if row["ranks"] == 1:
+                continue
+            plan = planned(folder, row["strategy"], alone, mbit)
+            rows.append({"mbit": mbit, "measured_mbit": 1e3 * report["links"][0]["gbit_per_second"], "strategy": row["strategy"],
+                         "one_rank_ms": alone, "step_ms": row["milliseconds"], "predicted_ms": row["predicted"]["milliseconds"],
+                         "efficiency": row["efficiency"], "predicted": row["predicted"]["efficiency"], "planned": plan,
+                         "points_off": 100 * (row["predicted"]["efficiency"] - row["efficiency"]),
+                         "planned_points_off": 100 * (plan - row["efficiency"])})
+    return {"case": "prediction", "worst_points": max(abs(r["points_off"]) for r in rows),
+            "worst_planned_points": max(abs(r["planned_points_off"]) for r in rows), "rows": rows}
+
+
+def strategies(work, rounds=3, steps=8):
+    """The kinds take turns, each in processes of its own; a figure is the median of the rounds' medians. The peer of zero1 and
+    zero2 is FSDP2 that keeps weights whole from forward to backward."""
+    folder = model(work / "model", hidden=384, layers=4)
+    rows, tokens = 8, 256
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+
+    def run(command, name):
+        out = subprocess.run(command, capture_output=True, text=True, env=environment)
+        if out.returncode != 0:
+            sys.exit(f"cpu.py: {name} failed:\n{out.stderr[-2000:]}")
+        return json.loads(out.stdout[out.stdout.index("{"):])
+
+    peers = {"ddp": "ddp", "zero1": "fsdp2_zero2", "zero2": "fsdp2_zero2", "zero3": "fsdp2_zero3"}
+    ours, theirs = {}, {}
+    for _ in range(rounds):
+        report = run([SKEIN, "bench", "scaling", folder, "--nproc-per-node", "2", "--device", "cpu", "--batch", str(rows),
+                      "--tokens", str(tokens), "--steps", str(steps), "--json"], "skein bench scaling")
+        for row in report["rows"]:
+            ours.setdefault((row["ranks"], row["strategy"]), []).append(row)
+        found = run([PARITY / "torchrun", "--standalone", "--nproc-per-node", "2", ROOT / "benchmarks/peers/strategies.py", folder,
+                     *map(str, (rows, tokens, steps, 3)), *sorted(set(peers.values()))], "the torchrun peer")
+        for kind, seconds in found.items():
+            theirs.setdefault(kind, []).append(1e3 * seconds)
+    table = []
+    for strategy, peer in peers.items():
+        found = ours[2, strategy]
+        step, torch_step = (statistics.median(ms) for ms in ([row["milliseconds"] for row in found], theirs[peer]))
+        table.append({"strategy": strategy, "milliseconds": step, "peer": peer, "peer_milliseconds": torch_step,
+                      "peer_over_skein": torch_step / step,
+                      "efficiency": statistics.median(row["efficiency"] for row in found),
+                      "predicted": statistics.median(row["predicted"]["efficiency"] for row in found),
+                      "flat_mib": found[0]["peak_flat_bytes"] / 2**20,
+                      "rounds": [[round(row["milliseconds"]), round(ms)] for row, ms in zip(found, theirs[peer])]})
+    alone = statistics.median(row["milliseconds"] for row in ours[1, "ddp"])
+    return {"case": "strategies", "one_rank_milliseconds": alone, "rows": table}
+
+
+def busy_seconds():
+    """Of all cores: by any program, and by those that this one has started and that have ended."""
+    user, nice, system, _, _, irq, softirq, steal = map(int, Path("/proc/stat").read_text().split()[1:9])
+    mine = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return ((user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK"),
+            sum(used.ru_utime + used.ru_stime for used in mine))
+
+
+def measure(case, work):
+    begin, (all_before, mine_before) = time.time(), busy_seconds()
+    row = case(work)
+    cores, (all_after, mine_after) = (time.time() - begin) * os.cpu_count(), busy_seconds()
+    return {**row, "others_cpu_share": max(0, all_after - all_before - (mine_after - mine_before)) / cores}
 
 
 def main():
-    cases = {"scaling": scaling, "start": start, "checkpoint": checkpoint, "adamw": adamw, "disk": disk, "prediction": prediction}
+    cases = {"scaling": scaling, "start": start, "checkpoint": checkpoint, "adamw": adamw, "disk": disk, "strategies": strategies,
+             "prediction": prediction}
     for name in sys.argv[1:] or cases:
         with tempfile.TemporaryDirectory() as folder:
             work = Path(folder)
             (work / "text.txt").write_text("".join(f"line {i} of a corpus, whose square is {i * i}\n" for i in range(40_000)))
-            print(json.dumps(cases[name](work)), flush=True)
+            print(json.dumps(measure(cases[name], work)), flush=True)
 
 
 if __name__ == "__main__":

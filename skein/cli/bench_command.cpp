@@ -13,6 +13,7 @@
 
 #include "skein/cli/flag_set.h"
 #include "skein/cli/load_model.h"
+#include "skein/cli/scaling/flags.h"
 #include "skein/config/syntax/suggest.h"
 #include "skein/core/error.h"
 #include "skein/core/file.h"
@@ -21,7 +22,7 @@
 #include "skein/plan/rules.h"
 #include "skein/spill/disk_rate.h"
 #include "skein/tensor/dtype.h"
-#include "skein/train/bench.h"
+#include "skein/train/bench/bench.h"
 
 namespace skein::cli {
 namespace {
@@ -214,15 +215,16 @@ int bench_disk(std::span<const std::string> arguments) {
 
 int run_bench_command(std::span<const std::string> arguments) {
   if (arguments.empty() || asks_for_help(arguments)) {
-    fmt::print("{}", kUsage);
+    fmt::print("{}\n{}", kUsage, kScalingUsage);
     return 0;
   }
+  if (arguments[0] == "scaling") return run_scaling_rank(arguments.subspan(1));
   if (arguments[0] == "adamw") return bench_adamw(arguments.subspan(1));
   if (arguments[0] == "disk") return bench_disk(arguments.subspan(1));
   if (arguments[0] != "train") {
-    throw UserError(fmt::format("skein bench has no '{}'{}\n{}", arguments[0],
-                                config::did_you_mean(arguments[0], {"train", "adamw", "disk"}),
-                                kUsage));
+    throw UserError(fmt::format(
+        "skein bench has no '{}'{}\n{}", arguments[0],
+        config::did_you_mean(arguments[0], {"train", "scaling", "adamw", "disk"}), kUsage));
   }
   const auto options = parse(arguments.subspan(1));
   const c10::DeviceGuard guard(options.device);

@@ -17,6 +17,8 @@ int run_train_command(Arguments arguments);  // the exit code is the run's
 int run_eval_command(Arguments arguments);   // starts ranks, as train does
 // Starts ranks. 1 when strategies differ, after its report.
 int run_verify_command(Arguments arguments);
+// `scaling` starts ranks; every other bench runs in skein-worker.
+int run_bench_launcher(Arguments arguments);
 int run_plan_command(Arguments arguments);
 int run_config_command(Arguments arguments);
 int run_data_command(Arguments arguments);
@@ -36,6 +38,7 @@ int run_bench_command(Arguments arguments);
 int run_eval_rank(Arguments arguments);       // one rank of `skein eval`
 int run_verify_rank(Arguments arguments);     // one rank of `skein verify-strategy`
 int run_gradients_rank(Arguments arguments);  // one rank of `skein gradients collect`
+int run_scaling_rank(Arguments arguments);    // one rank of `skein bench scaling`
 
 // For `skein doctor`: prints one line of JSON: LibTorch's version, CUDA's and NCCL's, the GPUs and
 // which pairs of them reach each other's memory. What is not there is null. With --no-gpus the

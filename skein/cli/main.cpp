@@ -60,7 +60,7 @@ constexpr Command kCommands[] = {
      run_eval_command, /*takes_stops=*/true},
     {"verify-strategy", "CONFIG.yaml ... [--json]", "do all strategies learn the same?",
      run_verify_command, /*takes_stops=*/true},
-    {"bench", "NAME ...", "how fast is this machine?", nullptr},
+    {"bench", "NAME ...", "how fast is this machine?", run_bench_launcher, /*takes_stops=*/true},
 };
 
 void print_help() {

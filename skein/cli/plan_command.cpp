@@ -231,7 +231,7 @@ std::string shown_world(const plan::WorldShape& world, double gbit) {
 
 void print_row(const std::string& world, const plan::StepTime& time, const char* mark) {
   fmt::print("{} {:<22}{:>10}{:>10}{:>16}{:>12}{:>11.0f} %\n", mark, world,
-             shown_seconds(time.seconds()), shown_seconds(time.computing()),
+             shown_seconds(time.seconds()), shown_seconds(time.work.seconds()),
              shown_seconds(time.communication), shown_seconds(time.exposed),
              100 * time.efficiency());
 }
@@ -348,7 +348,7 @@ Json time_json(const plan::WorldShape& world, double gbit, const plan::StepTime&
           {"ranks_per_node", world.ranks_per_node},
           {"link_gbit", world.nodes == 1 ? Json(nullptr) : Json(gbit)},
           {"step_seconds", time.seconds()},
-          {"compute_seconds", time.computing()},
+          {"compute_seconds", time.work.seconds()},
           {"communication_seconds", time.communication},
           {"exposed_seconds", time.exposed},
           {"efficiency", time.efficiency()}};

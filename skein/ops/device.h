@@ -27,5 +27,7 @@ struct DeviceMemory {
   int64_t peak = 0;  // most that was allocated
 };
 DeviceMemory device_memory(bool cuda);
+// The peak is what is allocated now.
+void begin_peak(bool cuda);
 
 }  // namespace skein::ops

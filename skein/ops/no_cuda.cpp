@@ -51,5 +51,6 @@ std::string device_name(int) { return {}; }
 std::string pci_bus_id(int) { return {}; }
 void synchronise(bool) {}
 DeviceMemory device_memory(bool) { return {}; }
+void begin_peak(bool) {}
 
 }  // namespace skein::ops

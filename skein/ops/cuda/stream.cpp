@@ -45,4 +45,8 @@ DeviceMemory device_memory(bool cuda) {
           .peak = stats.allocated_bytes[0].peak};
 }
 
+void begin_peak(bool cuda) {
+  if (cuda) c10::cuda::CUDACachingAllocator::resetPeakStats(c10::cuda::current_device());
+}
+
 }  // namespace skein::ops

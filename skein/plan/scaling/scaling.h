@@ -26,10 +26,18 @@ struct StepQuestion {
   const report::GpuModel* gpu = nullptr;
   double utilisation = 0;      // MFU
   double compute_seconds = 0;  // of an update on one rank as measured; 0: as the FLOPs say
-  double link_gbit = 100;      // of each node
+  // Of them the optimizer's, which stages 1 to 3 divide by the ranks. 0: of a GPU what its memory
+  // allows, else not told apart.
+  double update_seconds = 0;
+  double link_gbit = 100;  // of each node
+  // Bytes per second as measured, and seconds of a short transfer. 0: by the data sheet, and
+  // link_gbit.
+  double inside_rate = 0, between_rate = 0;
+  double latency = 0;
 };
 
-// Of a step on such a world. Without a GPU, compute_seconds is needed.
+// Of a step on such a world. Without a GPU, compute_seconds is needed. What a rank computes counts
+// as long as there; efficiency is against one rank.
 StepTime predict_step(const Shapes& shapes, const Dimensions& dimensions,
                       const StepQuestion& question, const WorldShape& world);
 

@@ -5,16 +5,20 @@
 // How long does a step take on many ranks, and how much of that is waiting for the others?
 //
 // A pure model, for plans. Of the whole buffers that a stage gathers and sums, each of n ranks
-// sends (n-1)/n; the slower of the links inside a node and between nodes carries it. What a stage
-// sends while it computes is hidden under that part of the step, as far as it is long enough:
-//   stage 0      sums and hands back gradients under the last micro-batch's backward,
-//   stage 1      sums them there; gathers new weights under the first forward of the next step,
-//   stage 2      the same, with sums under every micro-batch's backward,
-//   stage 3      gathers blocks under every forward and backward, sums under every backward.
-// Of each kind the first or last piece has nothing left to hide under. Latency is left out: it
-// counts where units are so small that no link is busy.
+// sends (n-1)/n; the slower of the links inside a node and between nodes carries it, one buffer
+// after the other. The step is gone through unit by unit, in the order of parallel/schedule.h: a
+// unit is computed once its weights are there, and its gradient leaves once it is whole.
+//   stage 0      sums and hands back gradients during the last micro-batch's backward,
+//   stage 1      sums them there; gathers new weights during the first forward of the next step,
+//   stage 2      the same, with sums during every micro-batch's backward,
+//   stage 3      gathers blocks one ahead in every forward and backward, root units once a step;
+//                sums in every backward.
+// One sum is under way while the next unit's gradient is made. So what a unit sends is hidden as
+// far as others compute meanwhile; the embedding and the first block, which come first and are
+// summed last, by nothing. Blocks are alike, the head is computed behind them.
 
 #include <cstdint>
+#include <vector>
 
 #include "skein/plan/families/shapes.h"
 
@@ -31,28 +35,38 @@ struct WorldShape {
 struct Links {
   double inside = 0;   // a node: of each rank
   double between = 0;  // nodes: of each node
-  // Every rank sends to every other by itself, so that between nodes all goes once for each rank
-  // (Gloo). Otherwise sums cross once for each node, and gathers travel in a ring (NCCL).
+  // Every rank sends its parts of a sum to every other by itself, so that between nodes they go
+  // once for each rank (Gloo). Otherwise they cross once for each node (NCCL). Gathers travel in a
+  // ring.
   bool flat = false;
-};
-
-struct Transfer {
-  double bytes = 0;     // whole, per update
-  int64_t pieces = 0;   // that it is sent in
-  int64_t windows = 1;  // micro-batches that it is spread over
-};
-
-struct StepTraffic {
-  Transfer forward_gathers, backward_gathers;
-  Transfer sums;  // stage 0's are handed back as well, and count twice
-
-  double bytes() const { return forward_gathers.bytes + backward_gathers.bytes + sums.bytes; }
+  double latency = 0;  // seconds of a transfer, however short
 };
 
 // Bytes per element on the way.
 struct ElementBytes {
   double weights = 2, gradients = 2;
   double adapters = 4;  // both of theirs
+};
+
+// Bytes of one unit, whole.
+struct UnitTraffic {
+  bool root = false;
+  bool reached = true;   // by backward
+  double weights = 0;    // that stage 3 gathers
+  double published = 0;  // weights that an update changes, gathered by stages 1 and 2
+  double gradients = 0;
+};
+
+struct StepTraffic {
+  int stage = 0;
+  int64_t micro_batches = 1;
+  std::vector<UnitTraffic> units;  // in the order of forward
+
+  // Of an update, as if one rank sent all of each buffer.
+  double gathered() const;  // weights
+  double summed() const;    // gradients, once
+  // What stage 0 hands back counts too.
+  double bytes() const { return gathered() + (stage == 0 ? 2 : 1) * summed(); }
 };
 
 // What stage 0 to 3 moves for these shapes in an update of so many micro-batches.
@@ -64,23 +78,28 @@ struct Work {
   double forward = 0;   // of all micro-batches
   double backward = 0;  // the same
   double update = 0;
+  double head_share = 0;  // of forward and backward; blocks share the rest
+
+  double seconds() const { return forward + backward + update; }
 };
 
 struct StepTime {
   Work work;
   double communication = 0;  // all of it, as if nothing were hidden
   double exposed = 0;        // what is not hidden
+  double one_rank = 0;       // seconds of the same rows there
 
-  double computing() const { return work.forward + work.backward + work.update; }
-  double seconds() const { return computing() + exposed; }
-  double efficiency() const { return seconds() > 0 ? computing() / seconds() : 1; }
+  double seconds() const { return work.seconds() + exposed; }
+  // Against one rank. Stages 1 to 3 divide the optimizer's work, so that it may be above 1.
+  double efficiency() const { return seconds() > 0 ? one_rank / seconds() : 1; }
 };
 
 // Seconds for so many whole bytes.
 double gather_seconds(double bytes, const WorldShape& world, const Links& links);
 double sum_seconds(double bytes, const WorldShape& world, const Links& links);
 
-StepTime step_time(const Work& work, const StepTraffic& traffic, int64_t micro_batches,
-                   const WorldShape& world, const Links& links);
+// `one_rank` is that of `work`.
+StepTime step_time(const Work& work, const StepTraffic& traffic, const WorldShape& world,
+                   const Links& links);
 
 }  // namespace skein::plan

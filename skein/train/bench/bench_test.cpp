@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
-#include "skein/train/bench.h"
+#include "skein/train/bench/bench.h"
 
 #include <gtest/gtest.h>
 

@@ -2,8 +2,8 @@
 // Copyright the skein authors.
 #pragma once
 
-// How fast is a training step? Synthetic tokens, fixed shapes, the real model, sharding and
-// optimizer; the loop without its logs and checkpoints.
+// How fast is a training step, on one rank or on several? Synthetic tokens, fixed shapes, the real
+// model, sharding and optimizer; the loop without its logs and checkpoints.
 
 #include <ATen/core/Tensor.h>
 
@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "skein/comm/group.h"
 #include "skein/core/file.h"
 #include "skein/optim/offload.h"
 #include "skein/tensor/host_batch.h"
@@ -18,8 +19,8 @@
 namespace skein::train {
 
 struct BenchOptions {
-  fs::path model;  // folder with config.json
-  int64_t rows = 8;
+  fs::path model;    // folder with config.json
+  int64_t rows = 8;  // of each rank, as all that follows
   int64_t tokens = 1024;
   int64_t warmup_steps = 5;
   int64_t steps = 20;
@@ -44,11 +45,12 @@ struct BenchOptions {
 
 struct BenchResult {
   std::vector<double> seconds;  // of each timed step
+  double update_seconds = 0;    // of them the optimizer's, on average; of a GPU's rank unknown: 0
   double first_loss = 0;
   double last_loss = 0;  // below the first, or the figure is of no use
   int64_t num_parameters = 0;
   int64_t num_trainable = 0;
-  int64_t num_targets = 0;           // of a step
+  int64_t num_targets = 0;           // of a step, over all ranks
   double first_weights_seconds = 0;  // drawing them
   int64_t peak_flat_bytes = 0;
   int64_t peak_host_bytes = 0;    // of what is offloaded
@@ -62,7 +64,7 @@ struct BenchResult {
 // always the same lengths and tokens. The first `masked` of each document's targets are left out.
 tensor::HostBatch packed_rows(const BenchOptions& options, int64_t vocabulary);
 
-// One rank.
-BenchResult bench_training(const BenchOptions& options);
+// Collective; losses are those of all ranks, everything else is this one's.
+BenchResult bench_training(const BenchOptions& options, comm::Group group = {});
 
 }  // namespace skein::train

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
-#include "skein/train/bench.h"
+#include "skein/train/bench/bench.h"
 
 #include <ATen/Context.h>
 #include <ATen/TensorOperators.h>
@@ -12,7 +12,6 @@
 #include <chrono>
 
 #include "skein/algorithms/pretrain.h"
-#include "skein/comm/group.h"
 #include "skein/core/random.h"
 #include "skein/model/model.h"
 #include "skein/ops/device.h"
@@ -27,12 +26,12 @@
 namespace skein::train {
 namespace {
 
-// Random tokens, the same at every step, so that the loss must fall.
-tensor::Batch make_batch(const BenchOptions& options, int64_t vocabulary) {
+// Random tokens, the same at every step, so that the loss must fall; other ones on each rank.
+tensor::Batch make_batch(const BenchOptions& options, int64_t vocabulary, int rank) {
   if (options.packed) {
     return tensor::to_device(packed_rows(options, vocabulary), options.device);
   }
-  at::manual_seed(1);
+  at::manual_seed(1 + static_cast<uint64_t>(rank));
   const auto text = at::randint(0, vocabulary, {options.rows, options.tokens + 1}, at::kLong);
   return tensor::to_device({text.slice(1, 0, options.tokens).contiguous(),
                             text.slice(1, 1, options.tokens + 1).contiguous(),
@@ -92,7 +91,8 @@ double BenchResult::median_seconds() const {
   return sorted[sorted.size() / 2];
 }
 
-BenchResult bench_training(const BenchOptions& options) {
+BenchResult bench_training(const BenchOptions& options, comm::Group group) {
+  ops::begin_peak(options.device.is_cuda());
   const auto config = plan::read_hf_config(options.model);
   const auto build = build_options(options);
   const auto model = model::build(config, build);
@@ -109,7 +109,7 @@ BenchResult bench_training(const BenchOptions& options) {
                              .device = options.device,
                              .offload = options.offload,
                              .disk = options.disk},
-                            comm::Group());
+                            group);
   const auto shapes = plan::tune(config.architecture, build.tuning).shapes;
   BenchResult result{.num_parameters = shapes.numel(), .num_trainable = shapes.trainable_numel()};
   const auto begin = std::chrono::steady_clock::now();
@@ -118,9 +118,9 @@ BenchResult bench_training(const BenchOptions& options) {
   result.first_weights_seconds = seconds_since(begin);
   optim::AdamW optimizer(sharded.owned_ranges(), {.weight_decay = 0.1}, sharded.memory());
   optimizer.refresh_masters();
-  const auto batch = make_batch(options, model->vocab_size());
+  const auto batch = make_batch(options, model->vocab_size(), group.rank());
   const std::vector<tensor::Batch> micro_batches(static_cast<size_t>(options.accumulation), batch);
-  result.num_targets = batch.num_targets * options.accumulation;
+  result.num_targets = batch.num_targets * options.accumulation * group.size();
   // Adapters begin at nothing: the loss falls visibly only at their usual rate.
   const double rate = options.lora_rank > 0 ? 1e-3 : 1e-4;
 
@@ -137,14 +137,21 @@ BenchResult bench_training(const BenchOptions& options) {
     return value;
   };
 
-  result.first_loss = run_step();
+  result.first_loss = group.sum(run_step());
   for (int64_t i = 1; i < options.warmup_steps; ++i) run_step();
+  phases.take();
   for (int64_t i = 0; i < options.steps; ++i) {
     const auto start = std::chrono::steady_clock::now();
     result.last_loss = run_step();
     result.seconds.push_back(seconds_since(start));
   }
-  optimizer.states();  // the last update has ended
+  result.last_loss = group.sum(result.last_loss);
+  if (!options.device.is_cuda()) {  // there the host runs ahead, and waits where it reads the loss
+    result.update_seconds =
+        phases.take()[static_cast<size_t>(Phase::kOptimizer)] / static_cast<double>(options.steps);
+  }
+  optimizer.states();        // the last update has ended,
+  sharded.slices_to_save();  // and all know its weights
   result.peak_flat_bytes = sharded.memory().peak_bytes();
   result.peak_host_bytes = sharded.memory().all_peak_bytes().pinned_host;
   if (stash) result.peak_stash_bytes = stash->host_bytes();
