@@ -21,6 +21,8 @@ part() {
 
 part "disks after a crash" env SKEIN_CRASH_STATES=2000 \
   "$build/tests/checkpoint_test" --gtest_brief=1 --gtest_filter='CrashTest.*'
+part "collections of gradients after a crash" env SKEIN_CRASH_STATES=1000 \
+  "$build/tests/gradient_features_test" --gtest_brief=1 --gtest_filter='GradientCrashTest.*'
 part "flipped bits and missing ends" env SKEIN_FLIPS=1000 \
   "$build/tests/checkpoint_test" --gtest_brief=1 --gtest_filter='FlipTest.*'
 part "disks that are full, broken or read-only" \

@@ -2,7 +2,7 @@
 // Copyright the skein authors.
 
 // Whatever instant a machine stops at, no row is accepted that was not written, and none is lost
-// whose block had been committed.
+// whose write_block() had returned.
 //
 // Starts of a collection with different numbers of ranks are recorded operation by operation; every
 // prefix, with what was not synced kept, lost, torn or zeroed, is a disk to go on from.
@@ -11,6 +11,8 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <functional>
+#include <map>
 #include <numeric>
 #include <set>
 
@@ -26,7 +28,6 @@
 namespace skein::gradient_features {
 namespace {
 
-using checkpoint::DiskOperation;
 using checkpoint::Fate;
 
 CollectionFacts crash_facts() {
@@ -40,27 +41,29 @@ const std::vector<SkippedSample>& crash_skipped() {
   return skipped;
 }
 
-// One rank writes blocks 0 and 1, then two ranks the others.
-void collect_in_two_starts(const fs::path& output) {
+// One rank writes blocks 0 and 1, then two ranks the others. `on_written` is told each of them.
+void collect_in_two_starts(const fs::path& output,
+                           const std::function<void(int64_t block)>& on_written = {}) {
   const auto facts = crash_facts();
+  const auto write = [&](const fs::path& folder, int64_t block) {
+    write_known(folder, facts, block, crash_skipped());
+    if (on_written) on_written(block);
+  };
   open_collection(output, facts);
-  for (const int64_t block : {0, 1}) write_known(output, facts, block, crash_skipped());
+  for (const int64_t block : {0, 1}) write(output, block);
   open_collection(output, facts);
   for (int64_t block = 2; block < facts.num_blocks(); ++block) {
-    write_known(folder_of_rank(output, block % 2, 2), facts, block, crash_skipped());
+    write(folder_of_rank(output, block % 2, 2), block);
   }
 }
 
-// Shards are certain from the first sync of their folder after their rename.
-std::set<int64_t> committed(const std::vector<DiskOperation>& operations, size_t length) {
+// How many operations had been done when write_block() returned: by block.
+using Written = std::map<int64_t, size_t>;
+
+std::set<int64_t> written_before(const Written& written, size_t length) {
   std::set<int64_t> blocks;
-  for (size_t i = 0; i < length; ++i) {
-    if (operations[i].kind != DiskOperation::Kind::kRename) continue;
-    const auto block = block_of_name(operations[i].other);
-    for (size_t j = i + 1; block && j < length; ++j) {
-      const bool syncs = operations[j].kind == DiskOperation::Kind::kSyncFolder;
-      if (syncs && operations[j].folder == operations[i].folder) blocks.insert(*block);
-    }
+  for (const auto& [block, operations] : written) {
+    if (operations <= length) blocks.insert(block);
   }
   return blocks;
 }
@@ -87,11 +90,11 @@ class GradientCrashTest : public testing::Test {
   }
 
   // The next start: what it finds is right, and it ends with the undisturbed run's bytes.
-  void check_state(const fs::path& output, const std::set<int64_t>& certain_blocks) {
+  void check_state(const fs::path& output, const std::set<int64_t>& written_blocks) {
     const auto facts = crash_facts();
     open_collection(output, facts);
     const auto missing = missing_blocks(output, facts);
-    for (const int64_t block : missing) EXPECT_FALSE(certain_blocks.contains(block)) << block;
+    for (const int64_t block : missing) EXPECT_FALSE(written_blocks.contains(block)) << block;
     for (const int64_t block : missing) {
       write_known(folder_of_rank(output, block % 3, 3), facts, block, crash_skipped());
     }
@@ -107,10 +110,12 @@ class GradientCrashTest : public testing::Test {
     merge_collection({.output = folder_ / "whole"});
     merged_ = read_file(folder_ / "whole" / kMergedFile);
     checkpoint::DiskRecorder recorder(folder_);
+    Written written;
     {
       const ScopedFileSystem scope(recorder);
       make_directories(folder_ / "real");
-      collect_in_two_starts(folder_ / "real/out");
+      collect_in_two_starts(folder_ / "real/out",
+                            [&](int64_t block) { written[block] = recorder.operations.size(); });
     }
     const auto& operations = recorder.operations;
     std::vector<size_t> lengths(operations.size());
@@ -131,7 +136,7 @@ class GradientCrashTest : public testing::Test {
       const auto scratch = folder_ / "crashed";
       fs::create_directories(scratch);
       checkpoint::write_tree(tree, scratch);
-      check_state(scratch / "real/out", committed(operations, length));
+      check_state(scratch / "real/out", written_before(written, length));
       fs::remove_all(scratch);
       ASSERT_FALSE(HasFailure()) << "after " << length << " operations, variant " << i;
     }

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 
-#include "skein/core/error.h"
 #include "skein/core/parallel.h"
 
 namespace skein::gradient_features {
@@ -17,7 +16,7 @@ constexpr int64_t kRowsPerThread = 16;  // taken at a time
 constexpr int kTileRows = 4,
               kTileOthers = 3;  // whose sums, with a row and others, are 16 registers
 
-using Lanes = float [[gnu::vector_size(kLanes * sizeof(float))]];
+using Lanes [[gnu::vector_size(kLanes * sizeof(float))]] = float;
 using LooseLanes [[gnu::vector_size(kLanes * sizeof(float)), gnu::aligned(4), gnu::may_alias]] =
     float;
 
@@ -119,20 +118,18 @@ Multiply fastest_multiply() {
 
 }  // namespace
 
-void dot_products(const RowsView& rows, const RowsView& others, int64_t columns, int threads,
-                  std::span<double> products, std::span<double> squares) {
+DotProducts dot_products(const RowsView& rows, const RowsView& others, int64_t columns,
+                         int threads) {
   static const Multiply multiply_rows = fastest_multiply();
-  SKEIN_CHECK(static_cast<int64_t>(products.size()) == rows.count * others.count &&
-                  static_cast<int64_t>(squares.size()) == rows.count,
-              "room for the products");
-  std::ranges::fill(products, 0);
-  std::ranges::fill(squares, 0);
-  const Job job{rows, others, columns, products.data(), squares.data()};
+  DotProducts sums{.products = std::vector<double>(static_cast<size_t>(rows.count * others.count)),
+                   .squares = std::vector<double>(static_cast<size_t>(rows.count))};
+  const Job job{rows, others, columns, sums.products.data(), sums.squares.data()};
   const int64_t parts = (rows.count + kRowsPerThread - 1) / kRowsPerThread;
   for_each_index(parts, threads, [&](int64_t part) {
     const int64_t first = part * kRowsPerThread;
     multiply_rows(job, first, std::min(first + kRowsPerThread, rows.count));
   });
+  return sums;
 }
 
 }  // namespace skein::gradient_features

@@ -5,7 +5,7 @@
 // Inner products of many long rows with a few.
 
 #include <cstdint>
-#include <span>
+#include <vector>
 
 namespace skein::gradient_features {
 
@@ -16,10 +16,14 @@ struct RowsView {
   int64_t stride = 0;
 };
 
-// products[i * others.count + j] is the inner product of row i and other j, and squares[i] that of
-// row i with itself; summed in float over 1024 columns, beyond that in double. The order of sums
-// does not depend on `threads`.
-void dot_products(const RowsView& rows, const RowsView& others, int64_t columns, int threads,
-                  std::span<double> products, std::span<double> squares);
+struct DotProducts {
+  std::vector<double> products;  // [i * others.count + j] of row i and other j
+  std::vector<double> squares;   // of row i with itself
+};
+
+// Summed in float over 1024 columns, beyond that in double. The order of sums does not depend on
+// `threads`.
+DotProducts dot_products(const RowsView& rows, const RowsView& others, int64_t columns,
+                         int threads);
 
 }  // namespace skein::gradient_features

@@ -206,6 +206,7 @@ MergeSummary merge_collection(const MergeOptions& options) {
 }
 
 void write_rank_pt(const fs::path& folder, const CollectionFacts& facts) {
+  make_directories(folder);  // a rank may have had nothing to do
   auto reader = RowReader::of_folder(folder, facts);
   const auto path = folder / "gradients.pt";
   sweep_temporaries_of(path);

@@ -40,7 +40,8 @@ struct MergeSummary {
 MergeSummary merge_collection(const MergeOptions& options);
 
 // At the end of a rank's collection: FOLDER/gradients.pt, the rows of this folder's shards by
-// sample. Samples that were skipped have none.
+// sample. Samples that were skipped have none, a rank without blocks has an empty tensor. Throws
+// IoError for damaged shards.
 void write_rank_pt(const fs::path& folder, const CollectionFacts& facts);
 
 }  // namespace skein::gradient_features

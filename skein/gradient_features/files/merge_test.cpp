@@ -118,6 +118,11 @@ TEST_F(MergeTest, RankFilesHoldTheirOwnRows) {
   const auto rows = elements(folder_ / "rank_0/gradients.pt", {6, 5});
   const int64_t samples[] = {0, 1, 2, 3, 8, 10};
   for (size_t i = 0; i < 6; ++i) EXPECT_EQ(rows[i * 5], known_value(samples[i], 0));
+  write_rank_pt(folder_ / "rank_2", facts_);  // had nothing to do
+  EXPECT_TRUE(elements(folder_ / "rank_2/gradients.pt", {0, 5}).empty());
+  flip(folder_ / "rank_0" / shard_name(0), 20);
+  EXPECT_PRED2(contains, refusal<IoError>([&] { write_rank_pt(folder_ / "rank_0", facts_); }),
+               "block 0 (samples 0 to 3)");
 }
 
 TEST_F(MergeTest, DamageLeavesNothingBehind) {

@@ -108,6 +108,13 @@ RowReader::RowReader(const fs::path& output, int threads) {
 RowReader RowReader::of_folder(const fs::path& folder, const CollectionFacts& facts) {
   KnownCollection collection(facts);
   auto survey = survey_shards({folder}, collection);
+  std::vector<int64_t> damaged;
+  std::vector<std::string> problems;
+  for (const auto& [block, found] : survey.damaged) {
+    if (block < facts.num_blocks()) damaged.push_back(block);
+    problems.insert(problems.end(), found.begin(), found.end());
+  }
+  if (!damaged.empty()) refuse_blocks("rows are damaged", damaged, problems, facts);
   return RowReader(std::make_unique<State>(std::move(collection), std::move(survey), 0));
 }
 

@@ -203,10 +203,9 @@ void add_block(const ReadBlock& block, const Checkpoint& checkpoint, int64_t dim
                Totals& totals) {
   const auto rows = static_cast<int64_t>(block.samples.size());
   const auto groups = static_cast<int64_t>(checkpoint.means.size()) / dimension;
-  std::vector<double> products(static_cast<size_t>(rows * groups));
-  std::vector<double> squares(static_cast<size_t>(rows));
-  dot_products({block.rows.data(), rows, checkpoint.train.facts.dimension()},
-               {checkpoint.means.data(), groups, dimension}, dimension, threads, products, squares);
+  const auto [products, squares] =
+      dot_products({block.rows.data(), rows, checkpoint.train.facts.dimension()},
+                   {checkpoint.means.data(), groups, dimension}, dimension, threads);
   for (int64_t i = 0; i < rows; ++i) {
     const auto place = static_cast<size_t>(i);
     const double factor = checkpoint.weight / std::max(std::sqrt(squares[place]), kLeastLength);

@@ -30,12 +30,9 @@ TEST(DotProducts, EqualTheSumsInDouble) {
         b(static_cast<size_t>(others * stride));
     for (auto& value : a) value = normal(random);
     for (auto& value : b) value = normal(random);
-    std::vector<double> products(static_cast<size_t>(rows * others)),
-        squares(static_cast<size_t>(rows)), again(products.size());
-    dot_products({a.data(), rows, stride}, {b.data(), others, stride}, columns, 1, products,
-                 squares);
-    dot_products({a.data(), rows, stride}, {b.data(), others, stride}, columns, 3, again, squares);
-    EXPECT_EQ(products, again);
+    const RowsView many{a.data(), rows, stride}, few{b.data(), others, stride};
+    const auto products = dot_products(many, few, columns, 1).products;
+    EXPECT_EQ(products, dot_products(many, few, columns, 3).products);
     for (int64_t i = 0; i < rows; ++i) {
       for (int64_t j = 0; j < others; ++j) {
         double sum = 0;
