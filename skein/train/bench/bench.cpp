@@ -151,7 +151,7 @@ BenchResult bench_training(const BenchOptions& options, comm::Group group) {
         phases.take()[static_cast<size_t>(Phase::kOptimizer)] / static_cast<double>(options.steps);
   }
   optimizer.states();        // the last update has ended,
-  sharded.slices_to_save();  // and all know its weights
+  sharded.slices_to_save(Access::kRead);  // and all know its weights
   result.peak_flat_bytes = sharded.memory().peak_bytes();
   result.peak_host_bytes = sharded.memory().all_peak_bytes().pinned_host;
   if (stash) result.peak_stash_bytes = stash->host_bytes();
