@@ -1,6 +1,6 @@
 # Entry points only: the build itself is CMakeLists.txt, the presets are in CMakePresets.json.
 .DEFAULT_GOAL := build
-.PHONY: help build setup demo demo-sft test test-long faults parity parity-long tidy format check bench bench-text fuzz cuda gpu-test clean
+.PHONY: help build setup demo demo-sft demo-less test test-long faults parity parity-long tidy format check bench bench-text fuzz cuda gpu-test clean
 
 # CMake does not look for nvcc where the toolkit's installer puts it.
 NVCC := $(or $(shell command -v nvcc),$(wildcard /usr/local/cuda/bin/nvcc))
@@ -20,6 +20,9 @@ demo: build  ## set up, build, train a small model, show it; again: continues; F
 
 demo-sft: build  ## the model of `make demo` (made if need be) learns to answer; asked before and after; FRESH=1, QUICK=1 as above
 	@tools/demo_sft.sh $(if $(FRESH),--fresh) $(if $(QUICK),--quick)
+
+demo-less: build  ## of ten tasks' rows those are found that help with one (make demo's model, made if need be); FRESH=1, QUICK=1
+	@tools/demo_less.sh $(if $(FRESH),--fresh) $(if $(QUICK),--quick)
 
 test: build  ## set up, build, run all tests; of each matrix of cases a sample by a printed seed
 	@python3 tools/run_tests.py

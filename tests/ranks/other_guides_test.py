@@ -68,7 +68,11 @@ def adapt(line, port):
         line = line.replace("--num_gpus", "--nproc-per-node")
     line = line.replace("192.168.1.100", "127.0.0.1")
     line = re.sub(r"\b2950[01]\b", str(port), line)
-    if re.search(r"skein (data|gradients|doctor)", line):
+    if re.search(r"skein (data|doctor)", line):
+        return line
+    if re.search(r"skein gradients|lora_grads", line):  # 8 GPUs are two CPU ranks
+        return re.sub(r" sgd 8\b", " sgd 2", line) + " device=cpu template=chatml"
+    if "test_multi_gpu_gradient" in line:
         return line
     return f"{line} {TINY.replace('block_size=32', CHAT) if 'algorithm sft' in line else TINY}"
 
@@ -86,6 +90,9 @@ class Page(unittest.TestCase):
         cls.work.write_model(llama(vocab_size=260, max_position_embeddings=128), "chat")
         cls.work.write_tokenizer("chat")
         cls.work.write_chat(40)
+        shutil.copy(cls.work / "chat.jsonl", cls.work / "train_file.jsonl")
+        cls.work.run("model_name_or_path=chat", CHAT.split()[0], "stage=sft", "template=chatml", "block_size=128", "max_steps=1",
+                     "save_strategy=no", "output_dir=model_path")
         for name, content in fragments().items():
             (cls.work / name).parent.mkdir(parents=True, exist_ok=True)
             (cls.work / name).write_text(content)
@@ -136,7 +143,10 @@ class Rows(Page):
             self.assertIn(ended.returncode, codes, f"{ended.args}\n{ended.stderr}")
         if re.search(r"nproc.per.node[= ][248]|num_gpus=[24]|NPROC_PER_NODE", lines[0]):
             self.assertIn(f"training: {2 * len(lines)} CPU ranks", ends[0].stderr)
-        if not re.search(r"skein (data|doctor)", lines[0]):
+        if re.search(r"skein gradients|lora_grads", lines[0]):
+            output = re.search(r"output_\w+", lines[0].replace("--output_path", ""))[0]
+            self.assertTrue(list((self.work / output).rglob("gradients.pt")), lines)
+        elif not re.search(r"skein (data|doctor)|test_multi_gpu_gradient", lines[0]):
             self.assertTrue((self.work / "out/model.safetensors").exists(), lines)
 
     def expect_error(self, line, error):
