@@ -227,6 +227,18 @@ TEST_F(CoordinatorTest, WantOfMemoryBeforeTheSecondUpdateIsTold) {
   const auto counted = [](RankStatus& rank) { rank.oom_counted = true; };
   EXPECT_TRUE(outcome_of(counted, {.signal = SIGKILL}).out_of_memory);
   EXPECT_FALSE(outcome_of(counted, {.signal = SIGSEGV}).out_of_memory);
+  // Whoever has asked for a stop is told to come back.
+  const auto stopping = [&](RankStatus& rank) {
+    full(rank);
+    nodes[0].stop_signal = SIGTERM;
+    tell_and_decide();
+  };
+  const auto stopped = outcome_of(stopping, {.code = 2});
+  EXPECT_EQ(stopped.code, 75);
+  EXPECT_FALSE(stopped.out_of_memory);
+  EXPECT_NE(stopped.message.find("ran out of memory: start again"), std::string::npos);
+  nodes[0].stop_signal = 0;
+  outcome_of(full, {.code = 2});
 
   coordinator->give_up("per_device_train_batch_size=4");
   coordinator->restart();
