@@ -3,6 +3,7 @@
 #include "skein/comm/link_rate.h"
 
 #include <ATen/ops/zeros.h>
+#include <time.h>
 
 #include <algorithm>
 #include <chrono>
@@ -45,6 +46,12 @@ double longest(Group& world, double seconds) {
 
 }  // namespace
 
+double process_cpu_seconds() {
+  timespec now{};
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
 LinkRate measure_link(Group& group, Group& world, at::Device device) {
   // Divisible by the size of every part: those of nodes in pairs, and divisors of the world's.
   const int64_t least = int64_t{2} * world.size();
@@ -56,9 +63,15 @@ LinkRate measure_link(Group& group, Group& world, at::Device device) {
          longest(world, time_once(group, world, make_values(count, device))) < kLongEnough) {
     count *= 2;
   }
-  const double seconds = median_of(3, group, world, make_values(count, device));
+  constexpr int kTimes = 3;
+  const auto many = make_values(count, device);
+  const double cpu_before = process_cpu_seconds();
+  const double seconds = median_of(kTimes, group, world, many);
+  const double cpu = (process_cpu_seconds() - cpu_before) / kTimes;
   const auto size = static_cast<double>(group.size());
-  rate.bytes_per_second = 2 * (size - 1) / size * static_cast<double>(4 * count) / seconds;
+  const double sent = 2 * (size - 1) / size * static_cast<double>(4 * count);
+  rate.bytes_per_second = sent / seconds;
+  if (sent > 0) rate.cpu_per_byte = cpu / sent;
   return rate;
 }
 

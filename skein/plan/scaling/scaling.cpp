@@ -16,6 +16,8 @@ namespace {
 // the optimizer, TCP or RDMA over a network.
 constexpr double kReachedInside = 0.8, kReachedMemory = 0.8, kReachedBetween = 0.9;
 constexpr double kSharedMemoryRate = 4e9;  // bytes per second of a rank on CPUs
+// Seconds of a core for each byte that it sends in a sum, through shared memory and over TCP.
+constexpr double kBusyInside = 0.2e-9, kBusyBetween = 0.6e-9;
 
 // Of the optimizer, which reads and writes all states.
 double update_seconds(const Shapes& shapes, const StepQuestion& question) {
@@ -62,14 +64,21 @@ Work work_of(const Shapes& shapes, const Dimensions& dimensions, const StepQuest
           .head_share = head_share(flops, question.tokens)};
 }
 
-Links links_of(const StepQuestion& question) {
+double busy_of(const StepQuestion& question, const WorldShape& world) {
+  if (question.gpu != nullptr) return 0;
+  if (question.busy_per_byte > 0) return question.busy_per_byte;
+  return world.nodes > 1 ? kBusyBetween : kBusyInside;
+}
+
+Links links_of(const StepQuestion& question, const WorldShape& world) {
   const bool cpu = question.gpu == nullptr;
   const double inside = cpu ? kSharedMemoryRate : question.gpu->link_rate * 1e9 * kReachedInside;
   const double between = question.link_gbit * 1e9 / 8 * kReachedBetween;
   return {.inside = question.inside_rate > 0 ? question.inside_rate : inside,
           .between = question.between_rate > 0 ? question.between_rate : between,
           .flat = cpu,
-          .latency = question.latency};
+          .latency = question.latency,
+          .busy = busy_of(question, world)};
 }
 
 }  // namespace
@@ -84,7 +93,7 @@ StepTime predict_step(const Shapes& shapes, const Dimensions& dimensions,
   const auto alone = work_of(shapes, dimensions, question);
   auto work = alone;
   if (question.choice.stage > 0) work.update /= static_cast<double>(world.size());
-  auto time = step_time(work, traffic, world, links_of(question));
+  auto time = step_time(work, traffic, world, links_of(question, world));
   time.one_rank = alone.seconds();
   return time;
 }
@@ -100,7 +109,7 @@ std::vector<ScalingRow> predict_scaling(const Shapes& shapes, const Dimensions& 
   for (auto& row : rows) {
     auto asked = question;
     asked.link_gbit = row.link_gbit;
-    asked.between_rate = 0;
+    asked.between_rate = asked.busy_per_byte = 0;
     row.time = predict_step(shapes, dimensions, asked, row.world);
   }
   return rows;

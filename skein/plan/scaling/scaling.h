@@ -34,6 +34,7 @@ struct StepQuestion {
   // link_gbit.
   double inside_rate = 0, between_rate = 0;
   double latency = 0;
+  double busy_per_byte = 0;  // Links::busy; 0: of ranks on CPUs what is usual
 };
 
 // Of a step on such a world. Without a GPU, compute_seconds is needed. What a rank computes counts

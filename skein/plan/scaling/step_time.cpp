@@ -222,7 +222,10 @@ StepTime step_time(const Work& work, const StepTraffic& traffic, const WorldShap
   Simulation simulation(work, traffic, world, links);
   simulation.run();
   time.communication = simulation.communication();
-  time.exposed = std::max(0.0, simulation.now() - work.forward - work.backward);
+  const double waiting = std::max(0.0, simulation.now() - work.forward - work.backward);
+  // While a rank waits, its cores are free to move bytes.
+  const double hidden = time.communication > 0 ? 1 - waiting / time.communication : 0;
+  time.exposed = waiting + links.busy * traffic.bytes() * share_sent(world) * hidden;
   return time;
 }
 

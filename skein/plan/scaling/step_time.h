@@ -40,6 +40,9 @@ struct Links {
   // ring.
   bool flat = false;
   double latency = 0;  // seconds of a transfer, however short
+  // Seconds that a rank's own work stands still for each byte that it sends: on CPUs, where the
+  // cores that compute also move bytes and add them up.
+  double busy = 0;
 };
 
 // Bytes per element on the way.
@@ -86,7 +89,7 @@ struct Work {
 struct StepTime {
   Work work;
   double communication = 0;  // all of it, as if nothing were hidden
-  double exposed = 0;        // what is not hidden
+  double exposed = 0;        // what is not hidden, and what moving the rest takes of busy cores
   double one_rank = 0;       // seconds of the same rows there
 
   double seconds() const { return work.seconds() + exposed; }

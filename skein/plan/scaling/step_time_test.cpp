@@ -157,6 +157,17 @@ TEST(StepTime, ASlowLinkIsNeverIdleInBackward) {
   EXPECT_NEAR(time.seconds(), 1 + 1 + 8, 1e-9);
 }
 
+// Cores that compute move the bytes too, but for the time in which they only wait.
+TEST(StepTime, MovingBytesTakesCoresThatCompute) {
+  const Work work{.forward = 100, .backward = 200};
+  const auto free = time_of(0, 1, {2, 1}, {.between = 1e4}, work);
+  const auto busy = time_of(0, 1, {2, 1}, {.between = 1e4, .busy = 1e-3}, work);
+  const double hidden = 1 - free.exposed / free.communication;
+  EXPECT_NEAR(busy.exposed - free.exposed, 1e-3 * traffic_of(0).bytes() / 2 * hidden, 1e-9);
+  const auto waits = time_of(0, 1, {2, 1}, {.between = 1e4, .busy = 1e-3}, {});
+  EXPECT_NEAR(waits.exposed, waits.communication, 1e-9);
+}
+
 TEST(StepTime, TheHeadIsComputedBehindTheBlocks) {
   auto traffic = traffic_of(0);
   traffic.units.front().gradients = 0;

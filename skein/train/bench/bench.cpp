@@ -12,6 +12,7 @@
 #include <chrono>
 
 #include "skein/algorithms/pretrain.h"
+#include "skein/comm/link_rate.h"
 #include "skein/core/random.h"
 #include "skein/model/model.h"
 #include "skein/ops/device.h"
@@ -140,11 +141,14 @@ BenchResult bench_training(const BenchOptions& options, comm::Group group) {
   result.first_loss = group.sum(run_step());
   for (int64_t i = 1; i < options.warmup_steps; ++i) run_step();
   phases.take();
+  const double cpu_before = comm::process_cpu_seconds();
   for (int64_t i = 0; i < options.steps; ++i) {
     const auto start = std::chrono::steady_clock::now();
     result.last_loss = run_step();
     result.seconds.push_back(seconds_since(start));
   }
+  result.cpu_seconds =
+      (comm::process_cpu_seconds() - cpu_before) / static_cast<double>(options.steps);
   result.last_loss = group.sum(result.last_loss);
   if (!options.device.is_cuda()) {  // there the host runs ahead, and waits where it reads the loss
     result.update_seconds =

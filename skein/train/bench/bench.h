@@ -46,6 +46,7 @@ struct BenchOptions {
 struct BenchResult {
   std::vector<double> seconds;  // of each timed step
   double update_seconds = 0;    // of them the optimizer's, on average; of a GPU's rank unknown: 0
+  double cpu_seconds = 0;       // of all threads of this process in a step, on average
   double first_loss = 0;
   double last_loss = 0;  // below the first, or the figure is of no use
   int64_t num_parameters = 0;

@@ -2,6 +2,8 @@
 // Copyright the skein authors.
 #include "skein/train/bench/scaling.h"
 
+#include <ATen/Parallel.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -60,7 +62,7 @@ std::vector<NodeLink> measure_nodes(World& world, const plan::WorldShape& launch
     const int64_t other = partner(round, node);
     auto pair = world.group.split(std::min(node, other) * world.local_size + world.local_rank);
     const auto own = comm::measure_link(pair, world.group, world.device);
-    const auto rates = all_of(world.group, {own.bytes_per_second, own.latency});
+    const auto rates = all_of(world.group, {own.bytes_per_second, own.latency, own.cpu_per_byte});
     pair.shutdown();
     for (int64_t a = 0; a < nodes; ++a) {
       if (partner(round, a) <= a) continue;
@@ -69,6 +71,7 @@ std::vector<NodeLink> measure_nodes(World& world, const plan::WorldShape& launch
         const auto& rate = rates[static_cast<size_t>(a * world.local_size + i)];
         link.bytes_per_second += rate[0];
         link.latency = std::max(link.latency, rate[1]);
+        link.cpu_per_byte = std::max(link.cpu_per_byte, rate[2]);
       }
       links.push_back(link);
     }
@@ -90,9 +93,11 @@ comm::LinkRate measure_inside(World& world, int64_t ranks) {
   const auto own = comm::measure_link(part, world.group, world.device);
   if (!all) part.shutdown();
   comm::LinkRate slowest = own;
-  for (const auto& rate : all_of(world.group, {own.bytes_per_second, own.latency})) {
+  for (const auto& rate :
+       all_of(world.group, {own.bytes_per_second, own.latency, own.cpu_per_byte})) {
     slowest.bytes_per_second = std::min(slowest.bytes_per_second, rate[0]);
     slowest.latency = std::max(slowest.latency, rate[1]);
+    slowest.cpu_per_byte = std::max(slowest.cpu_per_byte, rate[2]);
   }
   return slowest;
 }
@@ -113,6 +118,7 @@ struct Measured {
   int stage = 0;
   std::vector<Values> seconds = {};  // by rank of the launch, of every step
   Values update_seconds = {};        // of every round, of this rank
+  Values core_seconds = {};          // the same: on the clock for a second of a core's work
   int64_t flat_bytes = 0, device_bytes = 0;
   int64_t num_parameters = 0;
 };
@@ -133,6 +139,8 @@ void measure(const ScalingOptions& options, World& world, Measured& measured) {
     all.insert(all.end(), seconds[rank].begin(), seconds[rank].end());
   }
   measured.update_seconds.push_back(result.update_seconds);
+  measured.core_seconds.push_back(result.median_seconds() * at::get_num_threads() /
+                                  result.cpu_seconds);
   measured.num_parameters = result.num_parameters;
   for (const auto& bytes : all_of(world.group, {static_cast<double>(result.peak_flat_bytes),
                                                 static_cast<double>(result.peak_device_bytes)})) {
@@ -187,13 +195,17 @@ class Prediction {
     question.compute_seconds = step_seconds(one_rank_.seconds, part.shape.size());
     question.inside_rate = part.inside.bytes_per_second;
     question.latency = part.inside.latency;
+    double cpu = part.inside.cpu_per_byte;
     for (const auto& link : links_) {  // one slow link holds all up
       if (part.shape.nodes == 1) break;
       const double rate = question.between_rate;
       question.between_rate =
           rate > 0 ? std::min(rate, link.bytes_per_second) : link.bytes_per_second;
       question.latency = std::max(question.latency, link.latency);
+      cpu = std::max(cpu, link.cpu_per_byte);
     }
+    // Other programs stretch what moving bytes takes as they stretch a step.
+    question.busy_per_byte = cpu * median(one_rank_.core_seconds);
     auto time = plan::predict_step(config_.shapes(), config_.dimensions(), question, part.shape);
     time.one_rank = typical_seconds(one_rank_.seconds);
     return time;

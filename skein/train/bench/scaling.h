@@ -32,6 +32,7 @@ struct NodeLink {
   int64_t first = 0, second = 0;
   double bytes_per_second = 0;  // that a node sends
   double latency = 0;           // seconds of a short sum
+  double cpu_per_byte = 0;      // seconds of a rank's cores for a byte that it sends
 };
 
 struct ScalingCase {
