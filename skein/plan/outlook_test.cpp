@@ -49,9 +49,10 @@ class OutlookTest : public TemporaryFolder {
   void write_checkpoint(int64_t step, const std::string& run = "r", int64_t state_step = -1) {
     const auto name = fmt::format("out/checkpoint-{}/", step);
     const std::vector<std::pair<std::string, std::string>> files = {
-        {"config.json", read_file(folder_ / "model/config.json")},
+        {"config.json",
+         saved_config_.empty() ? read_file(folder_ / "model/config.json") : saved_config_},
         {"model.safetensors", "weights"},
-        {"optimizer.safetensors", "states"},
+        {"optimizer.safetensors", optimizer_},
         {kStateFile, state_text(state_step < 0 ? step : state_step)}};
     checkpoint::Manifest manifest{.step = static_cast<uint64_t>(step), .run = run};
     manifest.conditions.size = 2;
@@ -79,7 +80,24 @@ class OutlookTest : public TemporaryFolder {
   }
 
   config::Resolved resolved_;
+  std::string saved_config_, optimizer_ = "states";  // of write_checkpoint()
 };
+
+// As safetensors: a header of these tensors, each of 128 elements.
+std::string tensor_file(const std::vector<std::pair<std::string, std::string>>& tensors) {
+  std::string header = "{", data;
+  for (const auto& [name, dtype] : tensors) {
+    const size_t bytes = dtype == "F32" ? 512 : dtype == "BF16" ? 256 : 128;
+    header +=
+        fmt::format("{}\"{}\":{{\"dtype\":\"{}\",\"shape\":[128],\"data_offsets\":[{},{}]}}",
+                    header.size() > 1 ? "," : "", name, dtype, data.size(), data.size() + bytes);
+    data.append(bytes, '\0');
+  }
+  header += "}";
+  std::string size(8, '\0');
+  for (int i = 0; i < 8; ++i) size[i] = static_cast<char>(header.size() >> (8 * i));
+  return size + header + data;
+}
 
 constexpr Machine kNewGpus{.ranks = 2, .place = {config::Device::kCuda, true}};
 constexpr Machine kOldGpus{.ranks = 2, .place = {config::Device::kCuda, false}};
@@ -266,6 +284,35 @@ TEST_F(OutlookTest, ARefusedContinuationSaysWhatToType) {
                                  "intermediate_size": 88, "num_hidden_layers": 2,
                                  "num_attention_heads": 4, "max_position_embeddings": 64})");
   EXPECT_TRUE(contains(why_refused(), "model_type is gpt2 there and llama here. Give"));
+}
+
+// Moments in 8 bits look alike beside float32 weights and with pure_bf16: config.json tells.
+TEST_F(OutlookTest, StatesIn8BitsAreContinuedWithTheTypeThatTheyBelongTo) {
+  config().batch.global_batch_size = 8;
+  config().optimizer.optim = config::OptimizerKind::kAdamW8bit;
+  optimizer_ = tensor_file({{"w.exp_avg", "U8"}, {"w.exp_avg_scale", "F32"}});
+  write_record();
+  const auto saved_as = [&](const char* dtype) {
+    auto text = read_file(folder_ / "model/config.json");
+    saved_config_ = text.insert(1, fmt::format("\"dtype\": \"{}\", ", dtype));
+    write_checkpoint(4);
+  };
+  const auto start_with = [&](DType dtype, bool pure) {
+    config().model.dtype = dtype;
+    config().optimizer.pure_bf16 = pure;
+    return why_refused();
+  };
+  saved_as("float32");
+  EXPECT_EQ(start_with(DType::kF32, false), "");
+  EXPECT_PRED2(contains, start_with(DType::kBF16, true),
+               "was saved with pure_bf16: false, this start has true");
+  EXPECT_PRED2(contains, start_with(DType::kBF16, false), "was saved with dtype=float32");
+  saved_as("bfloat16");
+  EXPECT_EQ(start_with(DType::kBF16, true), "");
+  for (const auto dtype : {DType::kF32, DType::kBF16}) {
+    EXPECT_PRED2(contains, start_with(dtype, false),
+                 "was saved with pure_bf16: true, this start has false");
+  }
 }
 
 TEST_F(OutlookTest, WhatResumeFromCheckpointNamesMustBeThere) {

@@ -217,6 +217,15 @@ class PureBf16(Case):
     def test_states_of_another_kind_are_not_continued(self):
         with self.workspace() as work:
             work.run("output_dir=pure", "max_steps=4")
+            # Moments in 8 bits are the same with and without pure_bf16.
+            work.run("output_dir=pure8", "max_steps=4", "optim=adamw_8bit")
+            for dtype in ("bfloat16", "float32"):
+                words = ("optim=adamw_8bit", "pure_bf16=false", f"dtype={dtype}")
+                said = work.run("output_dir=pure8", *words, code=2).stderr
+                self.assertIn("was saved with pure_bf16: true, this start has false", said)
+            work.run("output_dir=wide8", "max_steps=4", "optim=adamw_8bit", "pure_bf16=false", "dtype=float32")
+            said = work.run("output_dir=wide8", "optim=adamw_8bit", code=2).stderr
+            self.assertIn("was saved with pure_bf16: false, this start has true", said)
             for dtype in ("bfloat16", "float32"):
                 said = work.run("output_dir=pure", "pure_bf16=false", f"dtype={dtype}", code=2).stderr
                 self.assertIn("was saved with pure_bf16: true, this start has false", said)
