@@ -3,6 +3,7 @@
 #include "skein/plan/outlook.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -135,7 +136,9 @@ TEST_F(OutlookTest, KeysOfOffloadThatDoNotGoTogether) {
   EXPECT_TRUE(contains(why_refused(), "give offload_optimizer=cpu too"));
   offload.offload_optimizer = config::Offload::kCpu;
   EXPECT_EQ(why_refused(), "");
-  EXPECT_EQ(why_refused(kNewGpus), "");
+  auto gpus = kNewGpus;
+  gpus.memory.host = uint64_t{1} << 40;
+  EXPECT_EQ(why_refused(gpus), "");
   config().parallel.distributed_strategy = config::Strategy::kZero2;
   offload.offload_param = config::Offload::kCpu;
   EXPECT_TRUE(contains(why_refused(), "offload_param is for the shards of zero3"));
@@ -165,6 +168,52 @@ TEST_F(OutlookTest, OffloadToADiskNeedsAFolderThere) {
   if (::geteuid() == 0) return;  // may write everywhere
   offload.nvme_path = "/";
   EXPECT_TRUE(contains(why_refused(), "files cannot be made in /"));
+}
+
+// What is wrong with this machine's disks and memory does not keep a plan for another from its
+// numbers.
+TEST_F(OutlookTest, APlanForAnotherMachineIsOnlyWarned) {
+  auto elsewhere = kNewGpus;
+  elsewhere.memory.host = 1;
+  auto& offload = config().offload;
+  offload.offload_optimizer = config::Offload::kNvme;
+  offload.nvme_path = (folder_ / "none").string();
+  config().checkpoint.output_dir = "/proc/nowhere";
+  EXPECT_NE(refusal<UserError>([&] { look(elsewhere); }), "");
+  elsewhere.is_here = false;
+  const auto warnings = fmt::format("{}", fmt::join(look(elsewhere).warnings, "\n"));
+  EXPECT_PRED2(contains, warnings, "is not a folder: make it, on every node");
+  EXPECT_PRED2(contains, warnings, "cannot create folder /proc/nowhere");
+  EXPECT_PRED2(contains, warnings, "what this machine's ranks offload needs about");
+}
+
+// As train does, with the same words.
+TEST_F(OutlookTest, AHostThatIsTooSmallForWhatIsOffloadedIsRefused) {
+  auto machine = kNewGpus;
+  machine.memory.host = uint64_t{1} << 30;
+  config().offload.offload_optimizer = config::Offload::kCpu;
+  EXPECT_PRED2(contains, why_refused(machine), "what this machine's ranks offload needs about");
+  EXPECT_PRED2(contains, why_refused(machine), "offload_optimizer=none makes it fit");
+}
+
+TEST_F(OutlookTest, MemoryIsNoDisk) {
+  auto& offload = config().offload;
+  offload.offload_optimizer = config::Offload::kNvme;
+  offload.nvme_path = "/dev/shm";
+  if (!fs::is_directory(offload.nvme_path)) GTEST_SKIP() << "no /dev/shm here";
+  EXPECT_TRUE(contains(look().warnings.at(0), "lies in memory (tmpfs)"));
+}
+
+TEST_F(OutlookTest, TypesThatTheGpuLacksAndScalesWithoutFloat16) {
+  config().optimizer.pure_bf16 = true;
+  config().model.dtype = DType::kBF16;
+  EXPECT_TRUE(contains(look(kOldGpus).warnings.at(0), "optim=adamw_8bit has small states too"));
+  EXPECT_FALSE(contains(look(kOldGpus).warnings.at(0), "dtype=float16"));
+  config().optimizer.pure_bf16 = false;
+  config().model.dtype = std::nullopt;
+  resolved_.origins["loss_scale"] = {.kind = config::Origin::Kind::kCommandLine};
+  EXPECT_TRUE(contains(look(kNewGpus).warnings.at(0), "loss_scale has no effect: dtype: auto is"));
+  EXPECT_EQ(look(kOldGpus).warnings.size(), 1U);  // of float16 itself
 }
 
 TEST_F(OutlookTest, RefusesWhatTrainRefuses) {
