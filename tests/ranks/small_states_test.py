@@ -139,6 +139,14 @@ class EightBitMoments(Case):
             said = work.run("output_dir=wide", "optim=paged_adamw_8bit", code=2).stderr
             self.assertIn("was saved with optim: adamw_torch, this start has optim: adamw_8bit", said)
 
+    def test_what_saves_memory_is_announced(self):
+        with self.workspace() as work:
+            said = work.run("output_dir=out", "max_steps=1", "offload_optimizer=cpu", "gradient_checkpointing=true").stderr
+            self.assertIn("memory: 100 % of the optimizer states in host memory, moments in 8 bits, "
+                          "gradient_checkpointing", said)
+            said = work.run("output_dir=plain", "max_steps=1", "optim=adamw_torch").stderr
+            self.assertNotIn("memory: ", said)
+
     def test_float64_is_refused(self):
         with self.workspace() as work:
             said = work.run("output_dir=out", "dtype=float64", code=2).stderr
