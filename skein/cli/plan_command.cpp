@@ -10,8 +10,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,6 +22,7 @@
 #include "skein/cli/flag_set.h"
 #include "skein/cli/key_flags.h"
 #include "skein/config/output_folder.h"
+#include "skein/config/syntax/suggest.h"
 #include "skein/config/syntax/values.h"
 #include "skein/core/amounts.h"
 #include "skein/core/error.h"
@@ -43,7 +46,10 @@ constexpr const char* kUsage =
     "parameters, memory per rank, disk, files. Starts and writes nothing; needs no GPU.\n"
     "\n"
     "  --gpu NAME        as if there were such GPUs (T4, A100, H100, …), with their step time and\n"
-    "                    scaling; --nproc-per-node N of them on each of --nnodes N machines\n"
+    "                    scaling; --nproc-per-node N of them on each of --nnodes N machines;\n"
+    "                    what is wrong with this machine's disks is a warning then\n"
+    "  --gpu-memory GiB  of each, where a card has another than the table\n"
+    "  --host-memory GiB of each machine with --gpu; without it, what this one has\n"
     "  --mfu 0.45        the share of the GPU's peak that is computed with\n"
     "  --compute-ms MS   a step on one rank as measured, instead; also for ranks on CPUs\n"
     "  --link-gbit 100   what a machine sends to others, in Gbit/s\n"
@@ -55,15 +61,15 @@ constexpr const char* kUsage =
 struct PlanFlags {
   bool json = false;
   std::optional<std::string> gpu;
-  std::optional<double> mfu, compute_ms, link_gbit;
+  std::optional<double> mfu, compute_ms, link_gbit, gpu_memory, host_memory;
 };
 
 struct Seen {
   DetectedRun run;
   plan::Machine machine;
   plan::Outlook outlook;
-  const report::GpuModel* gpu = nullptr;            // --gpu
-  std::optional<plan::StepQuestion> question = {};  // absent: too little is known
+  std::shared_ptr<const report::GpuModel> gpu = {};  // --gpu
+  std::optional<plan::StepQuestion> question = {};   // absent: too little is known
   plan::WorldShape world = {};
 };
 
@@ -74,11 +80,12 @@ void print_machine(const Seen& seen) {
   const auto gpus =
       hardware.gpus == 1 ? std::string("1 GPU") : fmt::format("{} GPUs", hardware.gpus);
   if (seen.gpu != nullptr) {
-    fmt::print("hardware  as if: {} with {} each, {} TFLOP/s, {} GB/s (--gpu)\n",
+    fmt::print("hardware  as if: {} with {} each, {} TFLOP/s, {} GB/s (--gpu); {} of memory{}\n",
                seen.world.size() == 1 ? fmt::format("1 {}", seen.gpu->name)
                                       : fmt::format("{} x {}", seen.world.size(), seen.gpu->name),
                shown_bytes(seen.gpu->bytes()), seen.gpu->flops(seen.outlook.dtype) / 1e12,
-               seen.gpu->memory_rate);
+               seen.gpu->memory_rate, shown_bytes(seen.machine.memory.host),
+               seen.machine.host_note);
   } else {
     fmt::print("hardware  {} cores, {} of memory, {}\n", hardware.cores,
                shown_bytes(seen.machine.memory.host), hardware.gpus == 0 ? "no GPU" : gpus);
@@ -179,6 +186,21 @@ uint64_t saved_by_rank(const plan::Outlook& outlook) {
   return (outlook.disk->model_bytes + outlook.disk->optimizer_bytes) / ranks;
 }
 
+// Of what lies on a disk so much passes at a time (docs/offload.md).
+uint64_t host_while_saving(const plan::Outlook& outlook) {
+  constexpr uint64_t kPassing = uint64_t{128} << 20;
+  const auto& offload = outlook.model->choice.offload;
+  const auto ranks = static_cast<uint64_t>(outlook.batches.ranks);
+  const auto share = [&](uint64_t bytes, bool on_disk, double part) {
+    const auto own = bytes / ranks;
+    if (!on_disk) return own;
+    return std::min(own, static_cast<uint64_t>((1 - part) * static_cast<double>(own)) + kPassing);
+  };
+  const bool states = offload.any() && offload.states == Medium::kDisk;
+  return share(outlook.disk->model_bytes, offload.parameters == Medium::kDisk, 1) +
+         share(outlook.disk->optimizer_bytes, states, offload.ratio);
+}
+
 void print_memory(const plan::Outlook& outlook) {
   const auto& model = *outlook.model;
   fmt::print("\nmemory per rank, {} weights ({} ranks; * is this run)\n", dtype_word(outlook.dtype),
@@ -214,7 +236,7 @@ void print_memory(const plan::Outlook& outlook) {
   }
   if (outlook.disk) {
     fmt::print("  beside it {} of host memory while a checkpoint is written: a rank's share\n",
-               shown_bytes(saved_by_rank(outlook)));
+               shown_bytes(host_while_saving(outlook)));
   }
   fmt::print("\n");
 }
@@ -444,14 +466,40 @@ double positive(const std::optional<double>& given, double otherwise, const char
   throw UserError(fmt::format("{} must be above 0 and at most {:g}, not {:g}", flag, most, *given));
 }
 
-const report::GpuModel* asked_gpu(const PlanFlags& flags, config::Device device) {
+std::string near_gpu(const std::string& name) {
+  std::vector<std::string> names;
+  std::istringstream list(report::known_gpus());
+  for (std::string one; std::getline(list >> std::ws, one, ',');) names.push_back(one);
+  return config::did_you_mean(name, names);
+}
+
+// Flags that say something of a GPU that is named.
+void check_gpu_flags(const PlanFlags& flags) {
+  const auto need_gpu = [](bool given, const char* flag, const char* what) {
+    if (!given) return;
+    throw UserError(fmt::format("{} {}: give --gpu NAME too", flag, what));
+  };
+  if (flags.gpu) return;
+  need_gpu(flags.mfu && !flags.compute_ms, "--mfu", "is a share of a GPU's peak");
+  need_gpu(flags.gpu_memory.has_value(), "--gpu-memory", "is that of a GPU which is not here");
+  need_gpu(flags.host_memory.has_value(), "--host-memory",
+           "is that of a machine which is not here");
+}
+
+std::shared_ptr<const report::GpuModel> asked_gpu(const PlanFlags& flags, config::Device device) {
+  check_gpu_flags(flags);
   if (!flags.gpu) return nullptr;
   if (device == config::Device::kCpu) {
     throw UserError("--gpu plans for GPUs, but device is cpu: drop one");
   }
-  if (const auto* gpu = report::find_gpu(*flags.gpu)) return gpu;
-  throw UserError(
-      fmt::format("--gpu {} is not in the table: one of {}", *flags.gpu, report::known_gpus()));
+  const auto* found = report::find_gpu(*flags.gpu);
+  if (found == nullptr) {
+    throw UserError(fmt::format("--gpu {} is not in the table: one of {}{}", *flags.gpu,
+                                report::known_gpus(), near_gpu(*flags.gpu)));
+  }
+  auto gpu = *found;
+  gpu.gib = positive(flags.gpu_memory, gpu.gib, "--gpu-memory", 1e6);
+  return std::make_shared<report::GpuModel>(gpu);
 }
 
 // As if the GPUs were there, on this machine and, with --nnodes, on others.
@@ -479,7 +527,7 @@ std::optional<plan::StepQuestion> step_question(const Seen& seen, const PlanFlag
                                                 const config::OptimizerConfig& optimizer) {
   plan::StepQuestion question{
       .dtype = seen.outlook.dtype,
-      .gpu = seen.gpu,
+      .gpu = seen.gpu.get(),
       .utilisation = positive(flags.mfu, 0.45, "--mfu", 1),
       .compute_seconds = positive(flags.compute_ms, 0, "--compute-ms", 1e9) / 1e3,
       .link_gbit = positive(flags.link_gbit, 100, "--link-gbit", 1e6)};
@@ -501,7 +549,14 @@ Seen look(const config::Resolved& resolved, const launch::LaunchFlags& launch_fl
   seen.run = seen.gpu != nullptr ? assume_gpus(*seen.gpu, launch_flags)
                                  : detect_run(launch_flags, launch::read_environment(), parallel);
   seen.machine = seen.run.machine();
-  if (seen.gpu != nullptr) seen.machine.place.has_nccl = true;
+  if (seen.gpu != nullptr) {
+    seen.machine.place.has_nccl = true;
+    seen.machine.is_here = false;
+    auto& host = seen.machine.memory.host;
+    seen.machine.host_note = flags.host_memory ? "" : " (this machine's: --host-memory GiB)";
+    const auto gib = static_cast<double>(host) * 0x1p-30;
+    host = static_cast<uint64_t>(positive(flags.host_memory, gib, "--host-memory", 1e9) * 0x1p30);
+  }
   seen.world = {std::max(1, seen.machine.ranks / seen.machine.local_ranks),
                 seen.machine.local_ranks};
   const auto output = config::output_folder(resolved.config.checkpoint);
@@ -525,9 +580,12 @@ int run_plan_command(std::span<const std::string> arguments) {
   flags.add("mfu", own.mfu);
   flags.add("compute-ms", own.compute_ms);
   flags.add("link-gbit", own.link_gbit);
+  flags.add("gpu-memory", own.gpu_memory);
+  flags.add("host-memory", own.host_memory);
   const auto words = flags.read(arguments, FlagSet::Unknown::kKeep);
   const auto split = launch::split_launch_flags(words);
-  check_flags(split.rest, {"json", "gpu", "mfu", "compute-ms", "link-gbit"});
+  check_flags(split.rest,
+              {"json", "gpu", "mfu", "compute-ms", "link-gbit", "gpu-memory", "host-memory"});
   auto resolved = config::load(split.rest);
   plan::take_adapter_tokenizer(resolved);
   auto seen = look(resolved, split.flags, own);

@@ -104,7 +104,7 @@ TEST_F(DeepSpeedTest, RefusesWithThePlace) {
   const Case cases[] = {
       {R"({"fp16": {"enabled": true}, "bf16": {"enabled": true}})",
        "ds.json:1:22: 'fp16.enabled' and 'bf16.enabled' (ds.json:1:38) are both true: keep one"},
-      {R"({"fp16": {"enabled": true, "hysteresis": 0}})", "'hysteresis' must be at least 1"},
+      {R"({"fp16": {"enabled": true, "hysteresis": 0}})", "'fp16.hysteresis' must be at least 1"},
       {R"({"zero_optimization": {"stage": 2, "offload_param": {"device": "cpu"}}})",
        "'zero_optimization.offload_param.device: cpu' is for stage 3, but "
        "'zero_optimization.stage' is 2: remove it, or set the stage to 3"},
@@ -139,7 +139,7 @@ TEST_F(DeepSpeedTest, RefusesWithThePlace) {
        "ds.json:1:58: 'optimizer.params.adam_w_mode: false' with type Adam adds weight_decay"},
       {R"({"optimizer": {"params": {"betas": [0.9]}}})", "must be a list of two numbers"},
       {R"({"optimizer": {"params": {"lr": "fast"}}})",
-       "'learning_rate' must be a number, not 'fast'"},
+       "'optimizer.params.lr' must be a number, not 'fast'"},
       {R"({"train_batchsize": 3})",
        "ds.json:1:2: unknown DeepSpeed key 'train_batchsize'; did you mean 'train_batch_size'?"},
       {R"({"zero_optimization": {"staeg": 1}})", "unknown DeepSpeed key 'zero_optimization.staeg'"},
@@ -149,10 +149,33 @@ TEST_F(DeepSpeedTest, RefusesWithThePlace) {
       {"{\n  // ranks\n  \"train_batch_size\": 3\n}",
        "ds.json:2:3: not well-formed JSON: invalid JSON: JSON has no comments"},
       {"{\"train_batch_size\" 3}", "invalid JSON: '3' is not expected"},
-      {R"({"train_batch_size": -3})", "'global_batch_size' must be at least 1"},
+      {R"({"train_batch_size": -3})", "'train_batch_size' must be at least 1"},
+      {R"({"gradient_clipping": -1})", "ds.json:1:23: 'gradient_clipping' must be at least 0"},
+      {R"({"flops_profiler": true})", "'flops_profiler' must be an object, {…}, not 'true'"},
+      {R"({"zero_optimization": true})", "'zero_optimization' must be an object, {…}, not 'true'"},
+      {"[1]", "ds.json:1:1: expected an object, {\"key\": value}"},
+      {"\n", "ds.json:1:1: the file is empty"},
+      {R"({"scheduler": {"type": "WarmupLR", "params": {"last_batch_iteration": 3}}})",
+       "'scheduler.params.last_batch_iteration' must be -1, not '3'"},
       {R"({"autotuning": {"enabled": true}})", "is known"},
   };
   for (const auto& c : cases) EXPECT_PRED2(contains, error_with_json(c.json), c.message) << c.json;
+}
+
+TEST_F(DeepSpeedTest, WhatASchedulerBeginsBehindIsNoted) {
+  for (const auto* type : {"WarmupLR", "WarmupDecayLR", "WarmupCosineLR", "LRRangeTest"}) {
+    const auto resolved = with_json(
+        std::string(R"({"scheduler": {"params": {"last_batch_iteration": -1}, "type": ")") + type +
+        R"("}})");
+    EXPECT_PRED2(contains, notes_of(resolved),
+                 "last_batch_iteration = -1: no effect (a checkpoint");
+  }
+}
+
+TEST_F(DeepSpeedTest, RarerLogLinesThanUsualAreTold) {
+  EXPECT_PRED2(contains, notes_of(with_json(R"({"steps_per_print": 2000})")),
+               "'steps_per_print' makes log lines rarer than the default: one in 2000 updates");
+  EXPECT_FALSE(contains(notes_of(with_json(R"({"steps_per_print": 10})")), "rarer"));
 }
 
 TEST_F(DeepSpeedTest, FeaturesThatAreOffAreAccepted) {

@@ -25,7 +25,9 @@ void fields(ModelConfig& config, auto&& field) {
                       "else float32), float32, bfloat16, float16, float64",
               .aliases = {"torch_dtype"}});
   field("gradient_checkpointing", config.gradient_checkpointing,
-        About{.help = "recompute each block in backward: less memory, a third more compute"});
+        About{.help = "recompute each block in backward: less memory, a third more compute; "
+                      "offload: its inputs wait in host memory",
+              .also = "offload"});
   field("offload_activations", config.offload_activations,
         About{.help = "what gradient_checkpointing keeps of each block lies in host memory; also "
                       "gradient_checkpointing: offload",
@@ -216,7 +218,8 @@ void fields(BatchConfig& config, auto&& field) {
         About{.help = "blocks per rank and micro-batch; 8 when nothing says otherwise; auto",
               .aliases = {"micro_batch_size", "micro_batch_size_per_gpu",
                           "train_micro_batch_size_per_gpu", "dataloader.batch_size"},
-              .min = 1});
+              .min = 1,
+              .also = "auto"});
   field("gradient_accumulation_steps", config.gradient_accumulation_steps,
         About{.help = "micro-batches per update; 1 when nothing says otherwise",
               .aliases = {"accumulation_steps"},
@@ -264,8 +267,9 @@ void fields(OptimizerConfig& config, auto&& field) {
 void fields(LossScaleConfig& config, auto&& field) {
   field("loss_scaler", config.loss_scaler,
         About{.help = "float16: whose rule moves the loss scale: pytorch, deepspeed"});
-  field("loss_scale", config.loss_scale,
-        About{.help = "float16: a fixed scale; 0 or dynamic: it moves", .min = 0});
+  field(
+      "loss_scale", config.loss_scale,
+      About{.help = "float16: a fixed scale; 0 or dynamic: it moves", .min = 0, .also = "dynamic"});
   field("initial_scale_power", config.initial_scale_power,
         About{.help = "float16: the first scale is 2 to this power", .min = 0, .max = 127});
   field("loss_scale_window", config.loss_scale_window,
@@ -425,7 +429,8 @@ void fields(OffloadConfig& config, auto&& field) {
 
 void fields(ParallelConfig& config, auto&& field) {
   field("distributed_strategy", config.distributed_strategy,
-        About{.help = "auto (what fits), ddp, zero1, zero2, zero3; deepspeed: as the JSON says"});
+        About{.help = "auto (what fits), ddp, zero1, zero2, zero3; deepspeed: as the JSON says",
+              .also = "deepspeed"});
   field("device", config.device, About{.help = "auto, cuda, cpu"});
   field("ddp_backend", config.ddp_backend,
         About{.help = "auto (nccl on GPUs, gloo on CPUs), nccl, gloo",

@@ -97,6 +97,21 @@ void add_loss_scale_keys(const RunConfig& config, std::map<std::string, std::str
   }
 }
 
+void add_offload_keys(const RunConfig& config, std::map<std::string, std::string>& idle) {
+  const auto& keys = config.offload;
+  const bool nvme =
+      keys.offload_optimizer == Offload::kNvme || keys.offload_param == Offload::kNvme;
+  if (!nvme) idle["nvme_path"] = "nothing is offloaded to nvme: give offload_optimizer: nvme";
+  const bool nothing =
+      keys.offload_optimizer == Offload::kNone && keys.offload_param == Offload::kNone;
+  if (nothing && config.parallel.distributed_strategy != Strategy::kAuto) {  // which may offload
+    idle["offload_pin_memory"] = "nothing is offloaded: give offload_optimizer: cpu";
+  }
+  if (keys.offload_ratio == 0 && keys.offload_param == Offload::kNone) {
+    idle["offload_optimizer"] = "offload_ratio is 0";
+  }
+}
+
 std::map<std::string, std::string> texts_of(RunConfig config) {
   std::map<std::string, std::string> texts;
   fields(config, [&](const std::string& name, auto& member, const About&) {
@@ -244,6 +259,7 @@ std::map<std::string, std::string> idle_keys(const RunConfig& config) {
     idle["save_total_limit"] = "save_strategy is no";
   }
   add_loss_scale_keys(config, idle);
+  add_offload_keys(config, idle);
   if (config.schedule.lr_scaling == LrScaling::kNone) {
     idle["lr_scaling_base_batch"] = "lr_scaling is none";
   }

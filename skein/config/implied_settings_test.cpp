@@ -167,6 +167,29 @@ TEST_F(ImpliedSettingsTest, KeysThatDoNothingInThisRunAreNoted) {
   EXPECT_EQ(notes_of(load_yaml(to_yaml(load_yaml("")))), "");
 }
 
+TEST_F(ImpliedSettingsTest, KeysOfMemoryThatDoNothingAreNoted) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"nvme_path: /tmp", "'nvme_path' has no effect: nothing is offloaded to nvme"},
+      {"distributed_strategy: zero1\noffload_pin_memory: false",
+       "'offload_pin_memory' has no effect: nothing is offloaded"},
+      {"offload_optimizer: cpu\noffload_ratio: 0",
+       "'offload_optimizer' has no effect: offload_ratio is 0"},
+      {"offload_param: cpu\noffload_optimizer: none",
+       "run.yaml:2:1: 'offload_optimizer: none' has no effect: offload_param: cpu takes"},
+      {"optim: paged_adamw_8bit", "is read as adamw_8bit: states are not paged"},
+      {"optim: paged_adamw", "is read as adamw_torch: states are not paged"},
+      {"ds_compat: 0.16", "'ds_compat' has no effect: no DeepSpeed file is given"},
+      {"deepspeed: true", "'deepspeed: true' has no effect: it names no file"},
+  };
+  for (const auto& [yaml, says] : cases) {
+    EXPECT_PRED2(contains, notes_of(load_yaml(yaml)), says) << yaml;
+  }
+  for (const auto* quiet : {"offload_param: cpu", "ds_compat: 0.16\nlr_scheduler_type: warmuplr",
+                            "offload_pin_memory: false", "optim: adamw_bnb_8bit"}) {
+    EXPECT_EQ(notes_of(load_yaml(quiet)), "") << quiet;
+  }
+}
+
 TEST_F(ImpliedSettingsTest, CpuByFlag) {
   EXPECT_EQ(load_yaml("", {"--use_cpu"}).config.parallel.device, Device::kCpu);
   EXPECT_EQ(load_yaml("no_cuda: false").config.parallel.device, Device::kAuto);

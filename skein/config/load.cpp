@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <functional>
 #include <optional>
 #include <set>
@@ -50,6 +51,16 @@ using Notes = std::vector<std::string>;
                                     second.key, first.key, first.origin.place(), key));
 }
 
+// `bf16: false` alone means float32; beside a key that asks for float16 it says nothing more.
+bool denies_bf16(const Setting& setting) {
+  return setting.key == "bf16" && setting.value.text == "float32";
+}
+
+bool is_float16_word(const std::string& text) {
+  const auto word = lower(text);
+  return word == "float16" || word == "fp16" || word == "half";
+}
+
 // Several keys that stand for another may say the same thing (`bf16: true`, `mixed_precision:
 // bf16`); `auto` yields, and those that name reporters add up.
 bool agree(const std::string& key, Setting& first, const Setting& second) {
@@ -58,7 +69,28 @@ bool agree(const std::string& key, Setting& first, const Setting& second) {
     return true;
   }
   if (first.value.text == "auto") first = second;
+  if (denies_bf16(first) && is_float16_word(second.value.text)) first = second;
+  if (denies_bf16(second) && is_float16_word(first.value.text)) return true;
   return second.value.text == "auto" || first.value.text == second.value.text;
+}
+
+// `bf16` and `bfloat16`: other words for one value.
+bool same_value(const std::string& key, const Setting& one, const Setting& other) {
+  if (one.value.text == other.value.text) return true;
+  bool same = false;
+  RunConfig config;
+  fields(config, [&](const std::string& name, auto& member, const About& about) {
+    if (name != key) return;
+    try {
+      assign(one, about, member);
+      auto second = member;
+      assign(other, about, second);
+      same = member == second;
+    } catch (const UserError&) {
+      same = false;  // told when values are checked
+    }
+  });
+  return same;
 }
 
 // `--lr_scheduler_kwargs '{"num_cycles": 2}'`: what would be nested keys in a file.
@@ -142,10 +174,15 @@ class LayerBuilder {
       return;
     }
     // `packing: true` beside `neat_packing: true`: the one that is meant literally stays.
-    const bool is_derived_twin = is_derived != derived_.contains(key);
-    if (is_derived_twin && setting.value.text == place->second.value.text) {
-      if (!is_derived) place->second = setting, derived_.erase(key);
-      return;
+    if (is_derived != derived_.contains(key)) {
+      auto& literal = is_derived ? place->second : setting;
+      const auto& derived = is_derived ? setting : place->second;
+      const bool denied = denies_bf16(derived) && is_float16_word(literal.value.text);
+      if (denied || same_value(key, literal, derived)) {
+        place->second = literal;
+        derived_.erase(key);
+        return;
+      }
     }
     const bool may_agree = is_derived && derived_.contains(key) && key != kDeepSpeedKey;
     if (may_agree && agree(key, place->second, setting)) return;
@@ -306,6 +343,15 @@ DsCompat compat_of(const Layer& explicit_layer) {
   return compat;
 }
 
+// A wrong value of the file, under the file's name for it.
+void check_file_values(const Layer& layer) {
+  Layer spelled = layer;
+  for (auto& [key, setting] : spelled) setting.key = setting.origin.spelling;
+  Mistakes mistakes;
+  check_values(spelled, mistakes);
+  mistakes.refuse();
+}
+
 // Puts the DeepSpeed file's settings, if one is named, under the explicit ones. An explicit `auto`
 // leaves the choice to the file, which is left in `file`.
 Layer add_deepspeed(Layer explicit_layer, DeepSpeed& file, Notes& notes) {
@@ -326,6 +372,7 @@ Layer add_deepspeed(Layer explicit_layer, DeepSpeed& file, Notes& notes) {
   notes.insert(notes.end(), file.defaults.begin(), file.defaults.end());
   if (!file.summary.empty()) notes.push_back(file.summary);
   auto layer = layer_of(file);
+  check_file_values(layer);
   std::erase_if(explicit_layer, [&](const auto& entry) {
     return layer.contains(entry.first) && lower(entry.second.value.text) == "auto";
   });
@@ -440,6 +487,26 @@ void check_profile_steps(const Resolved& resolved) {
                      steps));
 }
 
+// Nodes with folders of their own: each must hold all that is saved.
+void check_own_folders(const Resolved& resolved) {
+  if (!resolved.config.checkpoint.save_on_each_node) return;
+  const auto strategy = resolved.config.parallel.distributed_strategy;
+  const auto needs_all = [&](const std::string& what, const char* cure) {
+    refuse(resolved.origin_of("save_on_each_node"),
+           fmt::format("'save_on_each_node' needs all state on every node, but {} over the nodes; "
+                       "use a shared output_dir, or {}",
+                       what, cure));
+  };
+  if (strategy != Strategy::kAuto && strategy != Strategy::kDdp) {
+    needs_all(fmt::format("{} spreads it", to_text(strategy)), "distributed_strategy: ddp");
+  }
+  if (resolved.config.offload.offload_param != Offload::kNone) {
+    needs_all(fmt::format("'offload_param' ({}) is for the shards of zero3, which spreads it",
+                          resolved.origin_of("offload_param").place()),
+              "offload_optimizer alone");
+  }
+}
+
 void check_combinations(const Resolved& resolved) {
   check_profile_steps(resolved);
   const auto& eval = resolved.config.eval;
@@ -461,14 +528,7 @@ void check_combinations(const Resolved& resolved) {
     refuse(resolved.origin_of("save_only_model"),
            "'save_only_model' leaves nothing that nan_policy: rollback could go back to; drop one");
   }
-  const auto strategy = resolved.config.parallel.distributed_strategy;
-  if (resolved.config.checkpoint.save_on_each_node && strategy != Strategy::kAuto &&
-      strategy != Strategy::kDdp) {
-    refuse(resolved.origin_of("save_on_each_node"),
-           fmt::format("'save_on_each_node' needs all state on every node, but {} spreads it over "
-                       "the nodes; use a shared output_dir, or distributed_strategy: ddp",
-                       to_text(strategy)));
-  }
+  check_own_folders(resolved);
 }
 
 // Asks for bfloat16 weights: where the dtype is open it becomes that, another one contradicts.
@@ -496,12 +556,60 @@ void note_samples(Resolved& resolved) {
                                                    : "blocks of block_size tokens, not documents"));
 }
 
+// What is read as something else, or would go unseen: a line each.
+void note_readings(Resolved& resolved, const Layer& layer) {
+  const auto& config = resolved.config;
+  const auto note = [&](const char* key, const std::string& text) {
+    resolved.notes.push_back(fmt::format("{}: {}", resolved.origin_of(key).place(), text));
+  };
+  if (config.offload.offload_param != Offload::kNone &&
+      config.offload.offload_optimizer == Offload::kNone && layer.contains("offload_optimizer")) {
+    note("offload_optimizer",
+         fmt::format("'offload_optimizer: none' has no effect: offload_param: {0} takes the "
+                     "optimizer's states along; without offload_param they stay on the device",
+                     to_text(config.offload.offload_param)));
+  }
+  const auto optim = layer.find("optim");
+  if (optim != layer.end() && lower(optim->second.value.text).starts_with("paged_")) {
+    note("optim", fmt::format("'optim: {}' is read as {}: states are not paged; offload_optimizer: "
+                              "cpu keeps them in host memory",
+                              optim->second.value.shown(), to_text(config.optimizer.optim)));
+  }
+  const auto logging = resolved.origin_of("logging_steps");
+  if (logging.kind == Origin::Kind::kDeepSpeed &&
+      config.log.logging_steps > LogConfig().logging_steps) {
+    note("logging_steps",
+         fmt::format("'{}' makes log lines rarer than the default: one in {} updates, not {}; "
+                     "logging_steps counts more",
+                     logging.spelling, config.log.logging_steps, LogConfig().logging_steps));
+  }
+}
+
+// Which DeepSpeed is meant matters to its file and to its schedules.
+void note_compat(Resolved& resolved, bool has_file) {
+  const auto type = resolved.config.schedule.lr_scheduler_type;
+  const bool is_its_own = type == Schedule::kWarmupLr || type == Schedule::kWarmupDecayLr ||
+                          type == Schedule::kWarmupCosineLr || type == Schedule::kOneCycle ||
+                          type == Schedule::kLrRangeTest;
+  const auto origin = resolved.origin_of("ds_compat");
+  if (has_file || is_its_own ||
+      resolved.config.schedule.deepspeed.ds_compat == DeepSpeedScheduleConfig().ds_compat) {
+    return;
+  }
+  resolved.notes.push_back(
+      fmt::format("{}: 'ds_compat' has no effect: no DeepSpeed file is given, and "
+                  "lr_scheduler_type is {}",
+                  origin.place(), to_text(type)));
+}
+
 Resolved resolve(const Sources& sources) {
   Resolved resolved;
   auto explicit_layer = read_explicit(sources, resolved.notes);
   read_bare_batch_size(explicit_layer, resolved.notes);
   read_do_eval(explicit_layer, resolved.notes);
   read_offloaded_checkpointing(explicit_layer);
+  const auto named = explicit_layer.find(std::string(kDeepSpeedKey));
+  const bool has_file = named != explicit_layer.end() && !is_null(named->second.value);
   DeepSpeed file;
   auto layer = add_deepspeed(std::move(explicit_layer), file, resolved.notes);
   resolved.details = std::move(file.notes);
@@ -520,6 +628,8 @@ Resolved resolve(const Sources& sources) {
   check_schedule(resolved);
   check_combinations(resolved);
   note_samples(resolved);
+  note_readings(resolved, layer);
+  note_compat(resolved, has_file);
   for (const auto& [key, why] : idle_keys(resolved.config)) {
     const auto origin = resolved.origin_of(key);
     // A file whose fp16 is "auto" brings its loss scale for the case that it is needed.
@@ -536,9 +646,33 @@ Origin Resolved::origin_of(const std::string& key) const {
   return found == origins.end() ? Origin() : found->second;
 }
 
+namespace {
+
+// Files that have places of their own are often given as the configuration.
+void refuse_other_file(const std::string& path, const std::vector<Setting>& settings) {
+  const auto has = [&](std::string_view key) {
+    return std::ranges::any_of(settings, [&](const Setting& s) { return s.key.starts_with(key); });
+  };
+  if (has("zero_optimization.") && path.ends_with(".json")) {
+    throw UserError(
+        fmt::format("'{0}' is a DeepSpeed file, no configuration: give deepspeed={0}", path));
+  }
+  if (has("model_type") && has("hidden_size")) {
+    throw UserError(
+        fmt::format("'{}' describes a model, and is no configuration: give its folder, "
+                    "model_name_or_path={}",
+                    path, std::filesystem::absolute(path).parent_path().string()));
+  }
+}
+
+}  // namespace
+
 Resolved load(const Arguments& arguments) {
   Sources sources;
-  if (arguments.config) sources = read_config_files(*arguments.config);
+  if (arguments.config) {
+    sources = read_config_files(*arguments.config);
+    refuse_other_file(*arguments.config, sources.back());
+  }
   sources.push_back(arguments.overrides);
   return resolve(sources);
 }

@@ -80,7 +80,17 @@ TEST_F(LoadTest, RefusalsSayWhereAndWhy) {
       {"max_steps: 1.5\n", "'max_steps' must be a whole number, not '1.5'"},
       {"seed: 017\n", "run.yaml:1:7: 'seed' must be a whole number without leading zeros"},
       {"max_steps: [1, 2]\n", "'max_steps' must be a whole number, not '[1, 2]'"},
-      {"gradient_checkpointing: maybe\n", "'gradient_checkpointing' must be true or false"},
+      {"gradient_checkpointing: maybe\n",
+       "'gradient_checkpointing' must be true, false or offload"},
+      {"per_device_train_batch_size: many\n", "must be a whole number or auto, not 'many'"},
+      {"distributed_strategy: zero4\n", "zero1, zero2, zero3, deepspeed, not 'zero4'"},
+      {"finetuning_type: qlora\n", "give finetuning_type: lora with quantization_bit: 4"},
+      {"adapter: dora\n",
+       "must be lora, qlora (lora beside weights in 4 bits) or none, not 'dora'"},
+      {"adapter: dora\n", "DoRA is adapter: lora with use_dora: true"},
+      {"offload_optimizer: true\n", "give cpu (host memory), or nvme with nvme_path: FOLDER"},
+      {"offload_activations: cpu\n", "must be true or false, not 'cpu'; true is host memory"},
+      {"gradient_accumulation_steps: auto\n", "it follows from global_batch_size and"},
       {"per_device_train_batch_size: -4\n",
        "run.yaml:1:30: 'per_device_train_batch_size' must be at least 1, not '-4'"},
       {"batch_size: 0\n", "must be at least 1"},
@@ -137,6 +147,11 @@ TEST_F(LoadTest, RefusalsSayWhereAndWhy) {
        "eval_strategy is epoch and save_strategy steps; give both the same"},
       {"nan_policy: rollback\nsave_only_model: true\n", "drop one"},
       {"save_on_each_node: true\ndistributed_strategy: zero1\n", "shared output_dir"},
+      {"save_on_each_node: true\noffload_param: cpu\n",
+       "but 'offload_param' (run.yaml:2:1) is for the shards of zero3, which spreads it over the "
+       "nodes; use a shared output_dir, or offload_optimizer alone"},
+      {"bf16: false\nmixed_precision: bf16\n", "'mixed_precision' contradicts 'bf16'"},
+      {"bf16: false\ndtype: bf16\n", "'dtype' contradicts 'bf16'"},
       {"lr_scheduler_type: warmup_stable_decay\n",
        "run.yaml:1:1: 'lr_scheduler_type: warmup_stable_decay' needs num_decay_steps"},
       {"lr_scheduler_type: cosine_with_min_lr\n", "needs min_lr or min_lr_rate"},
@@ -231,6 +246,9 @@ TEST_F(LoadTest, KeysWithoutEffectAreNoted) {
                           "eos_token",
                           "pad_token",
                           "compute_accuracy",
+                          "enable_liger_kernel",
+                          "fp16_backend",
+                          "bnb_4bit_compute_dtype",
                           "special_tokens"}) {
     const auto resolved = load_yaml(std::string(key) + ": 25\n");
     EXPECT_EQ(resolved.config, RunConfig()) << key;
@@ -248,6 +266,18 @@ TEST_F(LoadTest, KeysOfMissingFeaturesSayWhatToTypeInstead) {
       {"default_system: Be brief.", R"(begin the rows with a message {"role": "system"})"},
       {"enable_thinking: false", "{% set NAME = VALUE %}"},
       {"chat_template_kwargs: {a: 1}", "give chat_template: FILE"},
+      {"zero_optimization: {stage: 2}", "deepspeed: FILE.json"},
+      {"zero_stage: 2", "use distributed_strategy: ddp, zero1, zero2 or zero3"},
+      {"cpu_offload: true", "use offload_optimizer: cpu"},
+      {"steps_per_print: 10", "use logging_steps"},
+      {"wall_clock_breakdown: true", "use profile_steps"},
+      {"flops_profiler: {enabled: true}", "use profile_steps"},
+      {"quantization_config: {load_in_4bit: true}", "use quantization_bit: 4"},
+      {"use_unsloth: true", "kernels are fused by hand"},
+      {"use_galore: true", "optim: adamw_8bit"},
+      {"use_badam: true", "finetuning_type: freeze or lora"},
+      {"upcast_layernorm: true", "remove it or set it to 'false'"},
+      {"tf32: true", "bf16: true is faster"},
   };
   for (const auto& [yaml, says] : cases) EXPECT_PRED2(contains, error_of(yaml), says) << yaml;
   const auto tokens = notes_of(load_yaml("special_tokens:\n  eos_token: </s>\n  pad_token: x\n"));
@@ -293,6 +323,11 @@ TEST_F(LoadTest, PrecisionKeysStandForDtype) {
       {"mixed_precision: fp16", DType::kF16},
       {"dtype: half", DType::kF16},
       {"dtype: fp64", DType::kF64},
+      {"fp16: true\nbf16: false", DType::kF16},
+      {"bf16: false\nfp16: true", DType::kF16},
+      {"bf16: false\ndtype: fp16", DType::kF16},
+      {"dtype: bf16\nbf16: true", DType::kBF16},
+      {"bf16: true\ndtype: bfloat16", DType::kBF16},
   };
   for (const auto& c : cases) EXPECT_EQ(load_yaml(c.yaml).config.model.dtype, c.expected) << c.yaml;
   EXPECT_PRED2(contains, notes_of(load_yaml("fp16_opt_level: O1")), "apex");
@@ -388,6 +423,7 @@ TEST_F(LoadTest, EveryFieldChangedReloadsToTheSameRun) {
   });
   changed.config.model.dtype = DType::kBF16;  // pure_bf16 has no other
   changed.config.schedule.warmup_ratio = 0;
+  changed.config.checkpoint.save_on_each_node = false;  // not with offload_param
   changed.config.schedule.min_lr = 0;
   changed.config.log.profile_steps = "3-7";
   changed.config.eval.metric_for_best_model = "loss";
@@ -440,6 +476,19 @@ TEST_F(LoadTest, FreshBelongsToOneStart) {
   const auto resolved = load_yaml("", {"--fresh"});
   EXPECT_TRUE(resolved.config.checkpoint.fresh);
   EXPECT_FALSE(contains(to_yaml(resolved), "fresh"));
+}
+
+TEST_F(LoadTest, FilesWithAPlaceOfTheirOwnAreNoConfiguration) {
+  const auto said = [&](const std::string& path) {
+    const std::string words[] = {path};
+    return without_folder(refusal<UserError>([&] { load(words); }));
+  };
+  const auto json = write("ds.json", R"({"zero_optimization": {"stage": 2}})");
+  EXPECT_EQ(said(json), "'ds.json' is a DeepSpeed file, no configuration: give deepspeed=ds.json");
+  const auto model = write("model/config.json", R"({"model_type": "llama", "hidden_size": 8})");
+  EXPECT_PRED2(contains, said(model), "give its folder, model_name_or_path=");
+  EXPECT_PRED2(contains, said((folder_ / "model").string()),
+               "is not a regular file: a model's folder is given as model_name_or_path=model");
 }
 
 TEST_F(LoadTest, AMissingFileIsNamed) {

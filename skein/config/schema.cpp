@@ -76,13 +76,13 @@ template <IsChoice Choice>
 Json value_schema(const Choice& value, const About&) {
   Json words = Json::array();
   for (const auto& word : spellings_of(value).known) {
-    words.push_back(word.text);
-    // An older YAML reader takes `no` for false.
-    if (std::string_view(word.text) == "no") words.push_back(false);
+    const std::string_view text = word.text;
+    words.push_back(text);
+    // As YAML reads them: `no` is false to an older reader.
+    if (text == "no" || text == "false") words.push_back(false);
+    if (text == "null") words.push_back(nullptr);
+    if (const auto number = parse_real(std::string(text))) words.push_back(*number);
   }
-  if constexpr (std::is_same_v<Choice, Strategy>) words.push_back("deepspeed");
-  // YAML reads it as a number.
-  if constexpr (std::is_same_v<Choice, DsCompat>) words.insert(words.end(), {0.16, 0.19});
   return {{"enum", words}};
 }
 
@@ -118,8 +118,11 @@ void add_fields(Json& properties) {
   fields(defaults, [&](const std::string& name, auto& member, const About& about) {
     Json schema = {{"description", about.help}};
     schema.update(value_schema(member, about));
-    if (name == "per_device_train_batch_size") schema["anyOf"].push_back({{"const", "auto"}});
-    if (name == "loss_scale") schema["anyOf"].push_back({{"const", "dynamic"}});
+    if (!about.also.empty() && schema.contains("enum")) {
+      schema["enum"].push_back(about.also);
+    } else if (!about.also.empty()) {
+      schema["anyOf"].push_back({{"const", about.also}});
+    }
     auto canonical = schema;
     canonical["default"] = default_value(member);
     put(properties, name, std::move(canonical));

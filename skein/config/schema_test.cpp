@@ -46,6 +46,14 @@ TEST(Schema, KnowsWordsAndRanges) {
   EXPECT_EQ(schema_of("block_size").at("anyOf").at(0).at("minimum"), 2);
   EXPECT_EQ(schema_of("adam_beta1").at("anyOf").at(0).at("exclusiveMaximum"), 1);
   EXPECT_EQ(schema_of("loss_scale").at("anyOf").back().at("const"), "dynamic");
+  const auto takes = [](const char* key, const nlohmann::json& value) {
+    const auto words = schema_of(key).at("enum");
+    return std::ranges::count(words, value) > 0;
+  };
+  EXPECT_TRUE(takes("quantization_bit", 4) && takes("quantization_bit", nullptr));
+  EXPECT_TRUE(takes("gradient_checkpointing", "offload") && takes("offload_optimizer", false));
+  EXPECT_TRUE(takes("distributed_strategy", "deepspeed") && takes("ds_compat", 0.16));
+  EXPECT_EQ(schema_of("per_device_train_batch_size").at("anyOf").back().at("const"), "auto");
   EXPECT_EQ(schema_of("report_to").at("default"), nlohmann::json{"tensorboard"});
   EXPECT_EQ(schema().at("additionalProperties"), false);
 }

@@ -287,11 +287,14 @@ void check_states(const fs::path& checkpoint, const DataIdentity& now) {
   const bool in_8bit = now.optim == config::OptimizerKind::kAdamW8bit;
   constexpr const char* kKinds[] = {"optim: adamw_torch", "optim: adamw_8bit"};
   if (saved->in_8bit != in_8bit) refuse_unlike(kKinds[saved->in_8bit], kKinds[in_8bit]);
-  // Adapters are fp32 whatever their base is, and 8-bit moments the same with and without a master.
-  const bool tells = now.tuning.adapter_config.empty() && !in_8bit;
-  const bool lacks_bf16 = now.pure_bf16 && (saved->has_masters || (tells && !saved->in_bf16));
+  // Moments in 8 bits are the same with and without a master: then the weights' type tells.
+  const bool was_pure = saved->in_bf16 || (in_8bit && !saved->has_masters &&
+                                           saved_dtype(checkpoint, false) == "bfloat16");
+  // Adapters are fp32 whatever their base is.
+  const bool tells = now.tuning.adapter_config.empty();
+  const bool lacks_bf16 = now.pure_bf16 && (saved->has_masters || (tells && !was_pure));
   if (lacks_bf16) refuse_unlike("pure_bf16: false", "true");
-  if (!now.pure_bf16 && saved->in_bf16) refuse_unlike("pure_bf16: true", "false");
+  if (!now.pure_bf16 && was_pure) refuse_unlike("pure_bf16: true", "false");
 }
 
 void check_optimizer(const fs::path& checkpoint, const DataIdentity& identity) {

@@ -30,6 +30,8 @@ constexpr int64_t kFewParameters = 1'000'000'000, kManyParameters = 7'000'000'00
 
 constexpr int64_t kLargestMicroBatch = 65536;
 
+constexpr int kOffloadSteps = 8;  // of the share of the states, as it is tried
+
 std::string shown(int64_t bytes) { return shown_bytes(static_cast<uint64_t>(bytes)); }
 
 std::string strategy_word(int stage) { return config::to_text(strategy_of(stage)); }
@@ -59,8 +61,12 @@ const char* word_of(Medium medium) {
 std::string typed_offload(const optim::Offload& from, const optim::Offload& to) {
   std::string keys;
   const auto add = [&](const std::string& word) { keys += (keys.empty() ? "" : " ") + word; };
-  if (to.states != from.states) add(fmt::format("offload_optimizer={}", word_of(to.states)));
-  if (to.ratio != from.ratio) add(fmt::format("offload_ratio={:g}", to.ratio));
+  // Shards that stay have taken the states along, whose key nobody has typed.
+  const bool shards_stay = from.parameters != Medium::kDevice && to.parameters == Medium::kDevice;
+  if (to.states != from.states || (shards_stay && to.any())) {
+    add(fmt::format("offload_optimizer={}", word_of(to.states)));
+  }
+  if (to.ratio != from.ratio && to.any()) add(fmt::format("offload_ratio={:g}", to.ratio));
   if (to.parameters != from.parameters) {
     add(fmt::format("offload_param={}", word_of(to.parameters)));
   }
@@ -86,13 +92,12 @@ namespace {
 
 // Of the optimizer's states ever more than now, then of everything; the last needs zero3.
 std::vector<Choice> offloads(const Choice& asked, const RunMemory& memory) {
-  constexpr int kSteps = 8;
   std::vector<Choice> changes;
   if (!memory.on_gpus()) return changes;
   const auto& now = asked.offload;
   const auto medium = now.any() ? now.states : Medium::kPinnedHost;
-  for (int step = 1; step <= kSteps; ++step) {
-    const double ratio = step / double{kSteps};
+  for (int step = 1; step <= kOffloadSteps; ++step) {
+    const double ratio = step / double{kOffloadSteps};
     if (now.any() && ratio <= now.ratio) continue;
     changes.push_back(asked);
     changes.back().offload = {.states = medium, .ratio = ratio};
@@ -151,7 +156,8 @@ const char* smaller_model(const Shapes& shapes) {
 
 RunMemory::RunMemory(const config::RunConfig& config, const HfConfig& model, const Machine& machine,
                      int64_t tokens)
-    : optimizer_(config.optimizer),
+    : config_(config),
+      model_(model),
       shapes_(tuned_model(config, model).shapes),
       dimensions_(model.dimensions()),
       machine_(machine),
@@ -159,8 +165,8 @@ RunMemory::RunMemory(const config::RunConfig& config, const HfConfig& model, con
   const auto adapters = dtype_ == DType::kF64 ? DType::kF64 : DType::kF32;
   question_ = {.ranks = machine.ranks,
                .weight_bytes = static_cast<int64_t>(dtype_bytes(dtype_)),
-               .state_bytes = state_bytes_each(optimizer_, dtype_),
-               .adapter_state_bytes = state_bytes_each(optimizer_, adapters),
+               .state_bytes = state_bytes_each(config.optimizer, dtype_),
+               .adapter_state_bytes = state_bytes_each(config.optimizer, adapters),
                .tokens = tokens,
                .adapter_dropout = config.finetune.lora_dropout > 0,
                .cuda = machine.place.on_gpus()};
@@ -169,7 +175,7 @@ RunMemory::RunMemory(const config::RunConfig& config, const HfConfig& model, con
 
 RankBytes RunMemory::needs(const Choice& choice) const {
   auto question = question_;
-  const bool wide = has_wide_gradients(optimizer_, {.accumulation = choice.accumulation});
+  const bool wide = has_wide_gradients(config_.optimizer, {.accumulation = choice.accumulation});
   question.gradient_bytes = static_cast<int64_t>(dtype_bytes(gradient_dtype(dtype_, wide)));
   question.stage = choice.stage;
   question.micro_batches = choice.accumulation;
@@ -203,8 +209,9 @@ bool RunMemory::fits(const RankBytes& bytes) const {
 std::string RunMemory::comparison(const RankBytes& bytes) const {
   if (on_gpus() && !fits_host(bytes)) {
     return fmt::format(
-        "what this machine's ranks offload needs about {} of its memory, and it has {}",
-        shown(bytes.host * machine_.local_ranks), shown_bytes(machine_.memory.host));
+        "what this machine's ranks offload needs about {} of its memory, and it has {}{}",
+        shown(bytes.host * machine_.local_ranks), shown_bytes(machine_.memory.host),
+        machine_.host_note);
   }
   if (on_gpus()) {
     const auto has = machine_.memory.gpu == 0
@@ -225,15 +232,115 @@ Choice asked_choice(const config::RunConfig& config, const config::BatchPlan& ba
           .offload = offload_of(config.offload)};
 }
 
-std::string smallest_change(const RunMemory& memory, const Choice& asked) {
-  for (const auto& change : smaller_choices(memory, asked)) {
-    if (memory.fits(change)) return fmt::format("{} makes it fit", typed_keys(asked, change));
+namespace {
+
+// Where the host has too little for what is offloaded: none of it, less of it, then a disk.
+std::vector<Choice> other_places(const Choice& asked) {
+  const auto& now = asked.offload;
+  std::vector<Choice> changes;
+  const auto add = [&](const optim::Offload& offload) {
+    changes.push_back(asked);
+    changes.back().offload = offload;
+  };
+  add({});
+  if (now.parameters != Medium::kDevice) add({.states = now.states});
+  for (int step = kOffloadSteps - 1; step > 0; --step) {
+    const double ratio = step / double{kOffloadSteps};
+    if (ratio < now.ratio) add({.states = now.states, .ratio = ratio});
   }
+  if (now.uses_disk()) return changes;
+  const bool shards = now.parameters != Medium::kDevice;
+  add({.states = Medium::kDisk,
+       .ratio = now.ratio,
+       .parameters = shards ? Medium::kDisk : Medium::kDevice});
+  return changes;
+}
+
+// One change each, in the order in which they are tried.
+std::vector<Choice> single_changes(const RunMemory& memory, const Choice& from) {
+  std::vector<Choice> changes;
+  if (from.offload.any() && !memory.fits_host(memory.needs(from))) changes = other_places(from);
+  std::ranges::move(smaller_choices(memory, from), std::back_inserter(changes));
+  return changes;
+}
+
+std::string typed_change(const Choice& from, const Choice& to) {
+  const bool needs_folder = to.offload.uses_disk() && !from.offload.uses_disk();
+  return typed_keys(from, to) + (needs_folder ? " nvme_path=FOLDER" : "");
+}
+
+// Keys of the changes that together make `asked` fit; empty: none do.
+std::string changes_together(const RunMemory& memory, const Choice& asked) {
   auto all = with_micro_batch(asked, 1);
   all.recompute = true;
-  if (memory.fits(all)) return fmt::format("{} make it fit", typed_keys(asked, all));
-  for (const auto& change : smaller_choices(memory, all)) {
-    if (memory.fits(change)) return fmt::format("{} make it fit", typed_keys(asked, change));
+  if (memory.fits(all)) return typed_change(asked, all);
+  for (const auto& change : single_changes(memory, all)) {
+    if (memory.fits(change)) return typed_change(asked, change);
+  }
+  return "";
+}
+
+// Another configuration that learns about the same from fewer bytes, and what to type for it.
+struct Narrower {
+  std::string keys;
+  config::RunConfig config;
+};
+
+std::vector<Narrower> narrower_states(const RunMemory& memory) {
+  std::vector<Narrower> list;
+  const auto& now = memory.config();
+  const bool may_8bit = now.optimizer.optim != config::OptimizerKind::kAdamW8bit;
+  // It trains in bfloat16 alone.
+  const bool may_pure = !now.optimizer.pure_bf16 && memory.dtype() == DType::kBF16;
+  const auto add = [&](bool in_8bit, bool pure) {
+    Narrower other{.keys = fmt::format("{}{}{}", in_8bit ? "optim=adamw_8bit" : "",
+                                       in_8bit && pure ? " " : "", pure ? "pure_bf16=true" : ""),
+                   .config = now};
+    if (in_8bit) other.config.optimizer.optim = config::OptimizerKind::kAdamW8bit;
+    if (pure) other.config.optimizer.pure_bf16 = true;
+    list.push_back(std::move(other));
+  };
+  if (may_8bit && memory.dtype() != DType::kF64) add(true, false);
+  if (may_pure) add(false, true);
+  if (may_8bit && may_pure) add(true, true);
+  return list;
+}
+
+// Beside adapters, frozen weights may lie in 4 bits.
+std::optional<RunMemory> in_4_bits(const RunMemory& memory) try {
+  auto config = memory.config();
+  const bool lora = config.finetune.finetuning_type == config::FinetuningType::kLora;
+  if (!lora || config.model.quantization_bit != config::QuantizationBit::kNone) return std::nullopt;
+  config.model.quantization_bit = config::QuantizationBit::kFour;
+  return memory.with(config);
+} catch (const UserError&) {
+  return std::nullopt;  // not every model can
+}
+
+std::string with_narrower_states(const RunMemory& memory, const Choice& asked) {
+  for (const auto& [keys, config] : narrower_states(memory)) {
+    const auto other = memory.with(config);
+    if (other.fits(asked)) return keys;
+    if (const auto more = changes_together(other, asked); !more.empty()) return keys + " " + more;
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string smallest_change(const RunMemory& memory, const Choice& asked) {
+  for (const auto& change : single_changes(memory, asked)) {
+    if (memory.fits(change)) return fmt::format("{} makes it fit", typed_change(asked, change));
+  }
+  const auto packed = in_4_bits(memory);
+  if (packed && packed->fits(asked)) return "quantization_bit=4 makes it fit";
+  if (const auto keys = changes_together(memory, asked); !keys.empty()) {
+    return keys + " make it fit";
+  }
+  const auto packed_keys = packed ? changes_together(*packed, asked) : "";
+  if (!packed_keys.empty()) return fmt::format("quantization_bit=4 {} make it fit", packed_keys);
+  if (const auto keys = with_narrower_states(memory, asked); !keys.empty()) {
+    return keys + " would make it fit: states of fewer bytes (docs/precision.md)";
   }
   return "no smaller micro-batch, gradient_checkpointing, stage or offload makes it fit: " +
          beyond_choices(memory.shapes());

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "skein/config/batch_plan.h"
@@ -30,6 +31,9 @@ struct Machine {
   int local_ranks = 1;  // of them, here
   Place place;
   Available memory;
+  // False: of a plan for another machine. What is wrong with this one's disks is no refusal then.
+  bool is_here = true;
+  std::string_view host_note = {};  // told where the host's memory decides
 };
 
 // What may change without changing what is learned: the global batch stays.
@@ -64,6 +68,12 @@ class RunMemory {
   const Shapes& shapes() const { return shapes_; }
   const Dimensions& dimensions() const { return dimensions_; }
   RankBytes needs(const Choice& choice) const;
+  // The same model and machine under another configuration.
+  RunMemory with(const config::RunConfig& config) const {
+    return {config, model_, machine_, question_.tokens};
+  }
+  const config::RunConfig& config() const { return config_; }
+  DType dtype() const { return dtype_; }  // of the weights in forward
   // Unknown memory fits everything.
   bool fits(const RankBytes& bytes) const;
   bool fits(const Choice& choice) const { return fits(needs(choice)); }
@@ -76,7 +86,8 @@ class RunMemory {
  private:
   bool fits_device(const RankBytes& bytes) const;
 
-  config::OptimizerConfig optimizer_;
+  config::RunConfig config_;
+  HfConfig model_;
   Shapes shapes_;
   Dimensions dimensions_;
   Machine machine_;
@@ -88,7 +99,9 @@ Choice asked_choice(const config::RunConfig& config, const config::BatchPlan& ba
 
 // What to type where `asked` does not fit: the first of a smaller micro-batch with the same global
 // batch, gradient_checkpointing, another stage, and on GPUs offload that does, each alone; else all
-// together. Where nothing of it helps, what else would.
+// together. Where the host is too small for what is offloaded, less of it or a disk comes first.
+// LoRA tries quantization_bit=4 before several changes; where nothing else helps, states of fewer
+// bytes are named if they do, and what else would.
 std::string smallest_change(const RunMemory& memory, const Choice& asked);
 // What is left to a run that no choice makes fit.
 std::string beyond_choices(const Shapes& shapes);

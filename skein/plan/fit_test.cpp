@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "skein/core/testing.h"
 #include "skein/plan/run_model.h"
 
@@ -304,6 +306,29 @@ TEST_F(FitTest, RoomForWhatIsOffloadedIsLookedForBeforeRanksStart) {
   EXPECT_PRED2(contains, disk, folder_.string());
 }
 
+// Where the host is too small, less of it goes there, or it goes to a disk, before all is lost.
+TEST_F(FitTest, AHostThatIsTooSmallIsAskedForLess) {
+  set_layers(20);
+  config().model.gradient_checkpointing = true;
+  config().batch.per_device_train_batch_size = 1;
+  config().offload.offload_optimizer = config::Offload::kCpu;
+  const auto machine = [](uint64_t gib, uint64_t host) {
+    auto one = gpus(1, gib);
+    one.memory.host = host * kGiB;
+    return one;
+  };
+  EXPECT_EQ(advice(machine(80, 4)), "offload_optimizer=none makes it fit");
+  EXPECT_PRED2(contains, advice(machine(14, 14)), "offload_ratio=0.");
+  EXPECT_EQ(advice(machine(14, 6)), "offload_optimizer=nvme nvme_path=FOLDER makes it fit");
+  config().parallel.distributed_strategy = config::Strategy::kZero3;
+  config().offload.offload_param = config::Offload::kCpu;
+  EXPECT_EQ(advice(machine(80, 4)), "offload_optimizer=none offload_param=none makes it fit");
+  auto noted = machine(80, 4);
+  noted.host_note = " (this one's)";
+  EXPECT_PRED2(contains, memory(noted).comparison(memory(noted).needs(asked(noted))),
+               "and it has 4.0 GiB (this one's)");
+}
+
 TEST_F(FitTest, WhatIsAskedOfOffloadStays) {
   set_layers(20);
   config().offload = {.offload_optimizer = config::Offload::kCpu, .offload_ratio = 0.25};
@@ -311,6 +336,34 @@ TEST_F(FitTest, WhatIsAskedOfOffloadStays) {
   machine.memory.host = 400 * kGiB;
   settle(machine);
   EXPECT_EQ(settled_.config.offload, config().offload);
+}
+
+// Fewer bytes for each parameter, where the same bytes in other places do not do.
+TEST_F(FitTest, NarrowerStatesAndWeightsAreNamedWhereTheyHelp) {
+  config().parallel.distributed_strategy = config::Strategy::kDdp;
+  config().model.gradient_checkpointing = true;
+  config().batch.per_device_train_batch_size = 1;
+  const auto gib_with = [&](const std::function<void(config::RunConfig&)>& change) {
+    auto other = config();
+    change(other);
+    const auto one = memory(gpus(1, 1)).with(other);
+    return static_cast<uint64_t>(one.needs(asked(gpus(1, 1))).needed()) / kGiB + 1;
+  };
+  const auto in_8bit =
+      gib_with([](auto& other) { other.optimizer.optim = config::OptimizerKind::kAdamW8bit; });
+  EXPECT_PRED2(contains, advice(gpus(1, in_8bit)), "optim=adamw_8bit would make it fit");
+  const auto pure = gib_with([](auto& other) { other.optimizer.pure_bf16 = true; });
+  ASSERT_LT(pure, in_8bit);
+  EXPECT_PRED2(contains, advice(gpus(1, pure)), "pure_bf16=true would make it fit");
+  auto old = gpus(1, pure);
+  old.place.has_bfloat16 = false;  // trains in float16
+  EXPECT_FALSE(contains(advice(old), "pure_bf16"));
+  config().finetune.finetuning_type = config::FinetuningType::kLora;
+  const auto packed =
+      gib_with([](auto& other) { other.model.quantization_bit = config::QuantizationBit::kFour; });
+  config().batch.per_device_train_batch_size = 4;
+  config().batch.gradient_accumulation_steps = 1;
+  EXPECT_PRED2(contains, advice(gpus(1, packed)), "quantization_bit=4 ");
 }
 
 TEST_F(FitTest, ChangesTogetherAndWhatElseWouldHelp) {

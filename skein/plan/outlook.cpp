@@ -5,10 +5,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "skein/config/output_folder.h"
 #include "skein/config/syntax/values.h"
 #include "skein/core/amounts.h"
+#include "skein/core/error.h"
 #include "skein/core/file.h"
 #include "skein/plan/continuation.h"
 #include "skein/plan/disk_space.h"
@@ -82,8 +84,10 @@ ModelOutlook measure_model(const config::RunConfig& config, const Machine& machi
   const auto& needed = model.stages[static_cast<size_t>(outlook.stage)];
   model.fits = memory.fits(needed);
   if (!model.fits) {
-    outlook.warnings.push_back(
-        fmt::format("{}: {}", memory.comparison(needed), smallest_change(memory, model.choice)));
+    auto warning =
+        fmt::format("{}: {}", memory.comparison(needed), smallest_change(memory, model.choice));
+    const bool is_told = std::ranges::count(outlook.warnings, warning) > 0;
+    if (!is_told) outlook.warnings.push_back(std::move(warning));
   }
   return model;
 }
@@ -95,9 +99,12 @@ void warn_of_full_disk(Outlook& outlook) {
   const auto while_saving = disk->total_bytes + disk->model_bytes + disk->optimizer_bytes;
   if (while_saving > *disk->free_bytes) {
     outlook.warnings.push_back(fmt::format(
-        "the disk is too small for what a run writes there, up to {} with one more checkpoint "
-        "while it is saved, and {} are free: {}choose another output_dir",
-        shown_bytes(while_saving), shown_bytes(*disk->free_bytes),
+        "the disk is too small for what a run writes there, up to {} with {}, and {} are free: "
+        "{}choose another output_dir",
+        shown_bytes(while_saving),
+        disk->checkpoints > 0 ? "one more checkpoint while it is saved"
+                              : "the checkpoint that a stop (SIGTERM) saves",
+        shown_bytes(*disk->free_bytes),
         disk->checkpoints > 1 ? "lower save_total_limit, or " : ""));
   }
 }
@@ -129,11 +136,25 @@ std::optional<Continuation> find_continuation(const config::Resolved& resolved,
                       .ended_early = reason_to_end(config.eval, state.history)};
 }
 
+// What this machine's disks and memory refuse is a warning where the plan is for another one.
+void check_here(const Machine& machine, std::vector<std::string>& warnings,
+                const std::function<void()>& check) try {
+  check();
+} catch (const UserError& error) {
+  if (machine.is_here) throw;
+  warnings.emplace_back(error.what());
+} catch (const IoError& error) {
+  if (machine.is_here) throw;
+  warnings.emplace_back(error.what());
+}
+
 }  // namespace
 
 Outlook look_ahead(const config::Resolved& given, const Machine& machine) {
-  const auto checkpoint = check_run(given, machine.ranks, machine.place);
-  check_folders(given.config);
+  std::vector<std::string> of_machine;
+  const auto checkpoint = check_run_elsewhere(given, machine.ranks, machine.place);
+  check_here(machine, of_machine, [&] { check_nvme_folder(given); });
+  check_here(machine, of_machine, [&] { check_folders(given.config); });
   auto resolved = given;
   auto reasons = settle_autos(resolved, machine);
   const Ladder ladder(given, resolved, machine);
@@ -147,6 +168,8 @@ Outlook look_ahead(const config::Resolved& given, const Machine& machine) {
                   .dtype = working_dtype(config.model.dtype, machine.place),
                   .reasons = std::move(reasons),
                   .warnings = run_warnings(resolved, machine.place)};
+  auto& warnings = outlook.warnings;
+  warnings.insert(warnings.end(), of_machine.begin(), of_machine.end());
   resolve_autos(config, machine.place, outlook);
   outlook.peak_learning_rate = peak_learning_rate(config, outlook.batches);
   outlook.data = look_at_data(config, outlook.batches.global);
@@ -155,7 +178,10 @@ Outlook look_ahead(const config::Resolved& given, const Machine& machine) {
   }
   outlook.continues = find_continuation(resolved, checkpoint, outlook);
   if (!config.model.model_name_or_path.empty()) {
-    if (!config::output_folder(config.checkpoint).empty()) check_disk(config, machine.place);
+    check_here(machine, warnings, [&] {
+      if (!config::output_folder(config.checkpoint).empty()) check_disk(config, machine.place);
+    });
+    check_here(machine, warnings, [&] { check_offload_room(resolved, machine); });
     outlook.model = measure_model(config, machine, outlook);
     outlook.disk = count_disk(config, outlook);
   }

@@ -3,6 +3,7 @@
 #include "skein/plan/outlook.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -49,9 +50,10 @@ class OutlookTest : public TemporaryFolder {
   void write_checkpoint(int64_t step, const std::string& run = "r", int64_t state_step = -1) {
     const auto name = fmt::format("out/checkpoint-{}/", step);
     const std::vector<std::pair<std::string, std::string>> files = {
-        {"config.json", read_file(folder_ / "model/config.json")},
+        {"config.json",
+         saved_config_.empty() ? read_file(folder_ / "model/config.json") : saved_config_},
         {"model.safetensors", "weights"},
-        {"optimizer.safetensors", "states"},
+        {"optimizer.safetensors", optimizer_},
         {kStateFile, state_text(state_step < 0 ? step : state_step)}};
     checkpoint::Manifest manifest{.step = static_cast<uint64_t>(step), .run = run};
     manifest.conditions.size = 2;
@@ -79,7 +81,24 @@ class OutlookTest : public TemporaryFolder {
   }
 
   config::Resolved resolved_;
+  std::string saved_config_, optimizer_ = "states";  // of write_checkpoint()
 };
+
+// As safetensors: a header of these tensors, each of 128 elements.
+std::string tensor_file(const std::vector<std::pair<std::string, std::string>>& tensors) {
+  std::string header = "{", data;
+  for (const auto& [name, dtype] : tensors) {
+    const size_t bytes = dtype == "F32" ? 512 : dtype == "BF16" ? 256 : 128;
+    header +=
+        fmt::format("{}\"{}\":{{\"dtype\":\"{}\",\"shape\":[128],\"data_offsets\":[{},{}]}}",
+                    header.size() > 1 ? "," : "", name, dtype, data.size(), data.size() + bytes);
+    data.append(bytes, '\0');
+  }
+  header += "}";
+  std::string size(8, '\0');
+  for (int i = 0; i < 8; ++i) size[i] = static_cast<char>(header.size() >> (8 * i));
+  return size + header + data;
+}
 
 constexpr Machine kNewGpus{.ranks = 2, .place = {config::Device::kCuda, true}};
 constexpr Machine kOldGpus{.ranks = 2, .place = {config::Device::kCuda, false}};
@@ -117,7 +136,9 @@ TEST_F(OutlookTest, KeysOfOffloadThatDoNotGoTogether) {
   EXPECT_TRUE(contains(why_refused(), "give offload_optimizer=cpu too"));
   offload.offload_optimizer = config::Offload::kCpu;
   EXPECT_EQ(why_refused(), "");
-  EXPECT_EQ(why_refused(kNewGpus), "");
+  auto gpus = kNewGpus;
+  gpus.memory.host = uint64_t{1} << 40;
+  EXPECT_EQ(why_refused(gpus), "");
   config().parallel.distributed_strategy = config::Strategy::kZero2;
   offload.offload_param = config::Offload::kCpu;
   EXPECT_TRUE(contains(why_refused(), "offload_param is for the shards of zero3"));
@@ -147,6 +168,52 @@ TEST_F(OutlookTest, OffloadToADiskNeedsAFolderThere) {
   if (::geteuid() == 0) return;  // may write everywhere
   offload.nvme_path = "/";
   EXPECT_TRUE(contains(why_refused(), "files cannot be made in /"));
+}
+
+// What is wrong with this machine's disks and memory does not keep a plan for another from its
+// numbers.
+TEST_F(OutlookTest, APlanForAnotherMachineIsOnlyWarned) {
+  auto elsewhere = kNewGpus;
+  elsewhere.memory.host = 1;
+  auto& offload = config().offload;
+  offload.offload_optimizer = config::Offload::kNvme;
+  offload.nvme_path = (folder_ / "none").string();
+  config().checkpoint.output_dir = "/proc/nowhere";
+  EXPECT_NE(refusal<UserError>([&] { look(elsewhere); }), "");
+  elsewhere.is_here = false;
+  const auto warnings = fmt::format("{}", fmt::join(look(elsewhere).warnings, "\n"));
+  EXPECT_PRED2(contains, warnings, "is not a folder: make it, on every node");
+  EXPECT_PRED2(contains, warnings, "cannot create folder /proc/nowhere");
+  EXPECT_PRED2(contains, warnings, "what this machine's ranks offload needs about");
+}
+
+// As train does, with the same words.
+TEST_F(OutlookTest, AHostThatIsTooSmallForWhatIsOffloadedIsRefused) {
+  auto machine = kNewGpus;
+  machine.memory.host = uint64_t{1} << 30;
+  config().offload.offload_optimizer = config::Offload::kCpu;
+  EXPECT_PRED2(contains, why_refused(machine), "what this machine's ranks offload needs about");
+  EXPECT_PRED2(contains, why_refused(machine), "offload_optimizer=none makes it fit");
+}
+
+TEST_F(OutlookTest, MemoryIsNoDisk) {
+  auto& offload = config().offload;
+  offload.offload_optimizer = config::Offload::kNvme;
+  offload.nvme_path = "/dev/shm";
+  if (!fs::is_directory(offload.nvme_path)) GTEST_SKIP() << "no /dev/shm here";
+  EXPECT_TRUE(contains(look().warnings.at(0), "lies in memory (tmpfs)"));
+}
+
+TEST_F(OutlookTest, TypesThatTheGpuLacksAndScalesWithoutFloat16) {
+  config().optimizer.pure_bf16 = true;
+  config().model.dtype = DType::kBF16;
+  EXPECT_TRUE(contains(look(kOldGpus).warnings.at(0), "optim=adamw_8bit has small states too"));
+  EXPECT_FALSE(contains(look(kOldGpus).warnings.at(0), "dtype=float16"));
+  config().optimizer.pure_bf16 = false;
+  config().model.dtype = std::nullopt;
+  resolved_.origins["loss_scale"] = {.kind = config::Origin::Kind::kCommandLine};
+  EXPECT_TRUE(contains(look(kNewGpus).warnings.at(0), "loss_scale has no effect: dtype: auto is"));
+  EXPECT_EQ(look(kOldGpus).warnings.size(), 1U);  // of float16 itself
 }
 
 TEST_F(OutlookTest, RefusesWhatTrainRefuses) {
@@ -266,6 +333,35 @@ TEST_F(OutlookTest, ARefusedContinuationSaysWhatToType) {
                                  "intermediate_size": 88, "num_hidden_layers": 2,
                                  "num_attention_heads": 4, "max_position_embeddings": 64})");
   EXPECT_TRUE(contains(why_refused(), "model_type is gpt2 there and llama here. Give"));
+}
+
+// Moments in 8 bits look alike beside float32 weights and with pure_bf16: config.json tells.
+TEST_F(OutlookTest, StatesIn8BitsAreContinuedWithTheTypeThatTheyBelongTo) {
+  config().batch.global_batch_size = 8;
+  config().optimizer.optim = config::OptimizerKind::kAdamW8bit;
+  optimizer_ = tensor_file({{"w.exp_avg", "U8"}, {"w.exp_avg_scale", "F32"}});
+  write_record();
+  const auto saved_as = [&](const char* dtype) {
+    auto text = read_file(folder_ / "model/config.json");
+    saved_config_ = text.insert(1, fmt::format("\"dtype\": \"{}\", ", dtype));
+    write_checkpoint(4);
+  };
+  const auto start_with = [&](DType dtype, bool pure) {
+    config().model.dtype = dtype;
+    config().optimizer.pure_bf16 = pure;
+    return why_refused();
+  };
+  saved_as("float32");
+  EXPECT_EQ(start_with(DType::kF32, false), "");
+  EXPECT_PRED2(contains, start_with(DType::kBF16, true),
+               "was saved with pure_bf16: false, this start has true");
+  EXPECT_PRED2(contains, start_with(DType::kBF16, false), "was saved with dtype=float32");
+  saved_as("bfloat16");
+  EXPECT_EQ(start_with(DType::kBF16, true), "");
+  for (const auto dtype : {DType::kF32, DType::kBF16}) {
+    EXPECT_PRED2(contains, start_with(dtype, false),
+                 "was saved with pure_bf16: true, this start has false");
+  }
 }
 
 TEST_F(OutlookTest, WhatResumeFromCheckpointNamesMustBeThere) {

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 #include <stdlib.h>
+#include <sys/statfs.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -70,18 +71,6 @@ void check_nvme(const config::Resolved& resolved) {
                    fmt::format("{}: nvme needs a folder on a local disk: give nvme_path=FOLDER, or "
                                "{}=cpu",
                                key, key));
-  }
-  std::error_code ignored;
-  if (!fs::is_directory(keys.nvme_path, ignored)) {
-    config::refuse(resolved.origin_of("nvme_path"),
-                   fmt::format("nvme_path: {} is not a folder: make it, on every node, or name one "
-                               "on a local disk",
-                               keys.nvme_path));
-  }
-  if (::access(keys.nvme_path.c_str(), W_OK | X_OK) != 0) {
-    config::refuse(
-        resolved.origin_of("nvme_path"),
-        fmt::format("nvme_path: files cannot be made in {}: choose another", keys.nvme_path));
   }
   // Its first magnitudes are computed from blocks that come and go, while the shards are set.
   if (parameters && resolved.config.finetune.use_dora) {
@@ -181,6 +170,11 @@ std::optional<fs::path> check_model_and_data(const config::Resolved& resolved) {
   return checkpoint;
 }
 
+void check_without_model(const config::Resolved& resolved) {
+  check_sources(resolved.config, std::nullopt);
+  check_finetune_keys(resolved);
+}
+
 // As make_directories() would fail. Only trying tells (/proc, a network's rules): beside where the
 // first folder would be made, another is, and removed.
 void try_to_make(const fs::path& folder) {
@@ -222,26 +216,50 @@ void check_configuration(const config::Resolved& resolved) {
     check_model_and_data(resolved);
     return;
   }
-  check_sources(resolved.config, std::nullopt);
-  check_finetune_keys(resolved);
+  check_without_model(resolved);
+}
+
+void check_nvme_folder(const config::Resolved& resolved) {
+  const auto& keys = resolved.config.offload;
+  if (!offload_of(keys).uses_disk()) return;
+  std::error_code ignored;
+  if (!fs::is_directory(keys.nvme_path, ignored)) {
+    config::refuse(resolved.origin_of("nvme_path"),
+                   fmt::format("nvme_path: {} is not a folder: make it, on every node, or name one "
+                               "on a local disk",
+                               keys.nvme_path));
+  }
+  if (::access(keys.nvme_path.c_str(), W_OK | X_OK) != 0) {
+    config::refuse(
+        resolved.origin_of("nvme_path"),
+        fmt::format("nvme_path: files cannot be made in {}: choose another", keys.nvme_path));
+  }
 }
 
 void check_supported(const config::Resolved& resolved) {
   check_offload(resolved);
   check_nvme(resolved);
+  check_nvme_folder(resolved);
 }
 
 std::optional<fs::path> check_run(const config::Resolved& resolved, int ranks, const Place& place) {
+  check_supported(resolved);
+  return check_run_elsewhere(resolved, ranks, place);
+}
+
+std::optional<fs::path> check_run_elsewhere(const config::Resolved& resolved, int ranks,
+                                            const Place& place) {
   const auto& config = resolved.config;
   const auto batches = config::plan_batches(resolved, ranks);
   check_backend(config.parallel, place);
-  check_supported(resolved);
+  check_offload(resolved);
+  check_nvme(resolved);
   check_states(resolved, place);
   std::error_code ignored;
   const auto output = config::output_folder(config.checkpoint);
   if (fs::is_directory(output, ignored)) check_foreign_files(output);
   if (config.model.model_name_or_path.empty()) {
-    check_configuration(resolved);
+    check_without_model(resolved);
     return checkpoint_to_continue(config.checkpoint);
   }
   auto checkpoint = check_model_and_data(resolved);
@@ -285,18 +303,61 @@ void check_folders(const config::RunConfig& config) {
   data::explain_storing([&] { try_to_make(cache); });
 }
 
-std::vector<std::string> run_warnings(const config::Resolved& resolved, const Place& place) {
+namespace {
+
+void warn_of_types(const config::Resolved& resolved, const Place& place,
+                   std::vector<std::string>& warnings) {
   const auto& config = resolved.config;
-  auto warnings = finetune_warnings(resolved);
-  if (place.on_gpus() && !place.has_bfloat16 && config.model.dtype == DType::kBF16) {
-    warnings.emplace_back(
-        "dtype=bfloat16: a GPU of this run has no bfloat16 arithmetic and will emulate it; "
-        "dtype=float16 is faster there");
+  const bool emulates = place.on_gpus() && !place.has_bfloat16;
+  if (emulates && config.model.dtype == DType::kBF16) {
+    warnings.push_back(fmt::format(
+        "{}: a GPU of this run has no bfloat16 arithmetic and will emulate it; {}",
+        config.optimizer.pure_bf16 ? "pure_bf16=true" : "dtype=bfloat16",
+        config.optimizer.pure_bf16
+            ? "without pure_bf16 it computes in float16, and optim=adamw_8bit has small states too"
+            : "dtype=float16 is faster there"));
   }
-  if (place.on_gpus() && !place.has_bfloat16 && !config.model.dtype) {
+  if (emulates && !config.model.dtype) {
     warnings.emplace_back(
         "dtype: auto is float16, with a loss scale that moves: a GPU of this run has no bfloat16 "
         "arithmetic; dtype=float32 is slower and needs none");
+  }
+  const auto dtype = working_dtype(config.model.dtype, place);
+  if (config.model.dtype || dtype == DType::kF16) return;  // a given one has been noted
+  for (const auto* key :
+       {"loss_scaler", "loss_scale", "initial_scale_power", "loss_scale_window"}) {
+    const auto origin = resolved.origins.find(key);
+    // A DeepSpeed file brings its own for the case that it is needed.
+    if (origin == resolved.origins.end() ||
+        origin->second.kind == config::Origin::Kind::kDeepSpeed) {
+      continue;
+    }
+    warnings.push_back(
+        fmt::format("{} has no effect: dtype: auto is {} here, and the loss scale "
+                    "is float16's",
+                    key, dtype_word(dtype)));
+  }
+}
+
+// tmpfs is memory: what is offloaded there takes what offload is to save.
+bool is_in_memory(const std::string& folder) {
+  struct statfs found{};
+  constexpr auto kTmpfs = 0x01021994, kRamfs = static_cast<int>(0x858458f6);
+  if (::statfs(folder.c_str(), &found) != 0) return false;
+  return static_cast<int>(found.f_type) == kTmpfs || static_cast<int>(found.f_type) == kRamfs;
+}
+
+}  // namespace
+
+std::vector<std::string> run_warnings(const config::Resolved& resolved, const Place& place) {
+  const auto& config = resolved.config;
+  auto warnings = finetune_warnings(resolved);
+  warn_of_types(resolved, place, warnings);
+  if (offload_of(config.offload).uses_disk() && is_in_memory(config.offload.nvme_path)) {
+    warnings.push_back(fmt::format(
+        "nvme_path: {} lies in memory (tmpfs), so that nothing is saved by offloading to it: name "
+        "a folder on a local disk, or give offload_optimizer=cpu, which is faster",
+        config.offload.nvme_path));
   }
   if (config.offload.offload_param != config::Offload::kNone && config.offload.offload_ratio != 1) {
     warnings.emplace_back(

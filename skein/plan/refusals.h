@@ -39,6 +39,12 @@ void check_configuration(const config::Resolved& resolved);
 // Returns the checkpoint that the run will continue, unless its ranks find a byte changed.
 std::optional<fs::path> check_run(const config::Resolved& resolved, int ranks, const Place& place);
 
+// All of it but the folder of nvme_path, which may be another machine's.
+std::optional<fs::path> check_run_elsewhere(const config::Resolved& resolved, int ranks,
+                                            const Place& place);
+// Throws UserError where that folder is not there, or takes no files.
+void check_nvme_folder(const config::Resolved& resolved);
+
 // Of check_run(): keys that this version does not know to carry out, here or anywhere.
 void check_supported(const config::Resolved& resolved);
 

@@ -38,7 +38,6 @@ constexpr GpuModel kGpus[] = {
     {"L20", 119.5, 119.5, 59.8, 44, 864, 31.5},
     {"RTX 3090", 71, 71, 35.6, 23.5, 936, 31.5},
     {"RTX 4090", 165.2, 165.2, 82.6, 23.5, 1008, 31.5},
-    {"4090", 165.2, 165.2, 82.6, 23.5, 1008, 31.5},
     {"T4", 0, 65, 8.1, 14.5, 320, 15.75},
     {"V100 32", 0, 125, 15.7, 31.5, 900, 150},
     {"V100 32GB", 0, 125, 15.7, 31.5, 900, 150},
@@ -55,6 +54,10 @@ Words split_words(std::string_view name) {
     } else {
       words.back() += static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
     }
+  }
+  // RTX4090; and a number says enough without its RTX.
+  for (auto& word : words) {
+    if (word.starts_with("rtx")) word.erase(0, 3);
   }
   std::erase(words, "");
   return words;
@@ -92,7 +95,7 @@ const GpuModel* find_gpu(std::string_view device) {
 std::string known_gpus() {
   std::string names;
   for (const auto& gpu : kGpus) {
-    if (gpu.name.ends_with("GB") || gpu.name == "4090") continue;  // written in another way
+    if (gpu.name.ends_with("GB")) continue;  // written in another way
     if (!names.empty()) names += ", ";
     for (const char letter : gpu.name) names += letter == ' ' ? '-' : letter;
   }

@@ -21,7 +21,12 @@ TEST(GpuTable, KnowsCudasNamesAndShortOnes) {
   EXPECT_EQ(named("NVIDIA A100-SXM4-40GB"), "A100 40GB");
   EXPECT_EQ(named("NVIDIA A100-SXM4-80GB"), "A100");
   EXPECT_EQ(named("Tesla V100-SXM2-32GB"), "V100 32GB");
-  EXPECT_EQ(named("4090"), "4090");
+  EXPECT_EQ(named("4090"), "RTX 4090");
+  EXPECT_EQ(named("RTX4090"), "RTX 4090");
+  EXPECT_EQ(named("rtx-3090"), "RTX 3090");
+  EXPECT_EQ(named("3090"), "RTX 3090");
+  EXPECT_EQ(named("NVIDIA GeForce RTX 3090"), "RTX 3090");
+  EXPECT_EQ(named("NVIDIA RTX A6000"), "A6000");
   EXPECT_EQ(named("NVIDIA GeForce RTX 4090 D"), "");
   EXPECT_EQ(named("NVIDIA A10G"), "");
   EXPECT_EQ(named("MI300X"), "");

@@ -4,6 +4,7 @@
 
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <nlohmann/json.hpp>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "skein/core/host.h"
 #include "skein/core/log.h"
 #include "skein/plan/finetune.h"
+#include "skein/plan/rules.h"
 #include "skein/report/banner.h"
 #include "skein/report/hardware.h"
 #include "skein/report/hparams.h"
@@ -65,6 +67,36 @@ std::string banner_of(Session& run) {
       report::user_language());
 }
 
+// What was asked for, or `auto` has chosen, so that the run needs less of the device's memory;
+// empty: nothing.
+std::string memory_keys(const config::RunConfig& config) {
+  std::vector<std::string> keys;
+  const auto offload = plan::offload_of(config.offload);
+  const auto place = [](Medium medium) {
+    return medium == Medium::kDisk ? "on nvme_path" : "in host memory";
+  };
+  if (offload.any()) {
+    keys.push_back(fmt::format("{:g} % of the optimizer states {}", 100 * offload.ratio,
+                               place(offload.states)));
+  }
+  if (offload.parameters != Medium::kDevice) {
+    keys.push_back(fmt::format("shards of parameters {}", place(offload.parameters)));
+  }
+  if (config.optimizer.optim == config::OptimizerKind::kAdamW8bit) {
+    keys.emplace_back("moments in 8 bits");
+  }
+  if (config.model.quantization_bit != config::QuantizationBit::kNone) {
+    keys.emplace_back("frozen weights in 4 bits");
+  }
+  if (config.optimizer.pure_bf16) keys.emplace_back("pure_bf16");
+  if (config.model.gradient_checkpointing) {
+    keys.emplace_back(config.model.offload_activations
+                          ? "gradient_checkpointing with inputs in host memory"
+                          : "gradient_checkpointing");
+  }
+  return fmt::format("{}", fmt::join(keys, ", "));
+}
+
 // The configuration with what `auto` and absent keys became.
 report::Hparams hparams_of(const Session& run) {
   auto config = run.config;
@@ -83,6 +115,9 @@ void announce(Session& run, int64_t step) {
   const auto& config = run.config;
   const auto banner = banner_of(run);
   if (run.world.is_first()) log_info("{}", banner);
+  if (const auto keys = memory_keys(config); run.world.is_first() && !keys.empty()) {
+    log_info("memory: {}", keys);
+  }
   if (run.beginning.checkpoint) {
     log_info("continuing {} at step {} of {}", run.beginning.checkpoint->string(), step,
              run.plan.total_steps);

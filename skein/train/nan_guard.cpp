@@ -92,10 +92,15 @@ NanVerdict NanGuard::judge() {
                   watched->update.made_early ? "made all the same, since nothing waits for the norm"
                                              : "left out");
   if (policy_ == config::NanPolicy::kStop) {
-    throw UserError(message +
-                    ". Lower learning_rate or max_grad_norm, look at the samples, or go on from "
-                    "the last checkpoint with nan_policy=skip (leave such steps out) or "
-                    "nan_policy=rollback");
+    const bool scale_is_fixed = scaler_ && scaler_->is_fixed() && finite_loss;
+    throw UserError(fmt::format(
+        "{}. {}, look at the samples, or go on from the last checkpoint with nan_policy=skip "
+        "(leave such steps out) or nan_policy=rollback",
+        message,
+        scale_is_fixed ? fmt::format("The loss scale is fixed at {:g}: give loss_scale=dynamic, or "
+                                     "a lower one",
+                                     scaler_->scale())
+                       : "Lower learning_rate (or max_grad_norm, unless it is 0)"));
   }
   log_warning("{}", message);
   verdict.rolls_back = policy_ == config::NanPolicy::kRollback;

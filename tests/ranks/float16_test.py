@@ -172,7 +172,10 @@ class Float16(unittest.TestCase):
 
     def test_a_fixed_scale_leaves_overflows_to_nan_policy(self):
         with self.workspace(loss_scale=2 ** 30) as work:
-            self.assertIn("the gradient is not finite", work.run("output_dir=out", code=2).stderr)
+            said = work.run("output_dir=out", code=2).stderr
+            self.assertIn("the gradient is not finite", said)
+            self.assertIn("The loss scale is fixed at 1.07374e+09: give loss_scale=dynamic, or a lower one", said)
+            self.assertNotIn("max_grad_norm", said)
             work.run("output_dir=low", "loss_scale=1024")
             self.assertEqual({record["loss_scale"] for record in work.records("low")}, {1024})
 

@@ -378,11 +378,44 @@ class PlanOfGpusThatAreNotThere(unittest.TestCase):
                 self.assertTrue(changed["model"]["fits"], warnings)
                 self.assertEqual(changed["batch"]["global"]["value"], plan["batch"]["global"]["value"])
 
+    def test_this_machines_disks_and_memory_are_no_refusal(self):
+        with Workspace(large_llama(5), device="auto", block_size=1024) as work:
+            words = ["offload_optimizer=nvme", "nvme_path=/nowhere", "distributed_strategy=zero2"]
+            plan, warnings = self.plan(work, "--gpu", "RTX4090", *words)
+            self.assertIn("nvme_path: /nowhere is not a folder", warnings)
+            self.assertGreater(plan["model"]["memory_per_rank"][2]["offloaded_disk"], 0)
+            words = ["offload_optimizer=cpu", "distributed_strategy=zero2", "gradient_checkpointing=true",
+                     "per_device_train_batch_size=1"]
+            plan, warnings = self.plan(work, "--gpu", "3090", "--host-memory", "1", *words)
+            self.assertRegex(warnings, r"and it has 1\.0 GiB: \S+")
+            self.assertNotIn("this machine's:", warnings)
+            plan, warnings = self.plan(work, "--gpu", "3090", "--host-memory", "512", *words)
+            self.assertEqual(warnings, "")
+            self.assertTrue(plan["model"]["fits"])
+            plan, warnings = self.plan(work, "--gpu", "3090", "--gpu-memory", "2", "--host-memory", "512", *words)
+            self.assertIn("and the GPU has 2.0 GiB", warnings)
+            text = run_skein(["plan", "c.yaml", "--gpu", "3090"], work.folder).stdout
+            self.assertIn("(this machine's: --host-memory GiB)", text)
+
+    def test_of_states_on_a_disk_little_is_held_while_they_are_saved(self):
+        with Workspace(large_llama(5), device="auto", block_size=1024) as work:
+            held = lambda *words: run_skein(["plan", "c.yaml", "--gpu", "H100", "--host-memory", "512",
+                                             "distributed_strategy=zero2", *words], work.folder).stdout
+            line = re.search(r"beside it (\S+) (GiB) of host memory while", held())
+            nvme = re.search(r"beside it (\S+) (GiB) of host memory while",
+                             held("offload_optimizer=nvme", f"nvme_path={work.folder}"))
+            self.assertLess(float(nvme[1]), float(line[1]) / 3)  # the weights, and 128 MiB of states
+
     def test_what_cannot_be_planned_is_refused(self):
         cases = {"--gpu MI300 is not in the table: one of GB200, B200": ["--gpu", "MI300"],
                  "--gpu plans for GPUs, but device is cpu": ["--gpu", "T4", "device=cpu"],
                  "--mfu must be above 0 and at most 1, not 2": ["--gpu", "T4", "--mfu", "2"],
-                 "--link-gbit must be above 0": ["--gpu", "T4", "--link-gbit", "0"]}
+                 "--link-gbit must be above 0": ["--gpu", "T4", "--link-gbit", "0"],
+                 "did you mean 'A10' or 'A100'?": ["--gpu", "A10G"],
+                 "--mfu is a share of a GPU's peak: give --gpu NAME too": ["--mfu", "0.4"],
+                 "--gpu-memory is that of a GPU which is not here": ["--gpu-memory", "24"],
+                 "--host-memory is that of a machine which is not here": ["--host-memory", "24"],
+                 "--host-memory must be above 0": ["--gpu", "T4", "--host-memory", "0"]}
         with Workspace(device="auto") as work:
             for message, words in cases.items():
                 self.assertIn(message, run_skein(["plan", "c.yaml", *words], work.folder, 2).stderr)

@@ -139,6 +139,14 @@ class EightBitMoments(Case):
             said = work.run("output_dir=wide", "optim=paged_adamw_8bit", code=2).stderr
             self.assertIn("was saved with optim: adamw_torch, this start has optim: adamw_8bit", said)
 
+    def test_what_saves_memory_is_announced(self):
+        with self.workspace() as work:
+            said = work.run("output_dir=out", "max_steps=1", "offload_optimizer=cpu", "gradient_checkpointing=true").stderr
+            self.assertIn("memory: 100 % of the optimizer states in host memory, moments in 8 bits, "
+                          "gradient_checkpointing", said)
+            said = work.run("output_dir=plain", "max_steps=1", "optim=adamw_torch").stderr
+            self.assertNotIn("memory: ", said)
+
     def test_float64_is_refused(self):
         with self.workspace() as work:
             said = work.run("output_dir=out", "dtype=float64", code=2).stderr
@@ -217,6 +225,15 @@ class PureBf16(Case):
     def test_states_of_another_kind_are_not_continued(self):
         with self.workspace() as work:
             work.run("output_dir=pure", "max_steps=4")
+            # Moments in 8 bits are the same with and without pure_bf16.
+            work.run("output_dir=pure8", "max_steps=4", "optim=adamw_8bit")
+            for dtype in ("bfloat16", "float32"):
+                words = ("optim=adamw_8bit", "pure_bf16=false", f"dtype={dtype}")
+                said = work.run("output_dir=pure8", *words, code=2).stderr
+                self.assertIn("was saved with pure_bf16: true, this start has false", said)
+            work.run("output_dir=wide8", "max_steps=4", "optim=adamw_8bit", "pure_bf16=false", "dtype=float32")
+            said = work.run("output_dir=wide8", "optim=adamw_8bit", code=2).stderr
+            self.assertIn("was saved with pure_bf16: false, this start has true", said)
             for dtype in ("bfloat16", "float32"):
                 said = work.run("output_dir=pure", "pure_bf16=false", f"dtype={dtype}", code=2).stderr
                 self.assertIn("was saved with pure_bf16: true, this start has false", said)

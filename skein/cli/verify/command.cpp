@@ -4,7 +4,9 @@
 
 #include <fmt/format.h>
 
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "skein/cli/flag_set.h"
 #include "skein/cli/launch_ranks.h"
@@ -25,7 +27,8 @@ constexpr const char* kUsage =
     "Makes the first steps of a run under ddp, zero1, zero2 and zero3, each with offload off and\n"
     "on, from the same weights over the same data, and prints losses, gradient norms and the\n"
     "largest relative difference of every pair. 0: all are within the tolerance; 1: they are not.\n"
-    "Nothing is saved, and a checkpoint in output_dir is not looked at.\n"
+    "Nothing is saved, and a checkpoint in output_dir is not looked at. nvme_path=FOLDER adds\n"
+    "variants that offload to that disk.\n"
     "\n"
     "  --steps 5           steps of each\n"
     "  --strategies LIST   these alone: zero2,zero3\n"
@@ -34,7 +37,7 @@ constexpr const char* kUsage =
     "                      of the weights allows (bit-equal where sums have the same order)\n"
     "  --json              one JSON object, with sums and a digest of the weights\n"
     "\n"
-    "Launch flags are those of `skein train`. More: docs/training.md\n";
+    "Launch flags are those of `skein train`. More, and what the tolerance is: docs/commands.md\n";
 
 // What this command does not do: save, continue, evaluate, choose a strategy. A batch that `auto`
 // finds is to fit with the one that needs most.
@@ -44,6 +47,10 @@ config::Resolved without_saving(config::Resolved resolved) {
   config.eval = {};
   config.parallel.distributed_strategy = config::Strategy::kDdp;
   config.offload = {.pin_memory = config.offload.pin_memory, .nvme_path = config.offload.nvme_path};
+  // Here it has one: the variants with nvme.
+  std::erase_if(resolved.notes, [](const std::string& note) {
+    return note.find("'nvme_path' has no effect") != std::string::npos;
+  });
   return resolved;
 }
 

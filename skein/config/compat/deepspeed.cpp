@@ -102,6 +102,10 @@ class Reader {
     if (!rule && is_null(leaf.value) && is_deepspeed_section(leaf.key)) {
       return report(leaf, Fate::kOff, "null");
     }
+    if (!rule && is_deepspeed_section(leaf.key)) {
+      refuse(leaf.value.origin, fmt::format("DeepSpeed key '{}' must be an object, {{…}}, not '{}'",
+                                            leaf.key, leaf.value.shown()));
+    }
     if (!rule) {
       refuse(leaf.origin, fmt::format("unknown DeepSpeed key '{}'{}", leaf.key,
                                       did_you_mean(leaf.key, deepspeed_key_names())));
@@ -340,7 +344,12 @@ class Reader {
 
   void set_scheduler(const Setting& leaf) {
     const std::string key(scheduler_.key_of(leaf.key));
-    if (key.empty()) return report(leaf, Fate::kNoEffect, "cycle_momentum is false");
+    if (key.empty()) {
+      const bool is_first_step = leaf.key.ends_with("last_batch_iteration");
+      return report(
+          leaf, Fate::kNoEffect,
+          is_first_step ? "a checkpoint says where its run continues" : "cycle_momentum is false");
+    }
     if (key == "warmup_steps" && !parse_integer(leaf.value.text)) {
       refuse(leaf.value.origin,
              fmt::format("'{}' must be a whole number, not '{}'", leaf.key, leaf.value.shown()));

@@ -20,6 +20,16 @@ struct Parameter {
   std::string_view name, key;  // of DeepSpeed, and ours
 };
 
+// Of every type: the step it begins behind, which is -1 unless somebody continues by hand.
+constexpr std::string_view kFirstStep = "last_batch_iteration";
+
+void check_first_step(const Setting& leaf) {
+  if (is_auto(leaf) || is_null(leaf.value) || parse_integer(leaf.value.text) == -1) return;
+  refuse(leaf.value.origin,
+         fmt::format("'{}' must be -1, not '{}': where a run continues, its checkpoint says",
+                     leaf.key, leaf.value.shown()));
+}
+
 const Setting* find_parameter(std::span<const Setting> leaves, std::string_view name) {
   return find_leaf(leaves, fmt::format("{}{}", kParameters, name));
 }
@@ -102,6 +112,10 @@ void DeepSpeedScheduler::check_parameters(std::span<const Setting> leaves) const
     if (!leaf.key.starts_with(kParameters)) continue;
     const auto name = leaf.key.substr(kParameters.size());
     if (std::ranges::count(names, name) > 0) continue;
+    if (name == kFirstStep) {
+      check_first_step(leaf);
+      continue;
+    }
     refuse(leaf.origin,
            fmt::format("'{}' is not a parameter of {}, which has {}{}", leaf.key, type_->name,
                        fmt::join(names, ", "), did_you_mean(name, names)));
@@ -143,7 +157,7 @@ std::string_view DeepSpeedScheduler::key_of(std::string_view path) const {
   if (path == kType) return "lr_scheduler_type";
   const auto found =
       std::ranges::find(type_->parameters, path.substr(kParameters.size()), &Parameter::name);
-  return found->key;
+  return found == type_->parameters.end() ? "" : found->key;
 }
 
 }  // namespace skein::config

@@ -73,6 +73,11 @@ std::vector<KeyRule> no_effect_keys() {
       {"attn_implementation", kNo, kFastAttention},
       {"use_liger_kernel", kNo,
        "always so: kernels are fused, and the loss never holds all logits"},
+      {"enable_liger_kernel", kNo,
+       "always so: kernels are fused, and the loss never holds all logits"},
+      {"fp16_backend", kNo, "there is one kind of mixed precision: dtype"},
+      {"half_precision_backend", kNo, "there is one kind of mixed precision: dtype"},
+      {"bnb_4bit_compute_dtype", kNo, "products are computed in dtype"},
       {"trust_remote_code", kNo, "no code of a model folder is ever run"},
       {"use_fast_tokenizer", kNo, "there is one tokenizer"},
       {"model_type", kNo, "config.json says what the model is"},
@@ -99,11 +104,17 @@ std::vector<KeyRule> launch_keys() {
 std::vector<KeyRule> precision_keys() {
   constexpr auto kNot = Status::kRefused;
   return {
-      {"tf32", kNot, "float32 products are exact", kFalse},
+      {"tf32", kNot, "float32 products are exact; bf16: true is faster", kFalse},
       {"fp8", kNot, "use bf16: true", kFalse},
       {"torch_compile", kNot, "kernels are fused by hand", kFalse},
       {"load_in_8bit", kNot, "", kFalse},
       {"bnb_4bit_quant_type", kNot, "4-bit weights are NF4", {"nf4"}},
+      {"quantization_config*", kNot, "use quantization_bit: 4", kNone},
+      {"upcast_layernorm", kNot, "", kFalse},
+      {"use_unsloth*", kNot,
+       "kernels are fused by hand; gradient_checkpointing: offload has its "
+       "memory",
+       kFalse},
       {"quantization_type", kNot, "4-bit weights are NF4", {"nf4"}},
       {"quantization_method", kNot, "4-bit weights are bitsandbytes' NF4", {"bnb", "bitsandbytes"}},
   };
@@ -122,6 +133,10 @@ std::vector<KeyRule> algorithm_keys() {
       {"loraplus_*", kNot, ""},
       {"pissa_*", kNot, "", kFalse},
       {"freeze_*", kNot, "", kFalse},
+      {"use_galore", kNot, "optim: adamw_8bit or finetuning_type: lora need less memory", kFalse},
+      {"galore_*", kNot, "optim: adamw_8bit or finetuning_type: lora need less memory"},
+      {"use_badam", kNot, "finetuning_type: freeze or lora trains a part", kFalse},
+      {"badam_*", kNot, "finetuning_type: freeze or lora trains a part"},
       {"rl", kNot, "", kNone},
       {"beta", kNot, ""},
       {"loss_type", kNot, ""},
@@ -152,6 +167,20 @@ std::vector<KeyRule> algorithm_keys() {
       {"fsdp", kNot, "use distributed_strategy: zero3", {"", "false", "none"}},
       {"fsdp_config*", kNot, "use distributed_strategy: zero3", kNone},
       {"accelerator_config*", kNot, "", kNone},
+  };
+}
+
+// Keys of DeepSpeed's file, which has a place of its own.
+std::vector<KeyRule> deepspeed_keys() {
+  constexpr auto kNot = Status::kRefused;
+  return {
+      {"zero_optimization*", kNot,
+       "use distributed_strategy: zero2, or give DeepSpeed's file, deepspeed: FILE.json"},
+      {"zero_stage", kNot, "use distributed_strategy: ddp, zero1, zero2 or zero3"},
+      {"cpu_offload", kNot, "use offload_optimizer: cpu", kFalse},
+      {"steps_per_print", kNot, "use logging_steps"},
+      {"wall_clock_breakdown", kNot, "use profile_steps: 2", kFalse},
+      {"flops_profiler*", kNot, "use profile_steps: 2", kFalse},
   };
 }
 
@@ -208,8 +237,8 @@ std::vector<KeyRule> run_keys() {
 const std::vector<KeyRule>& known_keys() {
   static const auto kTable = [] {
     std::vector<KeyRule> all;
-    for (auto* part :
-         {&no_effect_keys, &launch_keys, &precision_keys, &algorithm_keys, &data_keys, &run_keys}) {
+    for (auto* part : {&no_effect_keys, &launch_keys, &precision_keys, &algorithm_keys,
+                       &deepspeed_keys, &data_keys, &run_keys}) {
       for (auto& key : part()) all.push_back(std::move(key));
     }
     return all;

@@ -95,7 +95,14 @@ bool is_qlora(const Setting& setting) {
 
 Result adapter(const Setting& setting, Notes&) {
   if (is_absent(setting.value) || parse_bool(setting.value.text) == false) return std::nullopt;
-  return stands_for(setting, "finetuning_type", is_qlora(setting) ? "lora" : setting.value.text);
+  const auto word = lower(setting.value.shown());
+  if (word != "lora" && word != "qlora") {
+    refuse(setting.value.origin,
+           fmt::format("'adapter' must be lora, qlora (lora beside weights in 4 bits) or none, not "
+                       "'{}'; DoRA is adapter: lora with use_dora: true",
+                       setting.value.shown()));
+  }
+  return stands_for(setting, "finetuning_type", "lora");
 }
 
 Result load_in_4bit(const Setting& setting, Notes&) {
@@ -176,11 +183,15 @@ Result grad_accum_dtype(const Setting& setting, Notes&) {
 }
 
 // DeepSpeed's own launcher adds a bare --deepspeed; false and null switch a parent's file off.
-Result deepspeed(const Setting& setting, Notes&) {
+Result deepspeed(const Setting& setting, Notes& notes) {
   if (is_absent(setting.value) || parse_bool(setting.value.text) == false) {
     return Setting{std::string(kDeepSpeedKey), Node{}, setting.origin};
   }
-  if (parse_bool(setting.value.text) == true) return std::nullopt;
+  if (parse_bool(setting.value.text) == true) {
+    notes.push_back(fmt::format("{}: '{}: true' has no effect: it names no file, as {}: FILE.json",
+                                setting.origin.place(), setting.key, setting.key));
+    return std::nullopt;
+  }
   return Setting{std::string(kDeepSpeedKey), setting.value, setting.origin};
 }
 

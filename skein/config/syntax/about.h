@@ -22,6 +22,8 @@ struct About {
   bool is_verbatim = false;                      // lists: any words, as they are written
   bool is_percentage = false;                    // `5` and `5%` are both 5
   bool is_path = false;                          // `~` and variables are expanded
+  // A word beside the values of its type, with a rule of its own (implied_settings.h).
+  std::string_view also = {};
   // False for what belongs to one start rather than to the run: not written by to_yaml().
   bool saved = true;
 };

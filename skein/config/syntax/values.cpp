@@ -56,10 +56,38 @@ bool has_leading_zero(std::string_view text) {
   return text.size() > 1 && text[0] == '0' && is_digit(text[1]);
 }
 
+// Words that other programs take, or that the key's name suggests, and what to type for them.
+struct Guess {
+  std::string_view key, word, cure;
+};
+constexpr Guess kGuesses[] = {
+    {"finetuning_type", "qlora", "give finetuning_type: lora with quantization_bit: 4"},
+    {"finetuning_type", "dora", "give finetuning_type: lora with use_dora: true"},
+    {"offload_optimizer", "true", "give cpu (host memory), or nvme with nvme_path: FOLDER"},
+    {"offload_param", "true", "give cpu (host memory), or nvme with nvme_path: FOLDER"},
+    {"offload_activations", "cpu", "true is host memory"},
+    {"activation_offloading", "cpu", "true is host memory"},
+    {"gradient_accumulation_steps", "auto",
+     "leave it out: it follows from global_batch_size and per_device_train_batch_size, which may "
+     "be auto"},
+};
+
+std::string cure_of(const Setting& setting) {
+  const auto word = lower(setting.value.text);
+  for (const auto& guess : kGuesses) {
+    if (setting.key == guess.key && word == guess.word) return fmt::format("; {}", guess.cure);
+  }
+  return "";
+}
+
 [[noreturn]] void refuse_value(const Setting& setting, const std::string& expected) {
   const auto& origin = setting.value.origin;
-  refuse(origin,
-         fmt::format("'{}' must be {}, not '{}'", setting.key, expected, setting.value.shown()));
+  refuse(origin, fmt::format("'{}' must be {}, not '{}'{}", setting.key, expected,
+                             setting.value.shown(), cure_of(setting)));
+}
+
+std::string or_also(const char* expected, const About& about) {
+  return about.also.empty() ? expected : fmt::format("{} or {}", expected, about.also);
 }
 
 void check_range(const Setting& setting, const About& about, double value) {
@@ -232,9 +260,11 @@ void assign(const Setting& setting, const About& about, std::string& member) {
   member = about.is_path ? expanded_path(text, setting.value.origin) : std::move(text);
 }
 
-void assign(const Setting& setting, const About&, bool& member) {
+void assign(const Setting& setting, const About& about, bool& member) {
   const auto value = parse_bool(setting.value.text);
-  if (!value) refuse_value(setting, "true or false");
+  if (!value) {
+    refuse_value(setting, or_also(about.also.empty() ? "true or false" : "true, false", about));
+  }
   member = *value;
 }
 
@@ -243,14 +273,14 @@ void assign(const Setting& setting, const About& about, int64_t& member) {
   if (!value && has_leading_zero(setting.value.text)) {
     refuse_value(setting, "a whole number without leading zeros (octal elsewhere)");
   }
-  if (!value) refuse_value(setting, "a whole number");
+  if (!value) refuse_value(setting, or_also("a whole number", about));
   check_range(setting, about, static_cast<double>(*value));
   member = *value;
 }
 
 void assign(const Setting& setting, const About& about, double& member) {
   const auto value = parse_real(setting.value.text);
-  if (!value) refuse_value(setting, "a number");
+  if (!value) refuse_value(setting, or_also("a number", about));
   const bool by_sign = about.is_percentage && setting.value.text.ends_with('%');
   const double number = by_sign ? *value * 100 : *value;
   check_range(setting, about, number);
@@ -312,7 +342,8 @@ void refuse_word(const Setting& setting, std::span<const std::string> known,
                          setting.key, text, fmt::join(known, ", ")));
     }
   }
-  const auto near = did_you_mean(text, {known.begin(), known.end()});
+  auto near = cure_of(setting);
+  if (near.empty()) near = did_you_mean(text, {known.begin(), known.end()});
   refuse(setting.value.origin, fmt::format("'{}' must be one of {}, not '{}'{}", setting.key,
                                            fmt::join(known, ", "), setting.value.shown(), near));
 }

@@ -103,7 +103,7 @@ std::string to_text(const Choice& value) {
                               std::span<const char* const> not_built);
 
 template <IsChoice Choice>
-void assign(const Setting& setting, const About&, Choice& member) {
+void assign(const Setting& setting, const About& about, Choice& member) {
   const auto words = spellings_of(member);
   const auto text = lower(setting.value.text);
   std::vector<std::string> known;
@@ -114,6 +114,7 @@ void assign(const Setting& setting, const About&, Choice& member) {
     }
     known.emplace_back(word.text);
   }
+  if (!about.also.empty()) known.emplace_back(about.also);
   refuse_word(setting, known, words.not_built);
 }
 

@@ -138,7 +138,10 @@ Node read_document(const std::string& text, const std::string& file, Origin::Kin
     if (documents > 1) refuse(start, "more than one YAML document ('---') in one file");
     auto node = Converter(file, kind).convert(YAML::Load(text), start, 0);
     if (node.kind == Node::Kind::kNull) node.kind = Node::Kind::kMap;
-    if (node.kind != Node::Kind::kMap) refuse(node.origin, "expected 'key: value' lines");
+    if (node.kind != Node::Kind::kMap) {
+      refuse(node.origin, kind == Origin::Kind::kDeepSpeed ? "expected an object, {\"key\": value}"
+                                                           : "expected 'key: value' lines");
+    }
     return node;
   } catch (const YAML::Exception& error) {
     auto place = start;
@@ -171,9 +174,12 @@ std::string read_text(const fs::path& path, const Origin* named_by) {
   constexpr uint64_t kLimit = 16 << 20;
   std::error_code error;  // a name too long for the file system is a mistake like any other
   if (fs::is_regular_file(path, error)) return read_file(path, kLimit);
-  const auto message =
-      fmt::format("configuration file '{}' {}", path.string(),
-                  fs::exists(path, error) ? "is not a regular file" : "does not exist");
+  const bool is_model = fs::is_regular_file(path / "config.json", error);
+  const auto message = fmt::format(
+      "configuration file '{}' {}{}", path.string(),
+      fs::exists(path, error) ? "is not a regular file" : "does not exist",
+      is_model ? fmt::format(": a model's folder is given as model_name_or_path={}", path.string())
+               : "");
   if (named_by) refuse(*named_by, message);
   throw UserError(message);
 }
@@ -226,6 +232,10 @@ Node read_yaml(const std::string& text, const std::string& file) {
 
 // JSON is YAML's flow style, so one converter serves both; the JSON parser only judges the syntax.
 Node read_json(const std::string& text, const std::string& file) {
+  if (text.find_first_not_of(" \t\r\n") == std::string::npos) {
+    refuse({.kind = Origin::Kind::kDeepSpeed, .file = file, .line = 1, .column = 1},
+           "the file is empty: {} asks for nothing");
+  }
   try {
     JsonEvents nothing_kept;
     walk_json(text, {}, nothing_kept);
