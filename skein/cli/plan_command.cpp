@@ -80,12 +80,12 @@ void print_machine(const Seen& seen) {
   const auto gpus =
       hardware.gpus == 1 ? std::string("1 GPU") : fmt::format("{} GPUs", hardware.gpus);
   if (seen.gpu != nullptr) {
-    fmt::print("hardware  as if: {} with {} each, {} TFLOP/s, {} GB/s (--gpu); {} of memory{}\n",
-               seen.world.size() == 1 ? fmt::format("1 {}", seen.gpu->name)
-                                      : fmt::format("{} x {}", seen.world.size(), seen.gpu->name),
-               shown_bytes(seen.gpu->bytes()), seen.gpu->flops(seen.outlook.dtype) / 1e12,
-               seen.gpu->memory_rate, shown_bytes(seen.machine.memory.host),
-               seen.machine.host_note);
+    fmt::print(
+        "hardware  as if: {} with {} each, {} TFLOP/s, {} GB/s (--gpu); {} of host memory{}\n",
+        seen.world.size() == 1 ? fmt::format("1 {}", seen.gpu->name)
+                               : fmt::format("{} x {}", seen.world.size(), seen.gpu->name),
+        shown_bytes(seen.gpu->bytes()), seen.gpu->flops(seen.outlook.dtype) / 1e12,
+        seen.gpu->memory_rate, shown_bytes(seen.machine.memory.host), seen.machine.host_note);
   } else {
     fmt::print("hardware  {} cores, {} of memory, {}\n", hardware.cores,
                shown_bytes(seen.machine.memory.host), hardware.gpus == 0 ? "no GPU" : gpus);

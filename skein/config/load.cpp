@@ -653,7 +653,9 @@ void refuse_other_file(const std::string& path, const std::vector<Setting>& sett
   const auto has = [&](std::string_view key) {
     return std::ranges::any_of(settings, [&](const Setting& s) { return s.key.starts_with(key); });
   };
-  if (has("zero_optimization.") && path.ends_with(".json")) {
+  const bool is_deepspeed = has("zero_optimization") || has("fp16.") || has("bf16.") ||
+                            has("optimizer.") || has("scheduler.");
+  if (is_deepspeed && path.ends_with(".json")) {
     throw UserError(
         fmt::format("'{0}' is a DeepSpeed file, no configuration: give deepspeed={0}", path));
   }

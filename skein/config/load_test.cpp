@@ -485,6 +485,8 @@ TEST_F(LoadTest, FilesWithAPlaceOfTheirOwnAreNoConfiguration) {
   };
   const auto json = write("ds.json", R"({"zero_optimization": {"stage": 2}})");
   EXPECT_EQ(said(json), "'ds.json' is a DeepSpeed file, no configuration: give deepspeed=ds.json");
+  EXPECT_PRED2(contains, said(write("fp16.json", R"({"fp16": {"enabled": true}})")),
+               "give deepspeed=fp16.json");
   const auto model = write("model/config.json", R"({"model_type": "llama", "hidden_size": 8})");
   EXPECT_PRED2(contains, said(model), "give its folder, model_name_or_path=");
   EXPECT_PRED2(contains, said((folder_ / "model").string()),

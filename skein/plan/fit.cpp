@@ -224,6 +224,12 @@ std::string RunMemory::comparison(const RankBytes& bytes) const {
                      shown_bytes(machine_.memory.host));
 }
 
+std::string RunMemory::host_limit() const {
+  if (!on_gpus() || machine_.host_note.empty()) return "";
+  return fmt::format("; offload has {} of host memory{}", shown_bytes(machine_.memory.host),
+                     machine_.host_note);
+}
+
 Choice asked_choice(const config::RunConfig& config, const config::BatchPlan& batches) {
   return {.stage = zero_stage(config.parallel.distributed_strategy),
           .per_device = batches.per_device,
@@ -340,10 +346,11 @@ std::string smallest_change(const RunMemory& memory, const Choice& asked) {
   const auto packed_keys = packed ? changes_together(*packed, asked) : "";
   if (!packed_keys.empty()) return fmt::format("quantization_bit=4 {} make it fit", packed_keys);
   if (const auto keys = with_narrower_states(memory, asked); !keys.empty()) {
-    return keys + " would make it fit: states of fewer bytes (docs/precision.md)";
+    return keys + " would make it fit: states of fewer bytes (docs/precision.md)" +
+           memory.host_limit();
   }
   return "no smaller micro-batch, gradient_checkpointing, stage or offload makes it fit: " +
-         beyond_choices(memory.shapes());
+         beyond_choices(memory.shapes()) + memory.host_limit();
 }
 
 std::string beyond_choices(const Shapes& shapes) {

@@ -80,6 +80,8 @@ class RunMemory {
   bool fits_host(const RankBytes& bytes) const;  // what a GPU's rank offloads
   // "a rank needs about 21.3 GiB, and the GPU has 15.0 GiB".
   std::string comparison(const RankBytes& bytes) const;
+  // "; offload has 23.5 GiB of host memory (…)": where a plan takes another machine's for it.
+  std::string host_limit() const;
   int64_t ranks() const { return machine_.ranks; }
   bool on_gpus() const { return machine_.place.on_gpus(); }
 

@@ -327,6 +327,8 @@ TEST_F(FitTest, AHostThatIsTooSmallIsAskedForLess) {
   noted.host_note = " (this one's)";
   EXPECT_PRED2(contains, memory(noted).comparison(memory(noted).needs(asked(noted))),
                "and it has 4.0 GiB (this one's)");
+  noted.memory.gpu = kGiB;
+  EXPECT_PRED2(contains, advice(noted), "; offload has 4.0 GiB of host memory (this one's)");
 }
 
 TEST_F(FitTest, WhatIsAskedOfOffloadStays) {

@@ -187,6 +187,18 @@ TEST_F(OutlookTest, APlanForAnotherMachineIsOnlyWarned) {
   EXPECT_PRED2(contains, warnings, "what this machine's ranks offload needs about");
 }
 
+// Without checkpoints a stop saves one all the same.
+TEST_F(OutlookTest, AFullDiskIsToldWithWhatIsSavedThere) {
+  write("model/config.json", R"({"model_type": "gpt2", "vocab_size": 257, "n_positions": 64,
+                                 "n_embd": 65536, "n_layer": 1000, "n_head": 4, "attn_pdrop": 0})");
+  auto elsewhere = kNewGpus;
+  elsewhere.is_here = false;
+  const auto said = [&] { return fmt::format("{}", fmt::join(look(elsewhere).warnings, "\n")); };
+  EXPECT_PRED2(contains, said(), "with one more checkpoint while it is saved, and");
+  config().checkpoint.save_strategy = config::SaveStrategy::kNo;
+  EXPECT_PRED2(contains, said(), "with the checkpoint that a stop (SIGTERM) saves, and");
+}
+
 // As train does, with the same words.
 TEST_F(OutlookTest, AHostThatIsTooSmallForWhatIsOffloadedIsRefused) {
   auto machine = kNewGpus;
