@@ -54,6 +54,15 @@ File create_nameless(const fs::path& path, const std::string& key) {
   return file;
 }
 
+// As the kernel calls a file without a name: what /proc shows of it, for messages.
+fs::path name_of(const File& file, const fs::path& otherwise) {
+  std::error_code ignored;
+  const auto link = fs::read_symlink(fmt::format("/proc/self/fd/{}", file.descriptor()), ignored);
+  const auto text = link.string();
+  const auto end = text.rfind(" (deleted)");
+  return end == std::string::npos ? otherwise : fs::path(text.substr(0, end));
+}
+
 [[noreturn]] void refuse_full(const fs::path& folder, const std::string& key, uint64_t bytes,
                               uint64_t available) {
   throw DiskFull(fmt::format(
@@ -122,6 +131,7 @@ SpillFile::SpillFile(const fs::path& folder, uint64_t bytes, SpillOptions option
   SKEIN_CHECK(bytes > 0 && bytes % kAlignment == 0, fmt::format("a file of {} bytes", bytes));
   SKEIN_CHECK(block_bytes() > 0 && block_bytes() % kAlignment == 0 && options_.depth > 0,
               fmt::format("blocks of {} bytes, depth {}", block_bytes(), options_.depth));
+  path_ = name_of(file_, path_);
   reserve(file_, folder, bytes, options_.folder_key);
   is_direct_ = options_.direct && make_direct(file_);
   checksums_.resize((bytes + block_bytes() - 1) / block_bytes());

@@ -154,7 +154,7 @@ BenchResult bench_training(const BenchOptions& options, comm::Group group) {
     result.update_seconds =
         phases.take()[static_cast<size_t>(Phase::kOptimizer)] / static_cast<double>(options.steps);
   }
-  optimizer.states();        // the last update has ended,
+  optimizer.states();                     // the last update has ended,
   sharded.slices_to_save(Access::kRead);  // and all know its weights
   result.peak_flat_bytes = sharded.memory().peak_bytes();
   result.peak_host_bytes = sharded.memory().all_peak_bytes().pinned_host;
