@@ -11,6 +11,7 @@
 #include "skein/config/syntax/values.h"
 #include "skein/core/amounts.h"
 #include "skein/core/error.h"
+#include "skein/core/foreign_text.h"
 #include "skein/plan/disk_space.h"
 #include "skein/plan/finetune.h"
 #include "skein/plan/run_model.h"
@@ -534,13 +535,17 @@ void check_offload_room(const config::Resolved& resolved, const Machine& machine
     throw UserError(
         fmt::format("{}: {}", memory.comparison(bytes), smallest_change(memory, asked)));
   }
-  const auto on_disk = static_cast<uint64_t>(bytes.flat.disk * machine.local_ranks);
+  // Every array there begins with a block of its own.
+  const auto arrays = std::ssize(memory.shapes().units) * 2 * optim::kMostDiskArrays;
+  const auto each =
+      bytes.flat.disk == 0 ? 0 : bytes.flat.disk + arrays * optim::DiskOptions{}.block_bytes;
+  const auto on_disk = static_cast<uint64_t>(each * machine.local_ranks);
   const auto free = free_space(config.offload.nvme_path);
   if (on_disk == 0 || !free || on_disk <= *free) return;
   throw IoError(fmt::format(
       "the disk of nvme_path is too small: what this machine's ranks offload needs {} there, and "
       "{} are free in {}; free some, name another folder, or give offload_optimizer=cpu",
-      shown_bytes(on_disk), shown_bytes(*free), config.offload.nvme_path));
+      shown_bytes(on_disk), shown_bytes(*free), skein::shown(config.offload.nvme_path)));
 }
 
 }  // namespace skein::plan

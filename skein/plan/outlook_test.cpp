@@ -155,6 +155,8 @@ TEST_F(OutlookTest, OffloadToADiskNeedsAFolderThere) {
   EXPECT_TRUE(contains(why_refused(), "give nvme_path=FOLDER, or offload_optimizer=cpu"));
   offload.nvme_path = (folder_ / "none").string();
   EXPECT_TRUE(contains(why_refused(), "is not a folder: make it, on every node"));
+  offload.nvme_path = "none\nerror: \x1b[31m";
+  EXPECT_TRUE(contains(why_refused(), "none\\nerror: \\x1b[31m is not a folder"));
   offload.nvme_path = (folder_ / "text.txt").string();
   EXPECT_TRUE(contains(why_refused(), "is not a folder"));
   offload.nvme_path = folder_.string();

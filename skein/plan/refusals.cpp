@@ -16,6 +16,7 @@
 #include "skein/config/syntax/node.h"
 #include "skein/core/error.h"
 #include "skein/core/file.h"
+#include "skein/core/foreign_text.h"
 #include "skein/data/prepare.h"
 #include "skein/data/rows/open_encoder.h"
 #include "skein/data/run_samples.h"
@@ -227,12 +228,12 @@ void check_nvme_folder(const config::Resolved& resolved) {
     config::refuse(resolved.origin_of("nvme_path"),
                    fmt::format("nvme_path: {} is not a folder: make it, on every node, or name one "
                                "on a local disk",
-                               keys.nvme_path));
+                               shown(keys.nvme_path)));
   }
   if (::access(keys.nvme_path.c_str(), W_OK | X_OK) != 0) {
-    config::refuse(
-        resolved.origin_of("nvme_path"),
-        fmt::format("nvme_path: files cannot be made in {}: choose another", keys.nvme_path));
+    config::refuse(resolved.origin_of("nvme_path"),
+                   fmt::format("nvme_path: files cannot be made in {}: choose another",
+                               shown(keys.nvme_path)));
   }
 }
 
