@@ -46,8 +46,8 @@ std::vector<OuterProduct> outer_products(const model::TappedLinear& linear,
   const auto add = [&](const std::string& suffix, const auto& left, const auto& right) {
     if (wanted(linear.name + suffix)) products.push_back({linear.name + suffix, left(), right()});
   };
-  const auto input = [&] { return x; };
-  const auto output = [&] { return d_y; };
+  const auto input = [&]() -> const at::Tensor& { return x; };
+  const auto output = [&]() -> const at::Tensor& { return d_y; };
   for (const auto& name : parameters_of(linear)) {
     const auto suffix = name.substr(linear.name.size());
     if (suffix == ".weight") {
