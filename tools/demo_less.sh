@@ -47,7 +47,7 @@ python3 -B tools/make_tasks.py "$data" --rows "$rows" --seed "$seed" --task "$ta
 train() {
   "$skein" train --nproc-per-node 2 model_name_or_path="$base/run" stage=sft train_file="$2" finetuning_type=lora \
     lora_rank=16 lora_alpha=32 lora_target=all cutoff_len=64 global_batch_size=8 num_train_epochs="$3" learning_rate=3e-3 \
-    lr_scheduler_type=linear device=cpu report_to=none logging_steps=10 output_dir="$out/$1" seed="$seed" "${@:4}"
+    lr_scheduler_type=linear device=cpu report_to=none logging_steps=1 output_dir="$out/$1" seed="$seed" "${@:4}"
 }
 
 say "warm-up: two epochs on a fifth of $data/train.jsonl"

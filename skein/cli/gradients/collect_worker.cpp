@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <numeric>
+#include <algorithm>
 
 #include "skein/adapter/tensor_names.h"
 #include "skein/checkpoint/files/weights_digest.h"
@@ -168,8 +168,9 @@ int collect(const CollectFlags& flags, train::World& world) {
   gf::CollectRanks ranks{world.group, world.stop_requested};
   std::optional<Progress> progress;
   if (world.is_first()) {
-    progress.emplace("collecting", static_cast<uint64_t>(facts.num_samples / world.group.size()),
-                     "samples");
+    const int64_t rounds = (facts.num_blocks() + world.group.size() - 1) / world.group.size();
+    const auto own = std::min(facts.num_samples, rounds * facts.samples_per_block);
+    progress.emplace("collecting", static_cast<uint64_t>(own), "samples of this rank");
   }
   const auto result = gf::collect(task, ranks, [&](int64_t samples) {
     if (progress) progress->add(static_cast<uint64_t>(samples));
