@@ -7,14 +7,14 @@
 #   tools/demo_less.sh             collections that were begun are continued
 #   tools/demo_less.sh --fresh     starts over, from the model that is there
 #   tools/demo_less.sh --quick     few rows and steps from the model of demo.sh --quick, without the bars
-#   tools/demo_less.sh --out DIR   another folder;  --base DIR: another model of demo.sh;  --seed N: other rows
+#   tools/demo_less.sh --out DIR   another folder;  --base DIR: another model of demo.sh;  --seed N: other rows;  --task NAME: another task
 #
 # `make demo-less` builds first. Exit code 1 when less than 90 % of the chosen rows are of the task, or when its
 # held-out loss is not 20 % below that of random rows.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 skein=${SKEIN_BUILD:-build/release}/bin/skein
-out= base= quick= seed=1 rows=120 task=reverse epochs=30
+out= base= quick= seed=1 rows=120 task=sum epochs=30
 
 fail() { echo "demo-less: $1" >&2; exit "${2:-1}"; }
 say() { printf '\n== %s\n' "$1"; }
@@ -26,8 +26,9 @@ while (($#)); do
     --quick) quick=1 rows=8 epochs=1 ;;
     --out) out=${2:?demo-less: --out needs a folder}; shift ;;
     --base) base=${2:?demo-less: --base needs a folder}; shift ;;
+    --task) task=${2:?demo-less: --task needs a name}; shift ;;
     --seed) seed=${2:?demo-less: --seed needs a number}; shift ;;
-    *) fail "unknown option '$1'; known: --fresh --quick --out DIR --base DIR --seed N" 2 ;;
+    *) fail "unknown option '$1'; known: --fresh --quick --out DIR --base DIR --seed N --task NAME" 2 ;;
   esac
   shift
 done

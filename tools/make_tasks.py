@@ -3,7 +3,7 @@
 # Copyright the skein authors.
 """Makes the rows of `make demo-less`: ten tasks in equal parts, and examples of one of them.
 
-  tools/make_tasks.py OUT [--rows 120] [--seed 1] [--task reverse]
+  tools/make_tasks.py OUT [--rows 120] [--seed 1] [--task sum]
 
 Writes OUT/train.jsonl (rows of each task, mixed), OUT/dev.jsonl (ten examples of the one task) and
 OUT/heldout.jsonl (60 more of it), {"task", "prompt", "completion"} per line; no row is in two files. The same
@@ -77,7 +77,7 @@ def main():
     parser.add_argument("out", type=Path)
     parser.add_argument("--rows", type=int, default=120, help="of each task")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--task", default="reverse", choices=TASKS)
+    parser.add_argument("--task", default="sum", choices=TASKS)
     options = parser.parse_args()
     rng, used = random.Random(options.seed), set()
     few = max(1, min(60, options.rows))
