@@ -40,6 +40,7 @@ GEMMA3_1B = {"model_type": "gemma3_text", "vocab_size": 262144, "hidden_size": 1
              "query_pre_attn_scalar": 256, "sliding_window": 512, "max_position_embeddings": 32768}
 LLAMA_8B = {**LLAMA, "vocab_size": 128256, "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
             "num_attention_heads": 32, "num_key_value_heads": 8, "tie_word_embeddings": False}
+LLAMA_14B = {**LLAMA_8B, "hidden_size": 5120, "intermediate_size": 13824, "num_hidden_layers": 48, "num_attention_heads": 40}
 ADAPTERS = ("--lora", "16", "--packed")
 FEW = ("--steps", "8", "--warmup", "3")
 CASES = {  # config.json, rows, tokens of a row, further flags

@@ -9,7 +9,7 @@ The prediction is `peak_estimate` (without the margin), the truth the most that 
 them is off by more than 10 %. SKEIN_BUILD names the build (default build/cuda).
 """
 import json
-import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -29,26 +29,29 @@ CASES = {  # config.json, rows, tokens of a row, further keys
     "llama_1b_8bit": (gpu.LLAMA_1B, 4, 4096, "optim=adamw_8bit"),
     "llama_1b_pure_bf16": (gpu.LLAMA_1B, 4, 4096, "pure_bf16=true"),
     "lora_1b": (gpu.LLAMA_1B, 4, 4096, *LORA),
-    "llama_8b_auto": (gpu.LLAMA_8B, 1, 4096, "distributed_strategy=auto", "gradient_checkpointing=true"),
+    "lora_1b_4bit": (gpu.LLAMA_1B, 4, 4096, *LORA, "quantization_bit=4"),
+    "llama_8b_auto": (gpu.LLAMA_8B, 1, 4096, "distributed_strategy=auto", "gradient_checkpointing=true", "learning_rate=5e-6"),
+    "llama_14b_auto": (gpu.LLAMA_14B, 1, 4096, "distributed_strategy=auto", "gradient_checkpointing=true", "learning_rate=5e-6"),
 }
 
 
 def make_weights(folder, work):
-    """Adapters need weights to stand beside: those of a run of no step."""
+    """Adapters need weights to stand beside: those of a run of one step."""
     base = work / "base"
-    run(["train", *words(folder, work, 1, 64), "train_from_scratch=true", "max_steps=1", f"output_dir={base}"])
+    if not base.exists():
+        run(["train", *words(folder, work, 1, 64), "train_from_scratch=true", "max_steps=1", f"output_dir={base}"])
     return base
 
 
 def words(folder, work, rows, tokens):
-    return [f"model_name_or_path={folder}", f"train_file={work / 'text.txt'}", f"block_size={tokens}",
-            f"per_device_train_batch_size={rows}", "logging_steps=1", "save_strategy=no", "report_to=none"]
+    return [f"model_name_or_path={folder}", "tokenizer_name_or_path=bytes", f"train_file={work / 'text.txt'}",
+            f"block_size={tokens}", f"per_device_train_batch_size={rows}", "logging_steps=1", "save_strategy=no", "report_to=none"]
 
 
 def run(arguments):
     done = subprocess.run([SKEIN, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if done.returncode:
-        sys.exit(f"{' '.join(map(str, arguments))}\n{done.stderr[-3000:]}")
+        raise RuntimeError(f"{' '.join(map(str, arguments))}\n{done.stderr[-3000:]}")
     return done.stdout
 
 
@@ -75,11 +78,16 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
         (work / "text.txt").write_text("".join(f"line {i} of a small corpus, {i * i} is its square\n" for i in range(60000)))
-        rows = []
+        wrong = 0
         for name in sys.argv[1:] or CASES:
-            rows.append(compare(name, work))
-            print(json.dumps(rows[-1]), flush=True)
-    sys.exit(any(abs(row["ratio"] - 1) > 0.1 for row in rows))
+            try:
+                row = compare(name, work)
+            except RuntimeError as error:  # the other cases are of use without it
+                row = {"case": name, "ratio": 0, "failed": str(error)}
+            wrong += abs(row["ratio"] - 1) > 0.1
+            print(json.dumps(row), flush=True)
+            shutil.rmtree(work / f"{name}-out", ignore_errors=True)  # of 16 GB with 8B
+    sys.exit(wrong > 0)
 
 
 if __name__ == "__main__":

@@ -54,4 +54,25 @@ SKEIN_HOST_DEVICE inline float to_unit(uint32_t word) {
   return static_cast<float>(word >> 8) * 0x1p-24F;
 }
 
+// Signs of the random projection of gradients, one for each element of a parameter and each column:
+// one bit of philox, 128 columns a call. A sign depends on the stream, the element and the column
+// alone, so that a projection to fewer columns is the beginning of one to more. What makes a
+// stream, and test vectors: docs/gradient_format.md.
+
+inline constexpr int64_t kColumnsPerCall = 128;  // signs of one philox call
+
+// The signs of the columns [128 * group, 128 * group + 128) for one element: that of column c is
+// bit c % 32 of word (c % 128) / 32.
+SKEIN_HOST_DEVICE inline Words sign_bits(uint64_t stream, uint64_t element, uint64_t group) {
+  return philox(stream, element, group);
+}
+
+// +1 for a bit that is 1, -1 for 0. `bit` is 0 or 1.
+SKEIN_HOST_DEVICE inline float sign_of_bit(uint32_t bit) { return bit != 0 ? 1.0F : -1.0F; }
+
+SKEIN_HOST_DEVICE inline float projection_sign(uint64_t stream, uint64_t element, uint64_t column) {
+  const auto bits = sign_bits(stream, element, column / kColumnsPerCall);
+  return sign_of_bit(bits.word[(column % kColumnsPerCall) / 32] >> (column % 32) & 1);
+}
+
 }  // namespace skein::random

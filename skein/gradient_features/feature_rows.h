@@ -3,7 +3,7 @@
 #pragma once
 
 // The features of samples: the gradient of each in a form (gradient_form.h), projected to a few
-// thousand numbers.
+// thousand numbers; or, factorised (factor_projection.h), the gradient itself.
 //
 // What a block of the model contributes is formed, brought into form and projected while backward
 // is in it, then dropped: memory does not grow with the samples of a run, nor with the model's
@@ -13,9 +13,11 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "skein/gradient_features/factor_projection.h"
 #include "skein/gradient_features/gradient_form.h"
 #include "skein/gradient_features/sample_gradients.h"
 
@@ -27,6 +29,9 @@ struct FeatureOptions {
   uint64_t seed = 0;  // of the projection
   int64_t dimension = 8192;
   int64_t memory = int64_t{256} << 20;  // bytes of gradients that are formed at a time
+  // Of each parameter, for the factorised projection: the columns are theirs then, the form is sgd,
+  // and all parameters have taps. Empty: the dense one.
+  std::vector<FactorSides> sides{};
 };
 
 class FeatureRows {
@@ -41,11 +46,14 @@ class FeatureRows {
   at::Tensor compute(const tensor::HostBatch& run);
 
  private:
+  at::Tensor compute_dense(const tensor::HostBatch& run);
+
   SampleGradients gradients_;
   GradientForm form_;
   int64_t dimension_;
   std::map<std::string, uint64_t> streams_;  // by parameter
   at::TensorOptions result_;
+  std::optional<FactorProjection> factors_;  // absent: the projection is dense
 };
 
 }  // namespace skein::gradient_features

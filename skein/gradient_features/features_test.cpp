@@ -10,10 +10,12 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <limits>
 #include <map>
 #include <mutex>
 
 #include "skein/core/testing.h"
+#include "skein/gradient_features/document_pieces.h"
 #include "skein/gradient_features/feature_rows.h"
 #include "skein/gradient_features/files/projection.h"
 #include "skein/gradient_features/files/projection_signs.h"
@@ -227,7 +229,8 @@ at::Tensor signs(uint64_t stream, int64_t first, int64_t elements, int64_t colum
   auto* next = matrix.mutable_data_ptr<double>();
   for (int64_t e = 0; e < elements; ++e) {
     for (int64_t c = 0; c < columns; ++c) {
-      *next++ = projection_sign(stream, static_cast<uint64_t>(first + e), static_cast<uint64_t>(c));
+      *next++ = random::projection_sign(stream, static_cast<uint64_t>(first + e),
+                                        static_cast<uint64_t>(c));
     }
   }
   return matrix;
@@ -306,6 +309,165 @@ TEST(FeatureRows, AreTheProjectedGradients) {
     EXPECT_TRUE(
         at::allclose(features.compute(tiny_run({5})), expected.narrow(0, 0, 1), 1e-10, 1e-10));
   }
+}
+
+std::vector<ProjectedParameter> with_sides(const tensor::ParameterTable& table,
+                                           const std::vector<std::string>& names, int64_t share) {
+  std::vector<ProjectedParameter> parameters;
+  for (const auto& name : names) parameters.push_back({name, table.find(name)->shape});
+  choose_sides(parameters, share * std::ssize(parameters));
+  return parameters;
+}
+
+FeatureOptions factor_options(const std::vector<ProjectedParameter>& parameters) {
+  FeatureOptions options{.seed = 5};
+  for (const auto& parameter : parameters) {
+    options.parameters.push_back(parameter.name);
+    options.sides.push_back(parameter.sides);
+  }
+  return options;
+}
+
+// gradients (documents, p · q) -> (documents, a · b): the signs multiplied out.
+at::Tensor factorised(const at::Tensor& gradients, const ProjectedParameter& parameter,
+                      uint64_t seed) {
+  const auto own = [&](Side side, int64_t elements, int64_t columns) {
+    return signs(factor_stream(seed, parameter.name, side), 0, elements, columns);
+  };
+  const auto left = own(Side::kLeft, parameter.height(), parameter.sides.left);
+  const auto right = own(Side::kRight, parameter.width(), parameter.sides.right);
+  const auto whole = gradients.view({-1, parameter.height(), parameter.width()});
+  return left.t().matmul(whole).matmul(right).flatten(1);
+}
+
+at::Tensor factorised(const Rows& gradients, const std::vector<ProjectedParameter>& parameters) {
+  std::vector<at::Tensor> parts;
+  for (const auto& parameter : parameters) {
+    parts.push_back(factorised(gradients.at(parameter.name), parameter, 5));
+  }
+  return at::cat(parts, 1);
+}
+
+void expect_rows(const at::Tensor& found, const at::Tensor& expected, const std::string& what) {
+  ASSERT_EQ(found.sizes(), expected.sizes()) << what;
+  const auto scale = expected.norm().item<double>() + 1e-3;
+  EXPECT_LT((found - expected).norm().item<double>() / scale, 1e-10) << what;
+}
+
+// Also where the sides are all that there is.
+TEST(FactorProjection, IsThatOfTheGradients) {
+  const auto run = tiny_run({5, 2, 9, 3});
+  for (const auto& c : cases()) {
+    const auto gradients = expected_rows(c.config, c.tuning, c.words, run);
+    for (const int64_t share : {1, 7, 40, 10'000}) {
+      HeldModel held(c.config, c.tuning, 0, /*recompute=*/share == 7);
+      const auto& table = held.model->table();
+      const auto parameters = with_sides(table, choose_parameters(table, c.words), share);
+      const auto expected = factorised(gradients, parameters);
+      FeatureRows features(*held.model, held.sharded, factor_options(parameters));
+      EXPECT_EQ(columns_of(parameters), expected.size(1));
+      expect_rows(features.compute(run), expected, c.name);
+      expect_rows(features.compute(tiny_run({5})), expected.narrow(0, 0, 1), c.name + ", alone");
+    }
+  }
+}
+
+TEST(FactorProjection, OfLongDocumentsIsThatOfTheirPieces) {
+  const auto c = cases().at(3);
+  const auto run = tiny_run({5, kPieceTokens + 5, kPieceTokens, 3 * kPieceTokens - 1});
+  HeldModel held(c.config, c.tuning, 0, false);
+  const auto& table = held.model->table();
+  const auto parameters = with_sides(table, choose_parameters(table, c.words), 20);
+  FeatureRows features(*held.model, held.sharded, factor_options(parameters));
+  expect_rows(features.compute(run),
+              factorised(expected_rows(c.config, c.tuning, c.words, run), parameters), c.name);
+}
+
+TEST(FactorProjection, OfShardedParametersIsTheSame) {
+  const auto c = cases().at(3);
+  const auto run_of = [](int rank) { return tiny_run({4, 3 + rank}, rank); };
+  comm::run_ranks(2, [&](comm::Group& group) {
+    const auto run = run_of(group.rank());
+    const auto gradients = expected_rows(c.config, c.tuning, c.words, run);
+    HeldModel held(c.config, c.tuning, /*stage=*/3, /*recompute=*/false, group);
+    const auto& table = held.model->table();
+    const auto parameters = with_sides(table, choose_parameters(table, c.words), 20);
+    FeatureRows features(*held.model, held.sharded, factor_options(parameters));
+    for (int i = 0; i < 2; ++i) {
+      expect_rows(features.compute(run), factorised(gradients, parameters), "sharded");
+    }
+  });
+}
+
+TEST(FactorProjection, OfFewerParametersIsPartOfThatOfMore) {
+  const auto c = cases().at(0);  // two parts of a block's layers
+  const auto run = tiny_run({5, 9});
+  HeldModel held(c.config, c.tuning, 0, false);
+  const auto& table = held.model->table();
+  const auto all = with_sides(table, choose_parameters(table, c.words), 12);
+  const auto some = with_sides(table, choose_parameters(table, {c.words[1]}), 12);
+  const auto compute = [&](const std::vector<ProjectedParameter>& parameters) {
+    return FeatureRows(*held.model, held.sharded, factor_options(parameters)).compute(run);
+  };
+  std::vector<at::Tensor> parts;
+  const auto whole = compute(all);
+  int64_t first = 0;
+  for (const auto& parameter : all) {
+    const auto own = whole.narrow(1, first, parameter.sides.columns());
+    first += parameter.sides.columns();
+    for (const auto& wanted : some) {
+      if (wanted.name == parameter.name) parts.push_back(own);
+    }
+  }
+  ASSERT_EQ(parts.size(), some.size());
+  expect_rows(compute(some), at::cat(parts, 1), "some");
+}
+
+// The mean estimate of an inner product is the product, over matrices with streams of their own.
+TEST(FactorProjection, InnerProductsAreUnbiased) {
+  constexpr int64_t kProducts = 4'000;
+  std::vector<ProjectedParameter> parameters = {{"w", {6, 9}}, {"v", {8, 5}}, {"b", {7}}};
+  choose_sides(parameters, 30);
+  at::manual_seed(11);
+  double sum = 0, square_sum = 0;
+  for (int64_t i = 0; i < kProducts; ++i) {
+    double error = 0;
+    for (const auto& parameter : parameters) {
+      const auto pair = at::randn({2, parameter.height() * parameter.width()}, at::kDouble);
+      const auto projected = factorised(pair, parameter, static_cast<uint64_t>(i));
+      const auto dot = [](const at::Tensor& two) { return (two[0] * two[1]).sum().item<double>(); };
+      error += dot(projected) / static_cast<double>(parameter.sides.columns()) - dot(pair);
+    }
+    sum += error;
+    square_sum += error * error;
+  }
+  EXPECT_LT(std::abs(sum), 3 * std::sqrt(square_sum));
+}
+
+TEST(FactorProjection, WhatHasNoTapIsNamed) {
+  HeldModel held(tiny_config(model::kTinyLlama), {}, 0, false);
+  const auto names = choose_parameters(held.model->table(), {"q_proj", "norm"});
+  EXPECT_EQ(untapped_parameters(*held.model, names), std::vector<std::string>{"model.norm.weight"});
+}
+
+TEST(DocumentPieces, AddUpToTheirDocuments) {
+  const std::vector<int32_t> ends = {3, 3 + kPieceTokens, 4 + kPieceTokens, 300};
+  const DocumentPieces pieces(ends, at::kCPU);
+  EXPECT_EQ(pieces.count(), 1 + 1 + 1 + 4);
+  at::manual_seed(3);
+  auto tokens = at::randn({300, 2}, at::kDouble);
+  const auto sums = [&] { return pieces.sum(pieces.cut(tokens).sum(1)); };
+  const auto before = sums();
+  int64_t begin = 0;
+  for (size_t i = 0; i < ends.size(); ++i) {
+    const auto own = tokens.narrow(0, begin, ends[i] - begin).sum(0);
+    EXPECT_TRUE(at::allclose(before[static_cast<int64_t>(i)], own, 1e-12, 1e-12)) << i;
+    begin = ends[i];
+  }
+  // What is not finite stays where it is.
+  tokens[5].fill_(std::numeric_limits<double>::infinity());
+  const auto after = sums();
+  for (const int64_t i : {0, 2, 3}) EXPECT_TRUE(at::equal(before[i], after[i])) << i;
 }
 
 }  // namespace

@@ -37,6 +37,7 @@ class GradientForm {
   void set_moments(std::map<std::string, Moments> moments, int64_t num_updates);
 
   // `rows` (samples, elements) in place: elements of the parameter `name` from `first_element` on.
+  // A row with a number that is not finite has one afterwards.
   void apply(const at::Tensor& rows, const std::string& name, int64_t first_element) const;
 
  private:

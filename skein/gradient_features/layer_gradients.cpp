@@ -3,6 +3,7 @@
 #include "skein/gradient_features/layer_gradients.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/bmm.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/ones.h>
@@ -36,33 +37,67 @@ std::vector<std::string> parameters_of(const model::TappedLinear& linear) {
   return names;
 }
 
-std::vector<OuterProduct> outer_products(const model::TappedLinear& linear,
-                                         const tensor::Tapped& seen,
-                                         const std::function<bool(const std::string&)>& wanted) {
+std::vector<FactorPair> factors_of(const model::TappedLinear& linear, const Wanted& wanted) {
   const auto& layer = *linear.layer;
-  const auto x = wide(seen.input.flatten(0, -2));              // (T, in)
-  const auto d_y = wide(seen.output_gradient.flatten(0, -2));  // (T, out)
-  std::vector<OuterProduct> products;
-  const auto add = [&](const std::string& suffix, const auto& left, const auto& right) {
-    if (wanted(linear.name + suffix)) products.push_back({linear.name + suffix, left(), right()});
-  };
-  const auto input = [&]() -> const at::Tensor& { return x; };
-  const auto output = [&]() -> const at::Tensor& { return d_y; };
+  const Factor input{Seen::kInput}, output{Seen::kOutputGradient};
+  std::vector<FactorPair> pairs;
   for (const auto& name : parameters_of(linear)) {
+    if (!wanted(name)) continue;
     const auto suffix = name.substr(linear.name.size());
     if (suffix == ".weight") {
-      layer.transposed ? add(suffix, input, output) : add(suffix, output, input);
+      pairs.push_back(layer.transposed ? FactorPair{name, input, output}
+                                       : FactorPair{name, output, input});
     } else if (suffix == ".bias") {
-      add(suffix, output, [&] { return at::ones({d_y.size(0), 1}, d_y.options()); });
+      pairs.push_back({name, output, {Seen::kOne}});
     } else if (suffix == adapter::kLoraA) {
-      add(suffix, [&] { return at::mm(d_y, wide(layer.lora->b)).mul_(layer.lora->scale); }, input);
+      pairs.push_back(
+          {name, {Seen::kOutputGradient, wide(layer.lora->b), layer.lora->scale}, input});
     } else {
-      add(suffix, output,
-          [&] { return at::mm(x, wide(layer.lora->a).t()).mul_(layer.lora->scale); });
+      pairs.push_back({name, output, {Seen::kInput, wide(layer.lora->a).t(), layer.lora->scale}});
     }
+  }
+  return pairs;
+}
+
+std::vector<OuterProduct> outer_products(const model::TappedLinear& linear,
+                                         const tensor::Tapped& seen, const Wanted& wanted) {
+  const auto x = wide(seen.input.flatten(0, -2));              // (T, in)
+  const auto d_y = wide(seen.output_gradient.flatten(0, -2));  // (T, out)
+  const auto value = [&](const Factor& factor) {
+    if (factor.seen == Seen::kOne) return at::ones({d_y.size(0), 1}, d_y.options());
+    const auto& whole = factor.seen == Seen::kInput ? x : d_y;
+    return factor.through.defined() ? at::mm(whole, factor.through).mul_(factor.scale) : whole;
+  };
+  std::vector<OuterProduct> products;
+  for (const auto& [name, left, right] : factors_of(linear, wanted)) {
+    products.push_back({name, value(left), value(right)});
   }
   return products;
 }
+
+namespace {
+
+// Of consecutive documents of one length.
+struct EqualDocuments {
+  int64_t first = 0, count = 0;   // documents
+  int64_t begin = 0, length = 0;  // tokens: where they begin, and each one's
+};
+
+std::vector<EqualDocuments> equal_documents(std::span<const int32_t> ends) {
+  std::vector<EqualDocuments> runs;
+  int64_t begin = 0;
+  for (int64_t i = 0; i < std::ssize(ends); ++i) {
+    const int64_t length = ends[static_cast<size_t>(i)] - begin;
+    if (runs.empty() || runs.back().length != length) {
+      runs.push_back({.first = i, .begin = begin, .length = length});
+    }
+    ++runs.back().count;
+    begin += length;
+  }
+  return runs;
+}
+
+}  // namespace
 
 void for_rows(const OuterProduct& product, std::span<const int32_t> ends, int64_t memory,
               const UseRows& use) {
@@ -70,16 +105,18 @@ void for_rows(const OuterProduct& product, std::span<const int32_t> ends, int64_
   const int64_t width = product.right.size(1);
   const int64_t line = documents * width * product.left.element_size();
   const int64_t lines = std::clamp<int64_t>(memory / std::max<int64_t>(line, 1), 1, height);
+  const auto runs = equal_documents(ends);
   for (int64_t first = 0; first < height; first += lines) {
     const int64_t count = std::min(lines, height - first);
-    auto rows = at::empty({documents, count * width}, product.left.options());
-    int64_t begin = 0;
-    for (int64_t i = 0; i < documents; ++i) {
-      const int64_t length = ends[static_cast<size_t>(i)] - begin;
-      const auto left = product.left.narrow(0, begin, length).narrow(1, first, count);
-      auto row = rows.select(0, i).view({count, width});
-      at::mm_out(row, left.t(), product.right.narrow(0, begin, length));
-      begin += length;
+    const auto rows = at::empty({documents, count * width}, product.left.options());
+    for (const auto& run : runs) {
+      const auto tokens = [&](const at::Tensor& of) {
+        return of.narrow(0, run.begin, run.count * run.length)
+            .view({run.count, run.length, of.size(1)});
+      };
+      const auto left = tokens(product.left).narrow(2, first, count).transpose(1, 2);
+      auto out = rows.narrow(0, run.first, run.count).view({run.count, count, width});
+      at::bmm_out(out, left, tokens(product.right));
     }
     use(rows, first * width);
   }

@@ -20,10 +20,24 @@
 
 namespace skein::gradient_features {
 
+// A vector for every token, as a layer has it: what was seen, or scale · what was seen · through.
+enum class Seen { kInput, kOutputGradient, kOne };
+struct Factor {
+  Seen seen = Seen::kInput;
+  at::Tensor through{};  // (channels, n), or undefined: as it was seen
+  double scale = 1;
+};
+
 // The gradient of a matrix (p, q), or of a vector (p) with q = 1: over a document's tokens the sum
 // of left[t, i] · right[t, j]. Elements lie as in files, row by row.
+struct FactorPair {
+  std::string name;    // the parameter's
+  Factor left, right;  // of p and of q numbers
+};
+
+// The same, with what was seen.
 struct OuterProduct {
-  std::string name;  // the parameter's
+  std::string name;
   at::Tensor left;   // (T, p)
   at::Tensor right;  // (T, q)
 
@@ -36,9 +50,10 @@ std::vector<std::string> parameters_of(const model::TappedLinear& linear);
 
 // Those of them that are `wanted`, in fp32 (float64 for float64 models). The layer's parameters are
 // whole.
+using Wanted = std::function<bool(const std::string&)>;
+std::vector<FactorPair> factors_of(const model::TappedLinear& linear, const Wanted& wanted);
 std::vector<OuterProduct> outer_products(const model::TappedLinear& linear,
-                                         const tensor::Tapped& seen,
-                                         const std::function<bool(const std::string&)>& wanted);
+                                         const tensor::Tapped& seen, const Wanted& wanted);
 
 // Calls `use` with the documents' gradients, some elements of all of them at a time: rows
 // (documents, elements), and the first element's place. `ends` are those of the documents. At most

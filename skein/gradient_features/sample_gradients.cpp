@@ -7,6 +7,8 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
 #include "skein/adapter/tensor_names.h"
 #include "skein/core/error.h"
@@ -71,26 +73,32 @@ std::vector<std::string> choose_parameters(const tensor::ParameterTable& table,
   return names;
 }
 
+std::vector<std::string> untapped_parameters(const model::Model& model,
+                                             const std::vector<std::string>& parameters) {
+  std::set<std::string> reached;
+  for (const auto& linear : model.tapped_linears()) {
+    for (auto& name : parameters_of(linear)) reached.insert(std::move(name));
+  }
+  std::vector<std::string> untapped;
+  std::ranges::copy_if(parameters, std::back_inserter(untapped),
+                       [&](const auto& name) { return !reached.contains(name); });
+  return untapped;
+}
+
 SampleGradients::SampleGradients(const model::Model& model, parallel::Sharded& sharded,
                                  const std::vector<std::string>& parameters, int64_t memory)
     : model_(model),
       sharded_(sharded),
       memory_(memory),
-      chosen_(parameters.begin(), parameters.end()) {
-  std::set<std::string> reached;
+      chosen_(parameters.begin(), parameters.end()),
+      untapped_(untapped_parameters(model, parameters)) {
   std::vector<tensor::TapPlace> places;
   for (const auto& linear : model_.tapped_linears()) {
-    bool wanted = false;
-    for (const auto& name : parameters_of(linear)) {
-      if (!chosen_.contains(name)) continue;
-      reached.insert(name);
-      wanted = true;
-    }
-    if (!wanted) continue;
+    const auto is_chosen = [this](const auto& name) { return chosen_.contains(name); };
+    if (std::ranges::none_of(parameters_of(linear), is_chosen)) continue;
     tapped_[&linear.layer->tap] = &linear;
     places.push_back({linear.unit, &linear.layer->tap});
   }
-  std::ranges::set_difference(chosen_, reached, std::back_inserter(untapped_));
   if (untapped_.empty()) {
     sharded_.listen(places, {});  // each run brings its own sink
     return;
@@ -114,14 +122,19 @@ void SampleGradients::compute(const tensor::HostBatch& run, const Use& use) {
 
 void SampleGradients::compute_together(const tensor::HostBatch& run, const Use& use) {
   const auto wanted = [this](const std::string& name) { return chosen_.contains(name); };
-  sharded_.set_tap_sink([&](int, std::span<const tensor::Tapped> seen) {
-    for (const auto& tapped : seen) {
-      for (const auto& product : outer_products(*tapped_.at(tapped.tap), tapped, wanted)) {
-        for_rows(product, run.document_ends, memory_, [&](const at::Tensor& rows, int64_t first) {
-          use({product.name, rows, /*first_document=*/0, first});
-        });
-      }
+  compute_layers(run, [&](const model::TappedLinear& linear, const tensor::Tapped& seen) {
+    for (const auto& product : outer_products(linear, seen, wanted)) {
+      for_rows(product, run.document_ends, memory_, [&](const at::Tensor& rows, int64_t first) {
+        use({product.name, rows, /*first_document=*/0, first});
+      });
     }
+  });
+}
+
+void SampleGradients::compute_layers(const tensor::HostBatch& run, const UseLayer& use) {
+  SKEIN_CHECK(untapped_.empty(), "parameters without a tap go one sample at a time");
+  sharded_.set_tap_sink([&](int, std::span<const tensor::Tapped> seen) {
+    for (const auto& tapped : seen) use(*tapped_.at(tapped.tap), tapped);
   });
   sharded_.begin_micro_batch(0, 1);
   torch::autograd::backward({mean_loss_sum(model_, run, sharded_)}, {});

@@ -30,6 +30,11 @@ namespace skein::gradient_features {
 std::vector<std::string> choose_parameters(const tensor::ParameterTable& table,
                                            const std::vector<std::string>& words);
 
+// Those of the parameters that belong to no linear layer of a block, or to one whose gradient is no
+// sum over tokens (layer_gradients.h).
+std::vector<std::string> untapped_parameters(const model::Model& model,
+                                             const std::vector<std::string>& parameters);
+
 class SampleGradients {
  public:
   // `sharded` holds the model's parameters for inference; both outlive this. `parameters` are names
@@ -57,6 +62,11 @@ class SampleGradients {
   // each with a target. Collective where parameters are sharded: every rank makes the same number
   // of calls.
   void compute(const tensor::HostBatch& run, const Use& use);
+
+  // What every linear layer with a chosen parameter has seen of the run, while its parameters are
+  // whole. Requires that nothing is untapped(). Collective as compute().
+  using UseLayer = std::function<void(const model::TappedLinear& linear, const tensor::Tapped&)>;
+  void compute_layers(const tensor::HostBatch& run, const UseLayer& use);
 
  private:
   void compute_together(const tensor::HostBatch& run, const Use& use);

@@ -8,9 +8,11 @@
 
 namespace skein::gradient_features {
 
-// sums (n, D) += rows (n, elements) · S, where S holds the signs of projection_signs.h for the
+// sums (n, D) += rows (n, elements) · S, where S holds the signs of core/random.h for the
 // elements of a parameter's stream from `first_element` on and the columns [0, D). All of S never
-// exists: a tile of it is made, used and dropped. fp32, or float64.
+// exists: a tile of it is made, used and dropped; on GPUs, in fp32, inside the kernel that
+// multiplies (ops/sign_projection_kernel.h). fp32, or float64. `sums` is contiguous, rows of `rows`
+// are.
 void add_projection(const at::Tensor& sums, const at::Tensor& rows, uint64_t stream,
                     int64_t first_element);
 

@@ -15,6 +15,7 @@
 #include "skein/ops/pinned_memory.h"
 #include "skein/ops/rms_norm_kernel.h"
 #include "skein/ops/rope_kernel.h"
+#include "skein/ops/sign_projection_kernel.h"
 #include "skein/ops/square_sum_kernel.h"
 #include "skein/ops/swiglu_kernel.h"
 
@@ -42,6 +43,9 @@ void normal_on_cuda(const NormalCall&) { refuse(); }
 void rms_norm_on_cuda(const RmsNormForward&) { refuse(); }
 void rms_norm_backward_on_cuda(const RmsNormBackward&) { refuse(); }
 void rope_on_cuda(const RopeCall&) { refuse(); }
+void add_sign_projection_on_cuda(const SignProjectionCall&) { refuse(); }
+void fill_signs_on_cuda(const FillSignsCall&) { refuse(); }
+SignProjectionScratch sign_projection_scratch(int64_t, int64_t, int64_t) { refuse(); }
 void add_square_sum_on_cuda(const SquareSumCall&) { refuse(); }
 void swiglu_on_cuda(const SwigluCall&) { refuse(); }
 void swiglu_backward_on_cuda(const SwigluCall&) { refuse(); }

@@ -4,7 +4,7 @@
 #
 # Runs on a machine with an NVIDIA GPU what CI cannot: kernels against their CPU references, NCCL at
 # size one, two Gloo ranks on one GPU, a training step against the CPU's, runs that resume after a stop,
-# a kill and a hang, fine-tuning, and the same run as a worker of torchrun where that is installed.
+# a kill and a hang, fine-tuning, gradient features, and the same run as a worker of torchrun where that is installed.
 #
 #   tests/gpu/run.sh [FOLDER]      FOLDER holds bin/ and tests/ (default build/cuda)
 #
@@ -19,7 +19,11 @@ echo "== kernels and collectives"
 SKEIN_TEST_CUDA=1 "$folder/tests/ops_test" --gtest_brief=1
 SKEIN_TEST_CUDA=1 "$folder/tests/comm_test" --gtest_brief=1
 echo "== one GPU against the CPU"
-"$folder/tests/gpu_test" --gtest_brief=1
+shards=4  # side by side: most of it is the CPU's
+for ((i = 0; i < shards; ++i)); do
+  GTEST_TOTAL_SHARDS=$shards GTEST_SHARD_INDEX=$i OMP_NUM_THREADS=2 "$folder/tests/gpu_test" --gtest_brief=1 & pids[i]=$!
+done
+for pid in "${pids[@]}"; do wait "$pid"; done
 
 echo "== a run in bf16, stopped and continued"
 cd "$work"
@@ -72,7 +76,11 @@ fi
 
 echo "== fine-tuning"
 SKEIN_BUILD=$folder python3 -B "$here/finetune_test.py"
+echo "== gradient features"
+SKEIN_BUILD=$folder python3 -B "$here/gradients_test.py"
 
+echo "== bench"
+"$folder/bin/skein" bench train model --batch 2 --tokens 128 --steps 2 --warmup 1
 echo "== doctor"
 "$folder/bin/skein" doctor
 echo "gpu-test: passed"

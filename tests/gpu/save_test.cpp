@@ -96,7 +96,7 @@ class GpuSaveTest : public TemporaryFolder {
         fmt::format("stage {}, {}, memory for {} ranks", stage, c10::toString(dtype), ranks_here));
     Training training(stage, dtype);
     auto plain = make_store("plain", nullptr);
-    auto beside = make_store("beside", tensor::make_copy_engine(kGpu, ranks_here));
+    auto beside = make_store("beside", tensor::make_copy_engine(kGpu, {.ranks_here = ranks_here}));
     beside.prepare(training.contents());
     beside.await_prepared();
     constexpr int64_t kSteps = 4;

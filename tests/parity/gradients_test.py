@@ -2,6 +2,9 @@
 # Copyright the skein authors.
 """Rows of `skein gradients collect` against a plain loop of torch and peft, one sample at a time, projected by signs
 that are computed here from docs/gradient_format.md."""
+import json
+import math
+
 import numpy
 import peft
 import pytest
@@ -43,8 +46,11 @@ def philox(key, low, high):
     return word
 
 
-def signs(name, elements, columns):
-    stream = mix(mix(0, 0x6772616470726F6A), xxhash.xxh3_64_intdigest(name.encode()))
+def stream_of(name):
+    return mix(mix(0, 0x6772616470726F6A), xxhash.xxh3_64_intdigest(name.encode()))
+
+
+def signs(stream, elements, columns):
     matrix = numpy.empty((elements, columns))
     index = numpy.arange(elements, dtype=numpy.uint64)
     for group in range((columns + 127) // 128):
@@ -73,7 +79,7 @@ def formed(gradient, kind, moments):
 
 def expected_rows(model, rows, chosen, kind, moments=None):
     """`chosen`: parameters by skein's names. In float64 from the gradients on."""
-    matrices = {name: signs(name, p.numel(), DIMENSION) for name, p in chosen.items()}
+    matrices = {name: signs(stream_of(name), p.numel(), DIMENSION) for name, p in chosen.items()}
     all_rows = []
     for ids, targets in rows:
         loss = torch.nn.functional.cross_entropy(model(input_ids=ids[None]).logits[0, :-1], targets[1:])
@@ -87,13 +93,34 @@ def expected_rows(model, rows, chosen, kind, moments=None):
     return torch.stack(all_rows)
 
 
-def collected_rows(run_skein, tmp_path, tokenizer_folder, model, output, *words):
+def factorised(name, gradient, share):
+    """The columns of a parameter in a factorised projection: Lᵀ G R."""
+    gradient = gradient.double().reshape(gradient.shape[0], -1)
+    height, width = gradient.shape
+    shorter = min(math.isqrt(share), height, width)
+    longer = min(share // shorter, max(height, width))
+    left, right = (shorter, longer) if height <= width else (longer, shorter)
+    stream = stream_of(name)
+    return (signs(mix(stream, 0), height, left).T @ gradient @ signs(mix(stream, 1), width, right)).flatten()
+
+
+def factorised_rows(model, rows, chosen, dimension):
+    all_rows = []
+    for ids, targets in rows:
+        loss = torch.nn.functional.cross_entropy(model(input_ids=ids[None]).logits[0, :-1], targets[1:])
+        gradients = torch.autograd.grad(loss, list(chosen.values()))
+        all_rows.append(torch.cat([factorised(name, gradient, dimension // len(chosen))
+                                   for name, gradient in zip(chosen, gradients, strict=True)]))
+    return torch.stack(all_rows)
+
+
+def collected_rows(run_skein, tmp_path, tokenizer_folder, model, output, *words, dimension=DIMENSION):
     run_skein(["gradients", "collect", "--model", model, "--train_file", tmp_path / "chat.jsonl", "--template", "chatml",
                f"tokenizer_name_or_path={tokenizer_folder}", "--output_path", tmp_path / output,
-               "--gradient_projection_dimension", DIMENSION, "device=cpu", "dtype=float32", *words], tmp_path)
+               "--gradient_projection_dimension", dimension, "device=cpu", "dtype=float32", *words], tmp_path)
     run_skein(["gradients", "merge", tmp_path / output], tmp_path)
     rows = load_file(tmp_path / output / "gradients.safetensors")["rows"].double()
-    loaded = torch.load(tmp_path / output / f"dim{DIMENSION}/all_unormalized.pt", weights_only=True).double()
+    loaded = torch.load(tmp_path / output / f"dim{rows.shape[1]}/all_unormalized.pt", weights_only=True).double()
     assert torch.equal(rows, loaded)
     return rows
 
@@ -127,6 +154,23 @@ def test_gradients_of_an_adapter(family, dora, run_skein, tokenizer_folder, tmp_
         expected = expected_rows(model, rows, trainable(model), kind)
         # The sign of what is next to nothing may be either.
         assert_rows(found, expected, 1e-5 if kind == "sgd" else 3e-2)
+
+
+@pytest.mark.parametrize("dimension", [12, 300])
+def test_the_factorised_projection(dimension, run_skein, tokenizer_folder, tmp_path):
+    rows = write_rows(tmp_path / "chat.jsonl", tokenizer_folder, "chatml", run_skein)
+    base = save_random_model(FAMILIES["qwen2"](), tmp_path / "base", 5)
+    adapter = with_gradients(make_adapter(base, tmp_path / "adapter", target_modules=["q_proj", "v_proj", "down_proj"]))
+    plain = transformers.AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32).eval()
+    biased = {name: p for name, p in plain.named_parameters() if "q_proj" in name}  # weights and biases
+    for model, folder, chosen, words in ((adapter, "adapter", trainable(adapter), []),
+                                         (plain, "base", biased, ["--parameters", "q_proj"])):
+        found = collected_rows(run_skein, tmp_path, tokenizer_folder, tmp_path / folder, f"of-{folder}", *words, "--projection",
+                               "factorised", "--nproc-per-node", "2", "--block_samples", "3", dimension=dimension)
+        facts = json.loads((tmp_path / f"of-{folder}/collection.json").read_text())
+        assert facts["dimensions"] == [found.shape[1]]
+        chosen = {name: chosen[name] for name in facts["parameters"]}  # the order of the columns
+        assert_rows(found, factorised_rows(model, rows, chosen, dimension))
 
 
 def test_adam_with_the_moments_of_a_real_checkpoint(run_skein, train, tokenizer_folder, tmp_path):

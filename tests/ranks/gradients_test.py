@@ -108,6 +108,27 @@ class Collected(unittest.TestCase):
         ended = self.collect("fresh", model="base")
         self.assertIn("base has no adapter: one of rank 8 and alpha 32 begins beside it", ended.stderr)
 
+    def test_the_factorised_projection(self):
+        def collect(output, *more):
+            return self.collect(output, "--projection", "factorised", *more)
+
+        ended = collect("factors")
+        self.assertIn("gradient_type is sgd: a factorised projection never forms", ended.stderr)
+        columns = json.loads((self.work / "factors/collection.json").read_text())["dimensions"]
+        self.assertIn(f"has {columns[0]} columns of the {DIMENSION} that were asked for", ended.stderr)
+        expected = self.merged("factors")
+        self.assertEqual(read_safetensors(self.work / "factors/gradients.safetensors")["rows"][1], [37, *columns])
+        for output, more in (("factors2", ["--nproc-per-node", "2"]), ("factors-recomputed", ["gradient_checkpointing=true"]),
+                             ("factors-sharded", ["--nproc-per-node", "2", "distributed_strategy=zero3"])):
+            collect(output, *more)
+            self.assertEqual(self.merged(output), expected)
+        # Another feature space.
+        self.collect("dense", "--gradient_type", "sgd")
+        ended = run_skein(["gradients", "score", "--train", "factors", "--validation", "dense"], self.work.folder, code=2)
+        self.assertIn("projection", ended.stderr)
+        run_skein(["gradients", "score", "--train", "factors", "--validation", "factors2", "--out", "factor-scores"],
+                  self.work.folder)
+
     def test_refusals(self):
         self.collect("taken")
         for words, says in [
@@ -117,6 +138,14 @@ class Collected(unittest.TestCase):
                 (["--gradient_type", "adamw"], ["--gradient_type", "'adamw'", "adam, sgd, sign"]),
                 (["--info_type", "gradients"], ["grads, reps, loss"]),
                 (["--parameters", "q_prj"], ["'q_prj'"]),
+                (["--projection", "sparse"], ["--projection", "'sparse'", "dense, factorised"]),
+                (["--projection", "factorised"], ["gradient_type is", "taken"]),
+                (["--projection", "factorised", "--gradient_type", "adam"], ["--gradient_type sgd", "--projection dense"]),
+                (["--projection", "factorised", "--gradient_type", "sign"], ["--gradient_type sgd", "--projection dense"]),
+                (["--projection", "factorised", "--info_type", "reps"], ["--info_type reps"]),
+                (["--gradient_projection_dimension", "128,256", "--projection", "factorised"], ["names 2", "give one"]),
+                (["--gradient_projection_dimension", "3", "--projection", "factorised"], ["3 is too small", "or more"]),
+                (["--parameters", "norm,q_proj", "--projection", "factorised"], ["model.norm.weight", "--parameters"]),
                 (["--task", "mmlu"], ["--train_file", "--groups"]),
                 (["--initialize_lora"], ["warm/checkpoint-2 is one"]),
                 (["--model", "nowhere"], ["nowhere"]),

@@ -163,9 +163,7 @@ class Workspace:
 
     def start(self, *words, ranks=None):
         """The same in the background; end it with finish()."""
-        return subprocess.Popen([SKEIN, *self.command(*words, ranks=ranks)], cwd=self.folder,
-                                env=ENVIRONMENT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                stderr=subprocess.PIPE, text=True, start_new_session=True)
+        return start_skein(self.command(*words, ranks=ranks), self.folder)
 
     def records(self, output):
         log = self / output / "trainer_log.jsonl"
@@ -205,10 +203,14 @@ def sample(cases, count):
 
 def run_skein(arguments, folder, code=0, prefix=()):
     """Runs skein and returns its CompletedProcess; another exit code than `code` fails the test."""
-    process = subprocess.Popen([*prefix, SKEIN, *map(str, arguments)], cwd=folder, env=ENVIRONMENT,
-                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                               stderr=subprocess.PIPE, text=True, start_new_session=True)
-    return finish(process, code)
+    return finish(start_skein(arguments, folder, prefix), code)
+
+
+def start_skein(arguments, folder, prefix=()):
+    """The same in the background; end it with finish()."""
+    return subprocess.Popen([*prefix, SKEIN, *map(str, arguments)], cwd=folder, env=ENVIRONMENT,
+                            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                            start_new_session=True)
 
 
 def finish(process, code=None):

@@ -117,15 +117,46 @@ std::vector<std::string> read(std::span<const std::string> arguments, RawWords& 
   return rest;
 }
 
+void choose_projection(const RawWords& raw, CollectFlags& result) {
+  if (!raw.dimensions.empty()) result.dimensions = read_dimensions(raw.dimensions);
+  auto kind = gf::projection_kind(raw.projection);
+  if (kind == gf::ProjectionKind::kNone) kind.reset();  // a word of files alone
+  result.projection = choose("projection", raw.projection, kind, "dense, factorised");
+  if (result.projection != gf::ProjectionKind::kFactorised) return;
+  if (result.info != gf::InfoType::kGrads) {
+    throw UserError(
+        fmt::format("--projection factorised is of gradients, and --info_type {} are "
+                    "not projected: leave one out",
+                    raw.info));
+  }
+  if (result.dimensions.size() > 1) {
+    throw UserError(
+        fmt::format("--projection factorised has one dimension a pass, and "
+                    "--gradient_projection_dimension names {}: give one, or --projection dense",
+                    result.dimensions.size()));
+  }
+}
+
+// Signs and Adam's steps are those of whole elements.
+void require_sgd(gf::GradientType type) {
+  if (type == gf::GradientType::kSgd) return;
+  throw UserError(
+      fmt::format("--projection factorised never forms the gradient that --gradient_type {} "
+                  "needs: give --gradient_type sgd, or --projection dense",
+                  gf::word_of(type)));
+}
+
 void choose_type(const RawWords& raw, CollectFlags& result) {
+  const bool factorised = result.projection == gf::ProjectionKind::kFactorised;
   const bool moments = has_moments(result.given_model);
   result.chose_type = raw.type.empty();
   if (result.chose_type) {
-    const bool adam = moments && !raw.validation;
+    const bool adam = moments && !raw.validation && !factorised;
     result.type = adam ? gf::GradientType::kAdam : gf::GradientType::kSgd;
     return;
   }
   result.type = choose("gradient_type", raw.type, gf::gradient_type(raw.type), "adam, sgd, sign");
+  if (factorised) require_sgd(result.type);
   if (result.type == gf::GradientType::kAdam && !moments) {
     throw UserError(
         fmt::format("--gradient_type adam needs the optimizer's moments, and {} has no "
@@ -189,10 +220,7 @@ CollectFlags parse_collect_flags(std::span<const std::string> arguments) {
   result.given_model = result.model.adapter.empty() ? result.model.weights : result.model.adapter;
   result.info = choose("info_type", raw.info, gf::info_type(raw.info), "grads, reps, loss");
   result.adam_form = choose("adam_form", raw.form, gf::adam_form(raw.form), "less, standard");
-  if (raw.projection != "dense") {
-    throw UserError(fmt::format("--projection: '{}' is not built: dense is", raw.projection));
-  }
-  if (!raw.dimensions.empty()) result.dimensions = read_dimensions(raw.dimensions);
+  choose_projection(raw, result);
   if (raw.non_finite != "error" && raw.non_finite != "skip") {
     throw UserError(fmt::format("--non_finite: '{}' is neither error nor skip", raw.non_finite));
   }

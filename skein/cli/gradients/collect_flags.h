@@ -28,7 +28,8 @@ struct CollectFlags {
   gradient_features::GradientType type = gradient_features::GradientType::kSgd;
   bool chose_type = false;  // nobody asked for it: a line says so
   gradient_features::AdamForm adam_form = gradient_features::AdamForm::kLess;
-  std::vector<int64_t> dimensions{8192};  // rising
+  gradient_features::ProjectionKind projection = gradient_features::ProjectionKind::kDense;
+  std::vector<int64_t> dimensions{8192};  // rising; as they were asked for
   std::vector<std::string> parameters{"adapter"};
   // Beside a model without one: LESS's, of which B is zero.
   std::optional<adapter::AdapterConfig> new_adapter;

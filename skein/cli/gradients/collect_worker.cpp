@@ -76,9 +76,37 @@ std::string model_digest(const CollectFlags& flags) {
   return digest(all);
 }
 
+// By name what a factorised projection cannot take.
+void require_taps(const model::Model& model, const std::vector<std::string>& parameters) {
+  auto untapped = gf::untapped_parameters(model, parameters);
+  if (untapped.empty()) return;
+  constexpr size_t kShown = 3;
+  const size_t more = untapped.size() - std::min(untapped.size(), kShown);
+  untapped.resize(untapped.size() - more);
+  throw UserError(fmt::format(
+      "--projection factorised takes weights, biases and LoRA of the blocks' linear layers "
+      "(without "
+      "DoRA), not {}{}: name others, as --parameters q_proj,v_proj, or give --projection dense",
+      fmt::join(untapped, ", "), more > 0 ? fmt::format(" and {} more", more) : std::string()));
+}
+
+// In the order of the projection; none where nothing is projected.
+std::vector<gf::ProjectedParameter> projected_parameters(const CollectFlags& flags,
+                                                         const model::Model& model) {
+  if (flags.info != gf::InfoType::kGrads) return {};
+  const auto names = gf::choose_parameters(model.table(), flags.parameters);
+  std::vector<gf::ProjectedParameter> projected;
+  for (const auto& name : names) projected.push_back({name, model.table().find(name)->shape});
+  if (flags.projection == gf::ProjectionKind::kFactorised) {
+    require_taps(model, names);
+    gf::choose_sides(projected, flags.dimensions.back());
+  }
+  return projected;
+}
+
 gf::CollectionFacts facts_of(const CollectFlags& flags, const OpenModel& model,
-                             const data::RowSource& rows) {
-  const auto& table = model.opened.model->table();
+                             const data::RowSource& rows,
+                             const std::vector<gf::ProjectedParameter>& projected) {
   gf::CollectionFacts facts{.info_type = flags.info,
                             .gradient_type = flags.type,
                             .adam_form = flags.adam_form,
@@ -89,11 +117,12 @@ gf::CollectionFacts facts_of(const CollectFlags& flags, const OpenModel& model,
   facts.num_samples = flags.max_samples > 0 ? std::min(flags.max_samples, all) : all;
   facts.max_samples = flags.max_samples;
   facts.max_length = rows.limits().cutoff_len;
-  std::vector<gf::ProjectedParameter> projected;
   if (flags.info == gf::InfoType::kGrads) {
-    facts.dimensions = flags.dimensions;
-    facts.parameters = gf::choose_parameters(table, flags.parameters);
-    for (const auto& name : facts.parameters) projected.push_back({name, table.find(name)->shape});
+    facts.projection = flags.projection;
+    facts.dimensions = flags.projection == gf::ProjectionKind::kFactorised
+                           ? std::vector{gf::columns_of(projected)}
+                           : flags.dimensions;
+    for (const auto& parameter : projected) facts.parameters.push_back(parameter.name);
   } else {
     const auto channels = model.opened.config.dimensions().channels;
     facts.projection = gf::ProjectionKind::kNone;
@@ -124,6 +153,15 @@ gf::GradientForm form_of(const CollectFlags& flags, const gf::CollectionFacts& f
   return form;
 }
 
+const char* why_type(const gf::CollectionFacts& facts) {
+  if (facts.projection == gf::ProjectionKind::kFactorised) {
+    return "a factorised projection never forms the gradient that others need";
+  }
+  return facts.gradient_type == gf::GradientType::kAdam
+             ? "the checkpoint has the optimizer's moments"
+             : "there are no moments, or the rows are for validation";
+}
+
 void announce(const CollectFlags& flags, const gf::CollectionFacts& facts) {
   log_info("collecting {} of {} samples{}", gf::word_of(facts.info_type), facts.num_samples,
            facts.info_type == gf::InfoType::kGrads
@@ -131,11 +169,15 @@ void announce(const CollectFlags& flags, const gf::CollectionFacts& facts) {
                              gf::word_of(facts.gradient_type), facts.parameters.size(),
                              fmt::join(facts.dimensions, " and "))
                : std::string());
+  if (facts.projection == gf::ProjectionKind::kFactorised) {
+    log_info(
+        "the factorised projection has {} columns of the {} that were asked for, at most {} a "
+        "parameter",
+        facts.dimension(), flags.dimensions.back(),
+        flags.dimensions.back() / std::ssize(facts.parameters));
+  }
   if (facts.info_type == gf::InfoType::kGrads && flags.chose_type) {
-    log_info("gradient_type is {}: {}", gf::word_of(facts.gradient_type),
-             facts.gradient_type == gf::GradientType::kAdam
-                 ? "the checkpoint has the optimizer's moments"
-                 : "there are no moments, or the rows are for validation");
+    log_info("gradient_type is {}: {}", gf::word_of(facts.gradient_type), why_type(facts));
   }
   if (flags.new_adapter) {
     log_info(
@@ -145,10 +187,20 @@ void announce(const CollectFlags& flags, const gf::CollectionFacts& facts) {
   }
 }
 
+// None of a dense projection.
+std::vector<gf::FactorSides> sides_of(const gf::CollectionFacts& facts,
+                                      const std::vector<gf::ProjectedParameter>& projected) {
+  std::vector<gf::FactorSides> sides;
+  if (facts.projection != gf::ProjectionKind::kFactorised) return sides;
+  for (const auto& parameter : projected) sides.push_back(parameter.sides);
+  return sides;
+}
+
 int collect(const CollectFlags& flags, train::World& world) {
   OpenModel model(flags, world);
   const auto rows = open_rows(flags);
-  const auto facts = facts_of(flags, model, rows);
+  const auto projected = projected_parameters(flags, *model.opened.model);
+  const auto facts = facts_of(flags, model, rows, projected);
   if (world.is_first()) announce(flags, facts);
   std::vector<int64_t> numbers;
   for (int64_t i = 0; i < rows.count(); ++i) numbers.push_back(rows.row_of(i));
@@ -160,7 +212,8 @@ int collect(const CollectFlags& flags, train::World& world) {
                                           .form = form_of(flags, facts, model, world.device),
                                           .seed = facts.seed,
                                           .dimension = facts.dimension(),
-                                          .memory = flags.memory},
+                                          .memory = flags.memory,
+                                          .sides = sides_of(facts, projected)},
                              .output = flags.output,
                              .batch_tokens = flags.batch_tokens,
                              .skips_non_finite = flags.skips_non_finite,

@@ -38,6 +38,7 @@ constexpr const char* kUsage =
     "                        --model_path; --base: of an adapter, if not where it says\n"
     "  --output_path DIR     collect: where shards go; a collection that was begun is continued\n"
     "  --gradient_projection_dimension 8192   collect: or several, 1024,8192: one pass\n"
+    "  --projection dense    collect: or factorised, columns for each parameter; sgd alone\n"
     "  --gradient_type T     collect: adam where M has moments, else and with --validation sgd\n"
     "  --adam_form less      collect: epsilon inside the root, no correction; or standard\n"
     "  --info_type grads     collect: or reps (last hidden states), loss\n"

@@ -134,6 +134,14 @@ void check_dimensions(const CollectionFacts& facts) {
   }
 }
 
+// Others need an element's whole gradient, which a factorised projection never forms.
+void check_form(const CollectionFacts& facts) {
+  if (facts.projection != ProjectionKind::kFactorised) return;
+  if (facts.gradient_type == GradientType::kSgd && facts.info_type == InfoType::kGrads) return;
+  throw UserError(fmt::format("`projection: factorised` is of sgd gradients, not of {} {}",
+                              word_of(facts.gradient_type), word_of(facts.info_type)));
+}
+
 void check_counts(const CollectionFacts& facts) {
   if (facts.num_samples < 1 || facts.num_samples > kMaxSamples) {
     throw UserError(fmt::format("{} samples, expected 1 to {}", facts.num_samples, kMaxSamples));
@@ -206,6 +214,7 @@ int64_t most_samples_per_block(int64_t dimension) {
 
 void check_facts(const CollectionFacts& facts) {
   check_dimensions(facts);
+  check_form(facts);
   if (!output_dtype(dtype_word(facts.output_dtype))) {
     throw UserError(fmt::format("output_dtype is {}, expected float32 or float16",
                                 dtype_word(facts.output_dtype)));

@@ -70,6 +70,12 @@ TEST(CollectionFacts, RefusesWhatNoCollectionCanHave) {
       {"rising", [](auto& f) { f.dimensions = {5, 3}; }},
       {"rising", [](auto& f) { f.dimensions = {5, 5}; }},
       {"only `projection: dense`", [](auto& f) { f.projection = ProjectionKind::kFactorised; }},
+      {"is of sgd gradients, not of sign grads",
+       [](auto& f) {
+         f.projection = ProjectionKind::kFactorised;
+         f.dimensions = {5};
+         f.gradient_type = GradientType::kSign;
+       }},
       {"output_dtype is bfloat16", [](auto& f) { f.output_dtype = DType::kBF16; }},
       {"0 samples", [](auto& f) { f.num_samples = 0; }},
       {"blocks of 0 samples", [](auto& f) { f.samples_per_block = 0; }},

@@ -70,13 +70,13 @@ inline void fill_part(const Part& part) {
   LaneWords bits;
   philox_lanes(part.stream, static_cast<uint64_t>(part.element), static_cast<uint64_t>(part.group),
                bits);
-  const bool is_whole = part.first == 0 && part.last == kColumnsPerCall;
+  const bool is_whole = part.first == 0 && part.last == random::kColumnsPerCall;
   for (int64_t lane = 0; lane < part.count; ++lane) {
     auto* row = part.signs + lane * part.stride;
     if (is_whole) {
       expand(bits, static_cast<int>(lane), row);
     } else {
-      float whole[kColumnsPerCall];
+      float whole[random::kColumnsPerCall];
       expand(bits, static_cast<int>(lane), whole);
       std::copy(whole + part.first, whole + part.last, row);
     }
@@ -103,8 +103,9 @@ void fill_signs(uint64_t stream, const SignTile& tile, float* signs) {
   for (int64_t element = tile.first_element; element < tile.last_element; element += kLanes) {
     const int64_t count = std::min<int64_t>(kLanes, tile.last_element - element);
     for (int64_t column = tile.first_column; column < tile.last_column;) {
-      const int64_t group = column / kColumnsPerCall, begin = group * kColumnsPerCall;
-      const int64_t end = std::min(begin + kColumnsPerCall, tile.last_column);
+      const int64_t group = column / random::kColumnsPerCall,
+                    begin = group * random::kColumnsPerCall;
+      const int64_t end = std::min(begin + random::kColumnsPerCall, tile.last_column);
       fill({stream, element, count, group, column - begin, end - begin, tile.columns(),
             signs + (element - tile.first_element) * tile.columns() + column - tile.first_column});
       column = end;

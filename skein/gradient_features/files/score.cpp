@@ -54,7 +54,7 @@ void check_pair(const Collection& train, const Collection& validation) {
   require_equal(train, validation, "projection", {word_of(t.projection), word_of(v.projection)},
                 "rows of different projections cannot be compared");
   require_equal(train, validation, "projection_digest", {t.projection_digest, v.projection_digest},
-                "collect both with the same seed and the same parameters");
+                "collect both with the same seed, parameters and (factorised) dimension");
   require_equal(train, validation, "model_digest", {t.model_digest, v.model_digest},
                 "the rows of one checkpoint come from the same weights; are the folders in the "
                 "same order?");

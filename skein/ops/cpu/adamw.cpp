@@ -4,6 +4,10 @@
 // vectorize them and forbids it to contract a product and a sum into one rounding.
 #include "skein/ops/cpu/adamw.h"
 
+#if defined(__x86_64__)
+#include <emmintrin.h>
+#endif
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -80,23 +84,54 @@ auto* separate_weights(const Part& part) {
   return elements<Weight>(kSeparate ? part.call->weights : part.call->master, part);
 }
 
+// Nobody reads new 16-bit weights here: written past the caches, their old values are not loaded
+// first, which would be two of thirty bytes an element.
+template <typename T>
+void write_past_caches(T* to, const T* from, int64_t count) {
+#if defined(__x86_64__)
+  if (reinterpret_cast<uintptr_t>(to) % sizeof(__m128i) == 0) {
+    constexpr int64_t kStep = sizeof(__m128i) / sizeof(T);
+    for (; count >= kStep; to += kStep, from += kStep, count -= kStep) {
+      _mm_stream_si128(reinterpret_cast<__m128i*>(to),
+                       _mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+    }
+  }
+#endif
+  std::copy(from, from + count, to);
+}
+
+// Before others are told that the weights are there.
+void finish_writes() {
+#if defined(__x86_64__)
+  _mm_sfence();
+#endif
+}
+
 template <typename W, typename Weight, typename Gradient>
 void update(const Part& part) {
+  constexpr bool kSeparate = !std::is_same_v<Weight, Plain<W>>;
+  constexpr int64_t kPiece = 1024;  // what of the new weights waits in a cache
   const AdamWFormula<W> formula(part.constants);
   const auto* __restrict gradient = elements<Gradient>(part.call->gradient, part);
   auto* __restrict master = elements<Plain<W>>(part.call->master, part);
   auto* __restrict exp_avg = elements<Plain<W>>(part.call->exp_avg, part);
   auto* __restrict exp_avg_sq = elements<Plain<W>>(part.call->exp_avg_sq, part);
   auto* __restrict weights = separate_weights<W, Weight>(part);
+  typename Weight::Stored piece[kSeparate ? kPiece : 1];
   const int64_t count = part.end - part.begin;
-  for (int64_t i = 0; i < count; ++i) {
-    W m = exp_avg[i], v = exp_avg_sq[i], w = master[i];
-    formula.update(Gradient::widen(gradient[i]), m, v, w);
-    exp_avg[i] = m;
-    exp_avg_sq[i] = v;
-    master[i] = w;
-    if constexpr (!std::is_same_v<Weight, Plain<W>>) weights[i] = Weight::narrow(w);
+  for (int64_t begin = 0; begin < count; begin += kPiece) {
+    const int64_t end = std::min(begin + kPiece, count);
+    for (int64_t i = begin; i < end; ++i) {
+      W m = exp_avg[i], v = exp_avg_sq[i], w = master[i];
+      formula.update(Gradient::widen(gradient[i]), m, v, w);
+      exp_avg[i] = m;
+      exp_avg_sq[i] = v;
+      master[i] = w;
+      if constexpr (kSeparate) piece[i - begin] = Weight::narrow(w);
+    }
+    if constexpr (kSeparate) write_past_caches(weights + begin, piece, end - begin);
   }
+  if constexpr (kSeparate) finish_writes();
 }
 
 // Returns the scale. Magnitudes are compared as integers: their order is the same, and a largest

@@ -37,8 +37,15 @@ void synchronise(bool cuda) {
   if (cuda) c10::cuda::device_synchronize();
 }
 
+namespace {
+
+// Before the first tensor there is no memory to speak of, and asking for it is an error.
+bool is_in_use(bool cuda) { return cuda && c10::cuda::CUDACachingAllocator::get()->initialized(); }
+
+}  // namespace
+
 DeviceMemory device_memory(bool cuda) {
-  if (!cuda) return {};
+  if (!is_in_use(cuda)) return {};
   const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(c10::cuda::current_device());
   return {.allocated = stats.allocated_bytes[0].current,
           .reserved = stats.reserved_bytes[0].current,
@@ -46,7 +53,7 @@ DeviceMemory device_memory(bool cuda) {
 }
 
 void begin_peak(bool cuda) {
-  if (cuda) c10::cuda::CUDACachingAllocator::resetPeakStats(c10::cuda::current_device());
+  if (is_in_use(cuda)) c10::cuda::CUDACachingAllocator::resetPeakStats(c10::cuda::current_device());
 }
 
 }  // namespace skein::ops
