@@ -65,6 +65,7 @@ int64_t largest_window_bytes(const std::vector<OwnedRange>& ranges) {
 
 // Tasks of a step run after each other; the first of them learns whether it is made.
 struct AdamW::HostStep {
+  uint64_t group = 0;  // of its tasks
   double learning_rate = 0;
   at::Tensor decision;              // (factor, skip) in host memory …
   tensor::Mark decided;             // … from here on
@@ -103,7 +104,9 @@ void AdamW::begin_step(double learning_rate, const Decision& decision) {
   if (host == ranges().end()) return;
   auto& side = *host->host->side;
   const auto values = at::stack({decision.factor, decision.skip.to(at::kDouble)});
+  const uint64_t group = host_step_ ? host_step_->group + 1 : 0;
   host_step_ = std::make_shared<HostStep>();
+  host_step_->group = group;
   host_step_->learning_rate = learning_rate;
   host_step_->decision = at::empty({2}, side.host_options(at::kDouble));
   side.down.follow(tensor::mark_of_caller(side.device));
@@ -117,10 +120,15 @@ void AdamW::step_range(size_t range) {
     auto& side = *owned.host->side;
     // The old weights may still be in use.
     const auto issued = tensor::mark_of_caller(side.device);
-    owned.host->task = side.tasks.run([this, range, issued, step = host_step_, &side] {
+    const auto update = [this, range, issued, step = host_step_, &side] {
       side.up.follow(issued);
       update_on_host(range, *step);
-    });
+    };
+    // Ranges lie in the order of forward, and come out of backward in the other: the host, which
+    // falls behind, begins with what the next step waits for.
+    owned.host->task =
+        side.tasks.run({update, host_step_->group, range,
+                        [gradients = owned.host->gradients] { return gradients.is_reached(); }});
     return;
   }
   for (auto& part : parts(range, step_.learning_rate)) {

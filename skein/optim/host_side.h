@@ -6,8 +6,8 @@
 // device's memory, while the device goes on.
 //
 // A range's gradient is copied down as soon as it is complete. Updates run on a thread of their
-// own, in the order in which they are asked for; new weights are copied up as they come. Who needs
-// the weights waits for the range alone. On a CPU rank all of it is the host's memory, and the same
+// own, of a step those first that the next one needs first; new weights are copied up as they come.
+// Who needs the weights waits for the range alone. On a CPU rank all of it is the host's memory, and the same
 // code runs without copies.
 
 #include <ATen/core/Tensor.h>

@@ -17,51 +17,62 @@ TaskThread::~TaskThread() {
   thread_.join();
 }
 
-uint64_t TaskThread::run(std::function<void()> task) {
+uint64_t TaskThread::run(Task task) {
   const std::lock_guard lock(mutex_);
-  tasks_.push_back(std::move(task));
+  waiting_.push_back({++last_, std::move(task)});
+  not_ended_.insert(last_);
   changed_.notify_all();
-  return ++given_;
+  return last_;
 }
 
 bool TaskThread::has_ended(uint64_t number) const {
   const std::lock_guard lock(mutex_);
-  return failure_ || ended_ >= number;
+  return failure_ || !not_ended_.contains(number);
 }
 
 void TaskThread::wait(uint64_t number) {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return failure_ || ended_ >= number; });
+  changed_.wait(lock, [&] { return failure_ || !not_ended_.contains(number); });
   if (failure_) std::rethrow_exception(failure_);
 }
 
 void TaskThread::finish() {
-  uint64_t last = 0;
-  {
-    const std::lock_guard lock(mutex_);
-    last = given_;
+  std::unique_lock lock(mutex_);
+  const uint64_t last = last_;
+  changed_.wait(lock, [&] { return failure_ || not_ended_.empty() || *not_ended_.begin() > last; });
+  if (failure_) std::rethrow_exception(failure_);
+}
+
+TaskThread::Given TaskThread::take_next() {
+  auto next = waiting_.end();
+  for (auto it = waiting_.begin(); it != waiting_.end(); ++it) {
+    if (it->task.group != waiting_.front().task.group) break;
+    if (next != waiting_.end() && next->task.place <= it->task.place) continue;
+    if (!it->task.is_ready || it->task.is_ready()) next = it;
   }
-  wait(last);
+  if (next == waiting_.end()) next = waiting_.begin();
+  auto given = std::move(*next);
+  waiting_.erase(next);
+  return given;
 }
 
 void TaskThread::work() {
   std::unique_lock lock(mutex_);
   while (true) {
-    changed_.wait(lock, [&] { return closing_ || (!failure_ && !tasks_.empty()); });
+    changed_.wait(lock, [&] { return closing_ || (!failure_ && !waiting_.empty()); });
     if (closing_) return;
-    auto task = std::move(tasks_.front());
-    tasks_.pop_front();
+    auto [number, task] = take_next();
     lock.unlock();
     std::exception_ptr failure;
     try {
-      task();
+      task.work();
     } catch (...) {
       failure = std::current_exception();
     }
-    task = nullptr;  // what it holds is let go before anybody hears of its end
+    task = {};  // what it holds is let go before anybody hears of its end
     lock.lock();
     failure_ = failure;
-    if (!failure_) ++ended_;
+    if (!failure_) not_ended_.erase(number);
     changed_.notify_all();
   }
 }

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <future>
 #include <memory>
 #include <stdexcept>
@@ -16,11 +17,11 @@ TEST(TaskThread, RunsInOrderBesideTheGiver) {
   TaskThread thread;
   std::promise<void> gate;
   std::vector<int> order;
-  thread.run([&] {
+  thread.run({[&] {
     gate.get_future().wait();
     order.push_back(1);
-  });
-  const auto second = thread.run([&] { order.push_back(2); });
+  }});
+  const auto second = thread.run({[&] { order.push_back(2); }});
   EXPECT_FALSE(thread.has_ended(second));
   gate.set_value();
   thread.wait(second);
@@ -29,11 +30,35 @@ TEST(TaskThread, RunsInOrderBesideTheGiver) {
   thread.finish();
 }
 
+// What the next forward needs first has come last out of backward.
+TEST(TaskThread, OfAGroupTheLowestPlaceThatIsReadyGoesFirst) {
+  TaskThread thread;
+  std::promise<void> gate;
+  std::vector<int> order;
+  std::atomic<bool> third_is_ready{false};
+  const auto give = [&](int name, uint64_t group, size_t place,
+                        std::function<bool()> is_ready = {}) {
+    return thread.run(
+        {[&order, name] { order.push_back(name); }, group, place, std::move(is_ready)});
+  };
+  thread.run({[&] { gate.get_future().wait(); }, 0, 0});
+  give(1, 1, 9);
+  const auto never = give(2, 1, 1, [] { return false; });
+  give(3, 1, 2, [&] { return third_is_ready.load(); });
+  const auto next_group = give(4, 2, 0);
+  give(5, 2, 0);
+  third_is_ready = true;
+  gate.set_value();
+  thread.finish();
+  EXPECT_EQ(order, (std::vector<int>{3, 1, 2, 4, 5}));
+  EXPECT_TRUE(thread.has_ended(never) && thread.has_ended(next_group));
+}
+
 TEST(TaskThread, AFailureIsThrownToWhoWaits) {
   TaskThread thread;
   bool ran = false;
-  thread.run([] { throw std::runtime_error("first"); });
-  const auto later = thread.run([&] { ran = true; });
+  thread.run({[] { throw std::runtime_error("first"); }});
+  const auto later = thread.run({[&] { ran = true; }});
   EXPECT_THROW(thread.wait(later), std::runtime_error);
   EXPECT_THROW(thread.finish(), std::runtime_error);
   EXPECT_FALSE(ran);
@@ -43,7 +68,7 @@ TEST(TaskThread, WhatATaskHoldsIsGoneAtItsEnd) {
   TaskThread thread;
   auto held = std::make_shared<int>(1);
   const std::weak_ptr<int> seen = held;
-  thread.run([held = std::move(held)] {});
+  thread.run({[held = std::move(held)] {}});
   thread.finish();
   EXPECT_TRUE(seen.expired());
 }
