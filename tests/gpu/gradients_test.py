@@ -34,9 +34,9 @@ class Rows(unittest.TestCase):
     def tearDownClass(cls):
         cls.work.__exit__(None, None, None)
 
-    def words(self, output, device, *more):
+    def words(self, output, device, *more, block_samples=37):
         return ["gradients", "collect", "--train_file", "chat.jsonl", "--template", "chatml", "--model", "warm/checkpoint-2",
-                "--output_path", output, "--block_samples", "37", "--max_length", "128", f"device={device}", "dtype=float32",
+                "--output_path", output, "--block_samples", block_samples, "--max_length", "128", f"device={device}", "dtype=float32",
                 *more]
 
     def rows(self, output):
@@ -69,15 +69,15 @@ class Rows(unittest.TestCase):
 
     def test_a_killed_collection_goes_on_to_the_same_bytes(self):
         # One batch a sample: slow enough to be met in the middle.
-        words = ("--block_samples", "5", "--batch_tokens", "1", "full_determinism=true")
-        run_skein(self.words("whole", "cuda", *words), self.work.folder)
-        process = start_skein(self.words("cut", "cuda", *words), self.work.folder)
+        words = ("--batch_tokens", "1", "full_determinism=true")
+        run_skein(self.words("whole", "cuda", *words, block_samples=5), self.work.folder)
+        process = start_skein(self.words("cut", "cuda", *words, block_samples=5), self.work.folder)
         while not list((self.work / "cut").glob("block-*.safetensors")):
             time.sleep(0.01)
             self.assertIsNone(process.poll())
         os.kill(process.pid, signal.SIGTERM)
         finish(process, 75)
-        run_skein(self.words("cut", "cuda", *words), self.work.folder)
+        run_skein(self.words("cut", "cuda", *words, block_samples=5), self.work.folder)
         self.assertEqual(self.rows("cut"), self.rows("whole"))
 
 
