@@ -39,6 +39,7 @@ std::vector<std::string> groups_of_file(const fs::path& path) {
 
 std::vector<std::string> groups_by_key(const fs::path& rows, const std::string& key) {
   const LineIndex lines(rows);
+  lines.require_lines();
   std::vector<std::string> groups;
   for (int64_t i = 0; i < lines.count(); ++i) {
     const auto place = fmt::format("{}:{}", rows.string(), lines.number(i));

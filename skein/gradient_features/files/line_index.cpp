@@ -13,16 +13,25 @@ namespace {
 
 constexpr uint64_t kPieceBytes = uint64_t{4} << 20;
 constexpr uint64_t kMaxLineBytes = uint64_t{64} << 20;
-constexpr std::string_view kSpace = " \t\r\f\v";
+constexpr std::string_view kSpace = " \t\r";
+constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+
+// Where the first line begins.
+uint64_t begin_of(const File& file) {
+  std::string first(std::min<uint64_t>(file.size(), kByteOrderMark.size()), '\0');
+  file.read_at(0, std::as_writable_bytes(std::span(first)));
+  return first == kByteOrderMark ? kByteOrderMark.size() : 0;
+}
 
 }  // namespace
 
 LineIndex::LineIndex(const fs::path& path) : path_(path), file_(File::open_to_read(path)) {
   const uint64_t size = file_.size();
   std::string piece;
-  Line line{.number = 1};
+  uint64_t position = begin_of(file_);
+  Line line{.begin = position, .end = position, .number = 1};
   bool is_blank = true;
-  for (uint64_t position = 0; position < size;) {
+  while (position < size) {
     piece.resize(std::min(kPieceBytes, size - position));
     file_.read_at(position, std::as_writable_bytes(std::span(piece)));
     for (size_t at = 0; at < piece.size();) {
@@ -49,6 +58,16 @@ void LineIndex::add(const Line& line, bool is_blank) {
                               line.number, line.end - line.begin, kMaxLineBytes));
   }
   lines_.push_back(line);
+}
+
+void LineIndex::require_lines() const {
+  if (lines_.empty()) return;
+  const auto first = read(0);
+  if (first[first.find_first_not_of(kSpace)] != '[') return;
+  throw UserError(
+      fmt::format("{0} is a list of rows, of which no line is one: make lines of it (`jq -c .[] "
+                  "{0} > rows.jsonl`; the order stays)",
+                  path_.string()));
 }
 
 std::string LineIndex::read(int64_t index) const {

@@ -2,7 +2,8 @@
 // Copyright the skein authors.
 #pragma once
 
-// The lines of a .jsonl file by the index of their sample: blank lines do not count.
+// The lines of a .jsonl file by the index of their sample, as data/rows/row_reader.h counts rows:
+// lines of nothing but spaces, tabs and carriage returns do not, nor does a byte order mark.
 
 #include <cstdint>
 #include <string>
@@ -24,6 +25,8 @@ class LineIndex {
   // Its number in the file, from 1; blank lines count.
   int64_t number(int64_t index) const { return lines_[static_cast<size_t>(index)].number; }
   const fs::path& path() const { return path_; }
+  // Throws UserError for a file that holds a list of rows, which are no lines.
+  void require_lines() const;
 
  private:
   struct Line {

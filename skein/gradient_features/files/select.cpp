@@ -55,43 +55,53 @@ struct Sample {
   int64_t index = 0;
 };
 
-// One list of scores with the lines that it is about.
-struct ScoredFile {
-  StoredScores scores;
-  LineIndex lines;
-};
-
-ScoredFile open_pair(const fs::path& scores, const fs::path& train_file) {
-  ScoredFile pair{read_scores(scores), LineIndex(train_file)};
-  const auto count = static_cast<int64_t>(pair.scores.values.size());
-  const bool fits =
-      pair.scores.max_samples > 0 ? count <= pair.lines.count() : count == pair.lines.count();
-  if (fits) return pair;
-  throw UserError(
-      fmt::format("{} has scores of {}, and {} has {}: are the files in the same order?",
-                  scores.string(), counted(static_cast<uint64_t>(count), "sample"),
-                  train_file.string(), counted(static_cast<uint64_t>(pair.lines.count()), "row")));
+// The samples of one list of scores, whose lines are those of these files, one after the other.
+void add_samples(const fs::path& path, std::span<const LineIndex> files, uint32_t first_file,
+                 std::vector<Sample>& samples) {
+  const auto scores = read_scores(path);
+  const auto count = static_cast<int64_t>(scores.values.size());
+  int64_t lines = 0;
+  for (const auto& file : files) lines += file.count();
+  if (scores.max_samples > 0 ? count > lines : count != lines) {
+    const auto which = files.size() == 1 ? files.front().path().string()
+                                         : fmt::format("the {} train files", files.size());
+    throw UserError(
+        fmt::format("{} has scores of {}, and {} has {}: are the files in the same order?",
+                    path.string(), counted(static_cast<uint64_t>(count), "sample"), which,
+                    counted(static_cast<uint64_t>(lines), "row")));
+  }
+  size_t next = 0;
+  for (const auto& file : files) {
+    for (int64_t i = 0; i < file.count() && next < scores.values.size(); ++i) {
+      samples.push_back({scores.values[next++], first_file, i});
+    }
+    ++first_file;
+  }
 }
 
-std::vector<ScoredFile> open_all(const SelectOptions& options) {
-  if (options.scores.empty() || options.scores.size() != options.train_files.size()) {
-    throw UserError(fmt::format("{} files of scores and {} train files: give one of each",
-                                options.scores.size(), options.train_files.size()));
-  }
-  std::vector<ScoredFile> files;
-  for (size_t i = 0; i < options.scores.size(); ++i) {
-    files.push_back(open_pair(options.scores[i], options.train_files[i]));
+std::vector<LineIndex> open_lines(const std::vector<fs::path>& paths) {
+  std::vector<LineIndex> files;
+  for (const auto& path : paths) {
+    files.emplace_back(path);
+    files.back().require_lines();
   }
   return files;
 }
 
-std::vector<Sample> sorted_samples(const std::vector<ScoredFile>& files) {
+// Best first.
+std::vector<Sample> sorted_samples(const SelectOptions& options,
+                                   const std::vector<LineIndex>& files) {
+  const bool is_one = options.scores.size() == 1;
+  if (files.empty() || (!is_one && options.scores.size() != files.size())) {
+    throw UserError(fmt::format(
+        "{} files of scores and {} train files: give one of each, or one file of scores with all "
+        "files of its data, in their order",
+        options.scores.size(), files.size()));
+  }
   std::vector<Sample> samples;
-  for (size_t file = 0; file < files.size(); ++file) {
-    const auto& values = files[file].scores.values;
-    for (size_t i = 0; i < values.size(); ++i) {
-      samples.push_back({values[i], static_cast<uint32_t>(file), static_cast<int64_t>(i)});
-    }
+  for (size_t i = 0; i < options.scores.size(); ++i) {
+    add_samples(options.scores[i], is_one ? std::span(files) : std::span(files).subspan(i, 1),
+                static_cast<uint32_t>(i), samples);
   }
   std::ranges::stable_sort(samples, std::greater(), &Sample::score);
   return samples;
@@ -125,10 +135,10 @@ void write_table(const fs::path& path, const std::vector<Sample>& samples,
 }
 
 void write_lines(const fs::path& path, std::span<const Sample> samples,
-                 const std::vector<ScoredFile>& files) {
+                 const std::vector<LineIndex>& files) {
   TextFile file(path);
   for (const auto& sample : samples) {
-    file.add(files[sample.file].lines.read(sample.index));
+    file.add(files[sample.file].read(sample.index));
     file.add("\n");
   }
   file.commit();
@@ -171,8 +181,8 @@ std::string top_file_name(const Top& top) {
 }
 
 SelectSummary select(const SelectOptions& options) {
-  const auto files = open_all(options);
-  const auto samples = sorted_samples(files);
+  const auto files = open_lines(options.train_files);
+  const auto samples = sorted_samples(options, files);
   const auto count = static_cast<int64_t>(samples.size());
   const auto with_score = std::ranges::count_if(
       samples, [](const Sample& sample) { return std::isfinite(sample.score); });

@@ -24,8 +24,9 @@ Top parse_top(const std::string& text);
 std::string top_file_name(const Top& top);
 
 struct SelectOptions {
-  std::vector<fs::path> scores;       // files of score_file.h
-  std::vector<fs::path> train_files;  // .jsonl, the data of each
+  std::vector<fs::path> scores;  // files of score_file.h
+  std::vector<fs::path>
+      train_files;  // .jsonl, the data of each; of one file of scores all, in order
   Top top;
   fs::path out;
 };

@@ -91,6 +91,44 @@ TEST_F(SelectTest, CountsMustBelongTogether) {
                "0 files of scores and 1 train files");
 }
 
+TEST_F(SelectTest, OneListOfScoresMayBeOfSeveralFiles) {
+  const auto a = write("a.jsonl", "a0\n\na1\n"), b = write("b.jsonl", "b0\nb1\n");
+  const auto chosen = [&](std::vector<float> values, int64_t max_samples) {
+    select({.scores = {scores("all", std::move(values), max_samples)},
+            .train_files = {a, b},
+            .top = parse_top("2"),
+            .out = folder_ / "out"});
+    return read_file(folder_ / "out/top_num2.jsonl");
+  };
+  EXPECT_EQ(chosen({1, 4, 2, 3}, 0), "a1\nb1\n");
+  EXPECT_EQ(read_file(folder_ / "out/sorted.csv"),
+            fmt::format("file name, index, score\n{0}, 1, 4.000000\n{1}, 1, 3.000000\n{1}, 0, "
+                        "2.000000\n{0}, 0, 1.000000\n",
+                        a.string(), b.string()));
+  EXPECT_EQ(chosen({1, 4, 2}, 3), "a1\nb0\n");  // collected with --max_samples 3
+  EXPECT_PRED2(contains, refusal<UserError>([&] { chosen({1, 2, 3}, 0); }),
+               "scores of 3 samples, and the 2 train files has 4 rows");
+  EXPECT_PRED2(contains, refusal<UserError>([&] {
+                 const auto two = scores("two", {1, 2});
+                 select({.scores = {two, two},
+                         .train_files = {a, b, a},
+                         .top = parse_top("1"),
+                         .out = folder_});
+               }),
+               "2 files of scores and 3 train files");
+}
+
+TEST_F(SelectTest, AListIsNoFileOfLines) {
+  const auto list = write("list.json", "\xEF\xBB\xBF \n [{\"x\": 0},\n {\"x\": 1}]\n");
+  EXPECT_PRED2(contains, refusal<UserError>([&] {
+                 select({.scores = {scores("a", {1}, 1)},
+                         .train_files = {list},
+                         .top = parse_top("1"),
+                         .out = folder_});
+               }),
+               "jq -c .[] ");
+}
+
 TEST(Top, Words) {
   EXPECT_EQ(parse_top("5%").share, 0.05);
   EXPECT_EQ(parse_top("12.5%").share, 0.125);
@@ -128,6 +166,13 @@ TEST_F(LineIndexTest, LongAndBlankLines) {
   EXPECT_EQ(lines.number(2), 5);
   EXPECT_EQ(LineIndex(write("empty", "")).count(), 0);
   EXPECT_EQ(LineIndex(write("blank", "\n \n")).count(), 0);
+  // As the rows of a training file are counted.
+  for (const auto* text : {"\xEF\xBB\xBF\n{}\n\f\v\n{}", "\xEF\xBB\xBF{}\n\f\n\t\n{}\n"}) {
+    const LineIndex marked(write("marked.jsonl", text));
+    EXPECT_EQ(marked.count(), 3);
+    EXPECT_EQ(marked.read(0), "{}");
+    EXPECT_EQ(marked.read(2), "{}");
+  }
 }
 
 }  // namespace
