@@ -72,6 +72,19 @@ void check_same_samples(const std::vector<Collection>& all) {
   }
 }
 
+// Scores of several checkpoints are sums of like numbers.
+void check_same_kind(const std::vector<Collection>& all) {
+  for (const auto& other : all) {
+    const auto &a = all.front().facts, &b = other.facts;
+    constexpr auto kWhy = "collect all checkpoints' rows alike";
+    require_equal(all.front(), other, "gradient_type",
+                  {word_of(a.gradient_type), word_of(b.gradient_type)}, kWhy);
+    if (a.gradient_type != GradientType::kAdam) continue;
+    require_equal(all.front(), other, "adam_form", {word_of(a.adam_form), word_of(b.adam_form)},
+                  kWhy);
+  }
+}
+
 bool offers(const Collection& collection, int64_t dimension) {
   return std::ranges::count(collection.facts.dimensions, dimension) > 0;
 }
@@ -240,6 +253,8 @@ Scores score(const ScoreOptions& options) {
   for (size_t k = 0; k < count; ++k) check_pair(train[k], validation[k]);
   check_same_samples(train);
   check_same_samples(validation);
+  check_same_kind(train);
+  check_same_kind(validation);
   auto all = train;
   all.insert(all.end(), validation.begin(), validation.end());
   const int64_t dimension = choose_dimension(all, options.dimension);
