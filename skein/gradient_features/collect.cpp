@@ -8,11 +8,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <future>
+#include <memory>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "skein/board/board.h"
 #include "skein/core/error.h"
 #include "skein/core/log.h"
+#include "skein/core/progress.h"
 #include "skein/data/loader.h"
 #include "skein/gradient_features/files/merge.h"
 #include "skein/gradient_features/sample_losses.h"
@@ -30,7 +35,9 @@ std::vector<int64_t> share_missing_blocks(const CollectTask& task, comm::Group& 
     const board::HostWork work("looking at what has been collected");
     open_collection(task.output, task.facts);
     const auto missing = missing_blocks(task.output, task.facts);
-    check_room(task.output, bytes_to_come(task.facts, std::ssize(missing)), "the rows to come");
+    check_room(task.output,
+               bytes_to_come(task.facts, std::ssize(missing)) + rank_pt_bytes(task.facts),
+               "the rows to come and gradients.pt");
     for (const int64_t block : missing) {
       words[static_cast<size_t>(block / kBits)] |= int64_t{1} << (block % kBits);
     }
@@ -43,37 +50,94 @@ std::vector<int64_t> share_missing_blocks(const CollectTask& task, comm::Group& 
   return missing;
 }
 
+// The samples of a rank's blocks, as they are done.
+std::unique_ptr<Progress> progress_of(const CollectTask& task, const std::vector<int64_t>& blocks,
+                                      const comm::Group& group) {
+  if (group.rank() > 0) return nullptr;
+  int64_t samples = 0;
+  for (const int64_t block : blocks) {
+    const auto range = samples_of_block(task.facts, block);
+    samples += range.last - range.first;
+  }
+  return std::make_unique<Progress>("collecting", static_cast<uint64_t>(samples),
+                                    group.size() > 1 ? "samples of this rank" : "samples");
+}
+
+// All of them take every so many-th of the blocks that are missing.
+std::vector<int64_t> blocks_of_rank(const std::vector<int64_t>& missing, const comm::Group& group) {
+  std::vector<int64_t> own;
+  for (int64_t i = group.rank(); i < std::ssize(missing); i += group.size()) {
+    own.push_back(missing[static_cast<size_t>(i)]);
+  }
+  return own;
+}
+
+// Commits blocks on a thread, one at a time: digests and disks take a while.
+class BlockWriter {
+ public:
+  BlockWriter(fs::path folder, const CollectionFacts& facts)
+      : folder_(std::move(folder)), facts_(facts) {}
+
+  struct Block {
+    int64_t number = 0;
+    std::vector<int64_t> samples;
+    at::Tensor rows;  // fp32 on the CPU
+    std::vector<SkippedSample> skipped;
+  };
+  // Throws what the block before it could not be written for.
+  void write(Block block) {
+    finish();
+    writing_ = std::async(std::launch::async, [this, block = std::move(block)] {
+      write_block(
+          folder_, facts_,
+          {.block = block.number,
+           .samples = block.samples,
+           .rows = {block.rows.const_data_ptr<float>(), static_cast<size_t>(block.rows.numel())},
+           .skipped = block.skipped});
+    });
+  }
+  // All of them are durable when it returns.
+  void finish() {
+    if (!writing_.valid()) return;
+    const board::HostWork work("writing rows");
+    writing_.get();
+  }
+
+ private:
+  fs::path folder_;
+  const CollectionFacts& facts_;
+  std::future<void> writing_;  // waits for its thread when it goes
+};
+
 class Collector {
  public:
-  Collector(const CollectTask& task, CollectRanks& ranks,
-            const std::function<void(int64_t)>& on_samples)
+  Collector(const CollectTask& task, CollectRanks& ranks)
       : task_(task),
         ranks_(ranks),
-        on_samples_(on_samples),
-        folder_(folder_of_rank(task.output, ranks.group.rank(), ranks.group.size())) {
+        folder_(folder_of_rank(task.output, ranks.group.rank(), ranks.group.size())),
+        writer_(folder_, task.facts) {
     if (task.facts.info_type != InfoType::kGrads) return;
     features_.emplace(task.model, task.sharded, task.features);
   }
 
   CollectResult run(const std::vector<int64_t>& missing) {
     CollectResult result{.blocks_before = task_.facts.num_blocks() - std::ssize(missing)};
+    const auto own = blocks_of_rank(missing, ranks_.group);
+    progress_ = progress_of(task_, own, ranks_.group);
     const int64_t size = ranks_.group.size();
-    const int64_t rounds = (std::ssize(missing) + size - 1) / size;
-    for (int64_t round = 0; round < rounds; ++round) {
-      if (is_asked_to_stop()) {
-        result.stopped = true;
-        return result;
-      }
-      const int64_t index = round * size + ranks_.group.rank();
-      if (index < std::ssize(missing)) {
-        collect_block(missing[static_cast<size_t>(index)]);
-        ++result.blocks;
-      } else if (task_.lockstep) {
-        compute({});
-      }
+    const int64_t rounds =
+        task_.lockstep ? (std::ssize(missing) + size - 1) / size : std::ssize(own);
+    for (int64_t round = 0; round < rounds && !result.stopped; ++round) {
+      const bool has_block = round < std::ssize(own);
+      result.stopped = has_block ? !collect_block(own[static_cast<size_t>(round)]) : !compute({});
+      if (has_block && !result.stopped) ++result.blocks;
     }
+    writer_.finish();
+    progress_.reset();
+    result.stopped = ranks_.group.sum(int64_t{result.stopped}) > 0;
+    if (result.stopped) return result;
     const board::HostWork work("writing gradients.pt");
-    if (fs::exists(folder_)) write_rank_pt(folder_, task_.facts);
+    write_rank_pt(task_.output, folder_, task_.facts);
     return result;
   }
 
@@ -83,50 +147,64 @@ class Collector {
     return task_.lockstep ? ranks_.group.sum(int64_t{asked}) > 0 : asked;
   }
 
-  void collect_block(int64_t number) {
+  // False: somebody asked for a stop, and nothing of the block is kept.
+  bool collect_block(int64_t number) {
     const auto range = samples_of_block(task_.facts, number);
     board::report_progress(fmt::format("samples {} to {}", range.first, range.last - 1));
-    auto block = block_batches(task_.samples, range, task_.batch_tokens);
+    auto block = block_batches(task_.samples, range, task_.facts.batch_tokens);
+    show(std::ssize(block.skipped));
     const auto rows = compute(block);
-    const auto kept = finite_places(rows, block);
-    std::vector<int64_t> samples;
-    for (const int64_t place : kept) samples.push_back(block.rows[static_cast<size_t>(place)]);
-    const auto chosen = rows.index_select(0, at::tensor(kept, at::kLong));
-    write_block(folder_, task_.facts,
-                {.block = number,
-                 .samples = samples,
-                 .rows = {chosen.const_data_ptr<float>(), static_cast<size_t>(chosen.numel())},
-                 .skipped = block.skipped});
-    on_samples_(range.last - range.first);
+    if (!rows) return false;
+    const auto kept = finite_places(*rows, block);
+    BlockWriter::Block written{.number = number};
+    for (const int64_t place : kept) {
+      written.samples.push_back(block.rows[static_cast<size_t>(place)]);
+    }
+    written.rows = rows->index_select(0, at::tensor(kept, at::kLong));
+    written.skipped = std::move(block.skipped);
+    writer_.write(std::move(written));
+    return true;
   }
 
-  // In the order of block.samples, fp32 on the CPU.
-  at::Tensor compute(const BlockBatches& block) {
+  // In the order of block.samples, fp32 on the CPU. None: somebody asked for a stop.
+  std::optional<at::Tensor> compute(const BlockBatches& block) {
     auto rows = at::empty({std::ssize(block.samples), task_.facts.dimension()}, at::kFloat);
-    for (const auto& places : block.batches) {
-      std::vector<int64_t> samples;
-      for (const int64_t place : places) {
-        samples.push_back(block.samples[static_cast<size_t>(place)]);
+    const int64_t count = most_batches(std::ssize(block.batches));
+    for (int64_t i = 0; i < count; ++i) {
+      if (is_asked_to_stop()) return std::nullopt;
+      if (i < std::ssize(block.batches)) {
+        compute_batch(block, block.batches[static_cast<size_t>(i)], rows);
+      } else {
+        compute_run(data::make_run(task_.samples.source, {}, 0));
       }
-      const auto computed = compute_batch(data::make_run(task_.samples.source, samples, 0));
-      rows.index_copy_(0, at::tensor(places, at::kLong), computed.to(at::kCPU, at::kFloat));
-    }
-    for (int64_t i = std::ssize(block.batches); i < most_batches(block); ++i) {
-      compute_batch(data::make_run(task_.samples.source, {}, 0));
     }
     return rows;
   }
 
-  // That a rank has in this round: the others run as many.
-  int64_t most_batches(const BlockBatches& block) {
-    const auto own = std::ssize(block.batches);
+  // That a rank has in this round: all run as many.
+  int64_t most_batches(int64_t own) {
     if (!task_.lockstep) return own;
     std::vector<int64_t> counts(static_cast<size_t>(ranks_.group.size()), 0);
     counts[static_cast<size_t>(ranks_.group.rank())] = own;
     return std::ranges::max(ranks_.group.sum(counts));
   }
 
-  at::Tensor compute_batch(const tensor::HostBatch& run) {
+  void compute_batch(const BlockBatches& block, const std::vector<int64_t>& places,
+                     const at::Tensor& rows) {
+    std::vector<int64_t> samples;
+    for (const int64_t place : places) {
+      samples.push_back(block.samples[static_cast<size_t>(place)]);
+    }
+    const auto computed = compute_run(data::make_run(task_.samples.source, samples, 0));
+    rows.index_copy_(0, at::tensor(places, at::kLong), computed.to(at::kCPU, at::kFloat));
+    show(std::ssize(places));
+  }
+
+  void show(int64_t samples) {
+    if (progress_) progress_->add(static_cast<uint64_t>(samples));
+  }
+
+  at::Tensor compute_run(const tensor::HostBatch& run) {
     if (features_) return features_->compute(run);
     const auto roots = task_.sharded.hold_roots();
     return task_.facts.info_type == InfoType::kReps ? last_states(task_.model, run, task_.sharded)
@@ -158,19 +236,22 @@ class Collector {
 
   const CollectTask& task_;
   CollectRanks& ranks_;
-  const std::function<void(int64_t)>& on_samples_;
   fs::path folder_;
   std::optional<FeatureRows> features_;  // absent: not gradients
+  std::unique_ptr<Progress> progress_;   // null: another rank shows its own
+  BlockWriter writer_;
 };
 
 }  // namespace
 
-CollectResult collect(const CollectTask& task, CollectRanks& ranks,
-                      const std::function<void(int64_t)>& on_samples) {
+CollectResult collect(const CollectTask& task, CollectRanks& ranks) {
+  if (task.lockstep) {
+    require_taps(task.model, task.features.parameters,
+                 "a sharded model (distributed_strategy=zero3)",
+                 "name others, as --parameters q_proj,v_proj, or give distributed_strategy=ddp");
+  }
   const auto missing = share_missing_blocks(task, ranks.group);
-  auto result = Collector(task, ranks, on_samples).run(missing);
-  result.stopped = ranks.group.sum(int64_t{result.stopped}) > 0;
-  return result;
+  return Collector(task, ranks).run(missing);
 }
 
 }  // namespace skein::gradient_features

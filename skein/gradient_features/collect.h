@@ -5,12 +5,12 @@
 // Collects the features of a data set, block by block, on all ranks.
 //
 // The blocks that are still missing are dealt to the ranks in turn; each block is committed as a
-// shard of its own (files/collection.h). Where every rank holds the whole model they never wait for
-// each other; where the parameters are sharded, all run equally many batches.
+// shard of its own (files/collection.h), while the next one is computed. Where every rank holds the
+// whole model they never wait for each other; where the parameters are sharded, all run equally
+// many batches.
 
 #include <cstdint>
 #include <functional>
-#include <optional>
 
 #include "skein/comm/group.h"
 #include "skein/core/file.h"
@@ -27,14 +27,13 @@ struct CollectTask {
   CollectionFacts facts;
   FeatureOptions features;  // of facts.info_type kGrads
   fs::path output;
-  int64_t batch_tokens = 8192;
   bool skips_non_finite = false;  // else such a sample ends the collection
   bool lockstep = false;          // the parameters are sharded over the group
 };
 
 struct CollectRanks {
   comm::Group& group;
-  std::function<bool()> stop_requested;
+  std::function<bool()> stop_requested;  // asked before every batch
 };
 
 struct CollectResult {
@@ -43,10 +42,9 @@ struct CollectResult {
   int64_t blocks_before = 0;  // that were there
 };
 
-// Collective. `on_samples` is told of samples that this rank has done. Throws UserError for an
-// output folder of another collection, DiskFull, IoError (a sample whose gradient is not finite,
-// with its number).
-CollectResult collect(const CollectTask& task, CollectRanks& ranks,
-                      const std::function<void(int64_t)>& on_samples);
+// Collective. The first rank shows how far it is. Throws UserError for an output folder of another
+// collection and, in lockstep, for parameters without a tap (sample_gradients.h); DiskFull; IoError
+// (a sample whose gradient is not finite, with its number).
+CollectResult collect(const CollectTask& task, CollectRanks& ranks);
 
 }  // namespace skein::gradient_features

@@ -25,7 +25,7 @@ std::vector<ProjectedParameter> projected_parameters(const tensor::ParameterTabl
 
 FeatureRows::FeatureRows(const model::Model& model, parallel::Sharded& sharded,
                          const FeatureOptions& options)
-    : gradients_(model, sharded, options.parameters, options.memory),
+    : gradients_(model, sharded, options.parameters, options.memory / options.form.buffers()),
       form_(options.form),
       dimension_(options.dimension) {
   const auto& first = *model.table().parameters.front().slot;

@@ -5,6 +5,7 @@
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/equal.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
@@ -222,6 +223,35 @@ TEST(GradientForm, IsThatOfTheFormulas) {
   const auto standard =
       first / (1 - std::pow(0.9, 5)) / ((second / (1 - std::pow(0.999, 5))).sqrt() + 1e-8);
   EXPECT_TRUE(at::allclose(form(GradientType::kAdam, AdamForm::kStandard), standard, 1e-12, 1e-12));
+}
+
+// Whatever the form makes of it, the sample is known for it.
+TEST(GradientForm, WhatIsNotFiniteStaysSo) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  const auto rows = [&] {
+    auto made = at::ones({5, 4}, at::kFloat);
+    made[1][2] = std::numeric_limits<float>::quiet_NaN();
+    made[2][3] = kInfinity;
+    made[3][1] = -kInfinity;
+    made[4][0] = 3e38F;  // its square is infinite
+    return made;
+  };
+  for (const auto type : {GradientType::kSgd, GradientType::kSign, GradientType::kAdam}) {
+    for (const auto adam : {AdamForm::kLess, AdamForm::kStandard}) {
+      GradientForm form(type, adam);
+      form.set_moments({{"p", {at::zeros({4}), at::zeros({4})}}}, 3);
+      const auto formed = rows();
+      form.apply(formed, "p", 0);
+      const auto finite = formed.isfinite().all(1);
+      EXPECT_TRUE(finite[0].item<bool>());
+      for (int64_t i = 1; i < 4; ++i) EXPECT_FALSE(finite[i].item<bool>()) << i;
+      EXPECT_EQ(finite[4].item<bool>(), type != GradientType::kAdam);
+      // And in the projection, which sums it with others.
+      auto sums = at::zeros({5, 130});
+      add_projection(sums, formed, projection_stream(0, "p"), 0);
+      EXPECT_TRUE(at::equal(sums.isfinite().all(1), finite));
+    }
+  }
 }
 
 at::Tensor signs(uint64_t stream, int64_t first, int64_t elements, int64_t columns) {

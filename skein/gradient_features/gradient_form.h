@@ -36,6 +36,9 @@ class GradientForm {
   // For kAdam: of every parameter whose gradients will come, and the updates made so far.
   void set_moments(std::map<std::string, Moments> moments, int64_t num_updates);
 
+  // Rows that are in memory while apply() runs, for each of those that it is given: 1 or 2.
+  int64_t buffers() const { return type_ == GradientType::kAdam ? 2 : 1; }
+
   // `rows` (samples, elements) in place: elements of the parameter `name` from `first_element` on.
   // A row with a number that is not finite has one afterwards.
   void apply(const at::Tensor& rows, const std::string& name, int64_t first_element) const;

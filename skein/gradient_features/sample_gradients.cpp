@@ -4,6 +4,7 @@
 
 #include <ATen/ops/zeros_like.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
@@ -83,6 +84,23 @@ std::vector<std::string> untapped_parameters(const model::Model& model,
   std::ranges::copy_if(parameters, std::back_inserter(untapped),
                        [&](const auto& name) { return !reached.contains(name); });
   return untapped;
+}
+
+std::string name_few(std::vector<std::string> names) {
+  constexpr size_t kShown = 3;
+  const size_t more = names.size() - std::min(names.size(), kShown);
+  names.resize(names.size() - more);
+  return fmt::format("{}{}", fmt::join(names, ", "),
+                     more > 0 ? fmt::format(" and {} more", more) : std::string());
+}
+
+void require_taps(const model::Model& model, const std::vector<std::string>& parameters,
+                  const std::string& who, const std::string& instead) {
+  const auto untapped = untapped_parameters(model, parameters);
+  if (untapped.empty()) return;
+  throw UserError(fmt::format(
+      "{} takes weights, biases and LoRA of the blocks' linear layers (without DoRA), not {}: {}",
+      who, name_few(untapped), instead));
 }
 
 SampleGradients::SampleGradients(const model::Model& model, parallel::Sharded& sharded,

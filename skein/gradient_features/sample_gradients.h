@@ -26,7 +26,7 @@ namespace skein::gradient_features {
 
 // Of all parameters those that the words mean: "full" all, "adapter" those of adapters, others by
 // name or by parts of it between dots ("self_attn.q_proj", "norm"). In the table's order. Throws
-// UserError for a word that means none, with the nearest names, and for weights in 4 bits.
+// UserError for a word that means none, with the name of a parameter, and for weights in 4 bits.
 std::vector<std::string> choose_parameters(const tensor::ParameterTable& table,
                                            const std::vector<std::string>& words);
 
@@ -34,6 +34,14 @@ std::vector<std::string> choose_parameters(const tensor::ParameterTable& table,
 // sum over tokens (layer_gradients.h).
 std::vector<std::string> untapped_parameters(const model::Model& model,
                                              const std::vector<std::string>& parameters);
+
+// "model.norm.weight, lm_head.weight and 3 more".
+std::string name_few(std::vector<std::string> names);
+
+// Throws UserError where there are such: `who` ("--projection factorised") takes none of them, type
+// `instead`.
+void require_taps(const model::Model& model, const std::vector<std::string>& parameters,
+                  const std::string& who, const std::string& instead);
 
 class SampleGradients {
  public:

@@ -25,6 +25,7 @@ features::CollectionFacts known_facts() {
           .data_digest = digest("data"),
           .num_samples = 11,
           .samples_per_block = 4,
+          .batch_tokens = 64,
           .max_length = 128,
           .parameters = {"a.weight"}};
 }

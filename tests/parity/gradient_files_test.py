@@ -21,8 +21,8 @@ def facts_of(num_samples, dimensions, **changes):
     facts = {"format": "skein gradients", "version": 1, "info_type": "grads", "gradient_type": "sgd", "adam_form": "less",
              "projection": "dense", "seed": 0, "dimensions": dimensions, "output_dtype": "float32",
              "projection_digest": digest("projection"), "model_digest": digest("model"), "moments_digest": "",
-             "data_digest": digest("data"), "num_samples": num_samples, "max_samples": 0, "samples_per_block": 64,
-             "max_length": 128, "parameters": ["w"]}
+             "dtype": "float32", "data_digest": digest("data"), "num_samples": num_samples, "max_samples": 0,
+             "samples_per_block": 64, "batch_tokens": 8192, "max_length": 128, "excess_length": "truncate", "parameters": ["w"]}
     return facts | changes
 
 

@@ -4,6 +4,8 @@
 that are computed here from docs/gradient_format.md."""
 import json
 import math
+import subprocess
+import sys
 
 import numpy
 import peft
@@ -14,7 +16,7 @@ import xxhash
 from safetensors.torch import load_file
 
 from adapter_test import make_adapter
-from conftest import llama_config, save_random_model
+from conftest import ROOT, llama_config, save_random_model
 from sft_test import tokenizer_folder, write_rows  # noqa: F401 (a fixture)
 
 DIMENSION = 192
@@ -186,6 +188,47 @@ def test_adam_with_the_moments_of_a_real_checkpoint(run_skein, train, tokenizer_
     expected = expected_rows(model, rows, trainable(model), "adam", load_file(checkpoint / "optimizer.safetensors"))
     # Where a moment is next to nothing, Adam divides rounding by rounding.
     assert_rows(found, expected, 1e-4)
+
+
+def train_with_trainer(base, rows, folder):
+    """transformers' own loop on an adapter of twelve layers whose shapes differ, and of a norm, which does not decay.
+    Returns the checkpoint and, by skein's names, the optimizer's own moments."""
+    model = transformers.AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
+    model = peft.get_peft_model(model, peft.LoraConfig(r=4, lora_alpha=6, task_type="CAUSAL_LM", modules_to_save=["norm"],
+                                                       target_modules=["q_proj", "v_proj", "down_proj"]))
+    samples = [{"input_ids": ids, "labels": targets} for ids, targets in rows]
+    arguments = transformers.TrainingArguments(
+        output_dir=folder, max_steps=4, save_steps=4, per_device_train_batch_size=1, learning_rate=1e-2, weight_decay=0.1,
+        report_to="none", use_cpu=True, disable_tqdm=True)
+    trainer = transformers.Trainer(model=model, args=arguments, train_dataset=samples)
+    trainer.train()
+    optimizer = getattr(trainer.optimizer, "optimizer", trainer.optimizer)
+    moments = {}
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad:
+            plain = plain_name(name).replace(".modules_to_save", "")
+            for key in ("exp_avg", "exp_avg_sq"):
+                moments[f"{plain}.{key}"] = optimizer.state[parameter][key].clone()
+    return folder / "checkpoint-4", moments
+
+
+def test_adam_with_the_moments_of_the_trainer(run_skein, tokenizer_folder, tmp_path):
+    rows = write_rows(tmp_path / "chat.jsonl", tokenizer_folder, "chatml", run_skein)
+    config = llama_config(vocab_size=330, max_position_embeddings=192, num_hidden_layers=12)
+    base = save_random_model(config, tmp_path / "base", 5)
+    checkpoint, moments = train_with_trainer(base, rows, tmp_path / "trainer")
+    subprocess.run([sys.executable, ROOT / "scripts/hf_moments.py", checkpoint], check=True)
+    made = load_file(checkpoint / "optimizer.safetensors")
+    assert {name.removeprefix("base_model.model.") for name in made} == set(moments)
+    for name, tensor in made.items():  # byte for byte those of the optimizer that had them
+        assert torch.equal(tensor, moments[name.removeprefix("base_model.model.")]), name
+    model = with_gradients(peft.PeftModel.from_pretrained(
+        transformers.AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32), checkpoint).eval())
+    found = collected_rows(run_skein, tmp_path, tokenizer_folder, checkpoint, "adam", "--parameters", "lora_A,lora_B")
+    assert_rows(found, expected_rows(model, rows, trainable(model), "adam", moments), 1e-4)
+    # Adam's own form knows the updates from the Trainer's global_step.
+    collected_rows(run_skein, tmp_path, tokenizer_folder, checkpoint, "standard", "--parameters", "lora_A,lora_B",
+                   "--adam_form", "standard")
 
 
 def test_all_parameters(run_skein, tokenizer_folder, tmp_path):

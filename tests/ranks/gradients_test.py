@@ -9,6 +9,7 @@ import subprocess
 import time
 import unittest
 
+from gradient_kills import Collection
 from harness import ENVIRONMENT, SKEIN, ChatWorkspace, finish, free_port, read_safetensors, run_skein
 
 DIMENSION = 256
@@ -68,6 +69,26 @@ class Collected(unittest.TestCase):
         self.collect("local", "--world_size", "2")
         self.assertEqual(self.merged("local"), expected)
 
+    def test_sharded_ranks_with_different_numbers_of_batches(self):
+        """Three blocks on two ranks: in the last round one has nothing to do."""
+        def collect(output, *more):
+            self.collect(output, "--max_samples", "13", "--batch_tokens", "60", *more)
+            return self.merged(output)
+
+        expected = collect("few")
+        for ranks in (2, 4):  # the fourth has no block at all
+            self.assertEqual(collect(f"few{ranks}", "--nproc-per-node", ranks, "distributed_strategy=zero3"), expected)
+        self.assertTrue((self.work / "few4/rank_3/gradients.pt").exists())
+        for kind in ("reps", "loss"):
+            rows = [collect(f"{kind}-{name}", "--info_type", kind, *more) for name, more in (
+                ("one", []), ("two", ["--nproc-per-node", "2", "distributed_strategy=zero3"]))]
+            self.assertEqual(*rows)
+
+    def test_killed_at_random_instants(self):
+        with Collection() as collection:
+            for seed in (0, 1, 5):
+                collection.play(seed)
+
     def test_what_was_killed_is_gone_on_with(self):
         self.collect("whole")
         expected = self.merged("whole")
@@ -84,6 +105,8 @@ class Collected(unittest.TestCase):
                 ended = finish(process)
                 if kill == signal.SIGTERM:
                     self.assertIn(ended.returncode, (0, 75), ended.stderr)
+                    if ended.returncode == 75:
+                        self.assertFalse(list((self.work / output).glob("rank_*/gradients.pt")))
                 ended = self.collect(output)  # by one rank
                 self.assertEqual(self.merged(output), expected)
         again = self.collect("whole")
@@ -129,6 +152,46 @@ class Collected(unittest.TestCase):
         run_skein(["gradients", "score", "--train", "factors", "--validation", "factors2", "--out", "factor-scores"],
                   self.work.folder)
 
+    def test_moments_of_other_programs(self):
+        checkpoint = self.work / "foreign-2"
+        shutil.copytree(self.work / "warm/checkpoint-2", checkpoint, ignore=shutil.ignore_patterns("manifest*", "trainer_*"))
+        (checkpoint / "trainer_state.json").write_text(json.dumps({"global_step": 2, "log_history": []}))
+        self.collect("own", "--adam_form", "standard")
+        self.collect("foreign", "--adam_form", "standard", model="foreign-2")
+        self.assertEqual(*(read_safetensors(self.work / f"{name}/block-00000000.safetensors")["rows"]
+                           for name in ("own", "foreign")))
+        (checkpoint / "trainer_state.json").write_text("{}")
+        self.collect("without-step", model="foreign-2")  # LESS's form needs none
+        ended = self.collect("no-step", "--adam_form", "standard", model="foreign-2", code=2)
+        self.assertIn("--adam_form less", ended.stderr)
+        # A pickle alone has none.
+        (checkpoint / "optimizer.safetensors").rename(checkpoint / "optimizer.pt")
+        ended = self.collect("pickle", model="foreign-2")
+        self.assertIn("gradient_type is sgd: there are no moments", ended.stderr)
+        ended = self.collect("pickle-adam", "--gradient_type", "adam", model="foreign-2", code=2)
+        self.assertIn("scripts/hf_moments.py", ended.stderr)
+
+    def test_a_damaged_shard_of_a_rank_is_made_again(self):
+        """Wherever its block goes then."""
+        self.collect("mended", "--nproc-per-node", "2")
+        expected = self.merged("mended")
+        shard = self.work / "mended/rank_1/block-00000001.safetensors"
+        data = bytearray(shard.read_bytes())
+        data[-1] ^= 1
+        shard.write_bytes(data)
+        for _ in range(2):
+            ended = self.collect("mended", "--nproc-per-node", "2")
+            self.assertIn("goes without block 1", ended.stderr)
+        self.assertEqual(self.merged("mended"), expected)
+
+    def test_what_has_no_tap(self):
+        ended = self.collect("norms", "--parameters", "adapter,norm", "--gradient_type", "sgd")
+        self.assertRegex(ended.stderr, r"model.norm.weight is of no linear layer .* one at a time, not \d+ together")
+        ended = self.collect("norms3", "--parameters", "adapter,norm", "--gradient_type", "sgd", "--nproc-per-node", "2",
+                             "distributed_strategy=zero3", code=2)
+        self.assertIn("model.norm.weight", ended.stderr)
+        self.assertIn("distributed_strategy=ddp", ended.stderr)
+
     def test_refusals(self):
         self.collect("taken")
         for words, says in [
@@ -147,6 +210,12 @@ class Collected(unittest.TestCase):
                 (["--gradient_projection_dimension", "3", "--projection", "factorised"], ["3 is too small", "or more"]),
                 (["--parameters", "norm,q_proj", "--projection", "factorised"], ["model.norm.weight", "--parameters"]),
                 (["--task", "mmlu"], ["--train_file", "--groups"]),
+                (["--percentage", "5"], ["--top 5%"]),
+                (["dtype=float16"], ["loss scale", "dtype=bfloat16", "dtype=float32"]),
+                (["quantization_bit=4"], ["quantization_bit=none"]),
+                (["--batch_tokens", "70"], ["batch_tokens is 8192 there and 70 now"]),
+                (["excess_length_strategy=drop"], ["excess_length is", "drop"]),
+                (["dtype=bfloat16"], ["dtype is", "float32", "bfloat16"]),
                 (["--initialize_lora"], ["warm/checkpoint-2 is one"]),
                 (["--model", "nowhere"], ["nowhere"]),
                 (["--train_file", "none.jsonl"], ["none.jsonl"]),
@@ -185,6 +254,36 @@ class Collected(unittest.TestCase):
         self.assertLessEqual(set(chosen), set((self.work / "chat.jsonl").read_text().splitlines()))
         for line in chosen:
             json.loads(line)
+
+    def test_several_files(self):
+        """Those of train_file_dir are one list of samples."""
+        lines = (self.work / "chat.jsonl").read_text().splitlines()
+        (self.work / "rows").mkdir()
+        (self.work / "rows/b.jsonl").write_text("\n".join(lines[20:]))
+        (self.work / "rows/a.jsonl").write_text("\n\n".join(lines[:20]))
+        words = self.words("parts", "--gradient_type", "sgd")
+        words[2:4] = ["--train_file_dir", "rows"]
+        run_skein(words, self.work.folder)
+        self.collect("joined", "--gradient_type", "sgd")
+        for name, files in (("parts", ["rows/a.jsonl", "rows/b.jsonl"]), ("joined", ["chat.jsonl"])):
+            run_skein(["gradients", "score", "--train", name, "--validation", name, "--out", "scores", "--name", name],
+                      self.work.folder)
+            run_skein(["gradients", "select", "--scores", f"scores/{name}_influence_score.safetensors", "--train-files", *files,
+                       "--top", "9", "--out", f"chosen-{name}"], self.work.folder)
+        self.assertEqual(*((self.work / f"chosen-{name}/top_num9.jsonl").read_text() for name in ("parts", "joined")))
+
+    def test_scores_know_their_checkpoints(self):
+        for step in (1, 2):
+            for name, words in (("t", []), ("v", ["--validation", "--max_samples", "3"])):
+                self.collect(f"{name}{step}", "--gradient_type", "sgd", *words, model=f"warm/checkpoint-{step}")
+        words = ["gradients", "score", "--train", "t1", "t2", "--validation", "v1", "v2", "--out", "known", "--checkpoints"]
+        run_skein([*words, "warm/checkpoint-1", "warm/checkpoint-2"], self.work.folder)
+        ended = run_skein([*words, "warm/checkpoint-2", "warm/checkpoint-1"], self.work.folder, code=2)
+        self.assertIn("t1 was not collected at warm/checkpoint-2", ended.stderr)
+
+    def test_selftest(self):
+        ended = run_skein(["gradients", "selftest", "--nproc-per-node", "3"], self.work.folder)
+        self.assertIn("byte for byte", ended.stdout)
 
 
 if __name__ == "__main__":

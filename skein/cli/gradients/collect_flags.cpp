@@ -9,10 +9,13 @@
 #include <sstream>
 
 #include "skein/checkpoint/files/file_layout.h"
+#include "skein/checkpoint/files/weights_digest.h"
 #include "skein/cli/flag_set.h"
+#include "skein/cli/gradients/verbs.h"
 #include "skein/cli/key_flags.h"
 #include "skein/config/syntax/values.h"
 #include "skein/core/error.h"
+#include "skein/core/hash.h"
 #include "skein/plan/finetune.h"
 
 namespace skein::cli {
@@ -59,7 +62,8 @@ Value choose(const char* flag, const std::string& word, std::optional<Value> val
 bool has_moments(const fs::path& model) {
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(model, ignored)) {
-    if (entry.path().filename().string().starts_with(checkpoint::kOptimizerStem)) return true;
+    const auto name = entry.path().filename().string();
+    if (checkpoint::is_layout_name(name, checkpoint::kOptimizerStem)) return true;
   }
   return false;
 }
@@ -107,9 +111,7 @@ std::vector<std::string> read(std::span<const std::string> arguments, RawWords& 
   flags.add("gradient-memory", result.memory, /*least=*/1);
   flags.add("non-finite", raw.non_finite);
   flags.add("output-dtype", raw.dtype);
-  flags.add_foreign("task",
-                    "--train_file FILE of the task's examples, with --validation, and --groups of "
-                    "`skein gradients score` for its subtasks");
+  add_less_flags(flags);  // those that are flags here come first
   auto rest = flags.read(arguments, FlagSet::Unknown::kKeep);
   rest.emplace_back("stage=sft");  // so rows are read
   check_flags(rest, {"model", "output_path", "gradient_type", "gradient_projection_dimension",
@@ -161,8 +163,11 @@ void choose_type(const RawWords& raw, CollectFlags& result) {
     throw UserError(
         fmt::format("--gradient_type adam needs the optimizer's moments, and {} has no "
                     "{}.safetensors: name a checkpoint-N of a run, or give "
-                    "--gradient_type sgd",
-                    result.given_model.string(), checkpoint::kOptimizerStem));
+                    "--gradient_type sgd{}",
+                    result.given_model.string(), checkpoint::kOptimizerStem,
+                    fs::exists(result.given_model / "optimizer.pt")
+                        ? " (scripts/hf_moments.py makes one of optimizer.pt)"
+                        : ""));
   }
 }
 
@@ -195,7 +200,50 @@ void resolve_run(const RawWords& raw, CollectFlags& result) {
   }
 }
 
+// What a model cannot be computed in here.
+void check_precision(const CollectFlags& flags) {
+  const auto& model = flags.run.config.model;
+  if (model.quantization_bit != config::QuantizationBit::kNone) {
+    config::refuse(flags.run.origin_of("quantization_bit"),
+                   "skein gradients collect computes with whole weights, not in 4 bits: leave "
+                   "quantization_bit out, or give quantization_bit=none");
+  }
+  if (model.dtype == DType::kF16 && flags.info == gf::InfoType::kGrads) {
+    config::refuse(flags.run.origin_of("dtype"),
+                   "a sample's gradients in float16 would vanish, for lack of a loss scale: give "
+                   "dtype=bfloat16 or dtype=float32");
+  }
+}
+
 }  // namespace
+
+std::string CollectFlags::fresh() const {
+  if (!new_adapter) return "";
+  return fmt::format("new adapter {} {} {}", new_adapter->rank, new_adapter->alpha,
+                     run.config.seed);
+}
+
+std::string model_digest(const plan::ModelFolder& model, const std::string& fresh) {
+  std::string all = checkpoint::weights_digest(checkpoint::open_model_files(model.weights));
+  if (!model.adapter.empty()) {
+    all += checkpoint::weights_digest(
+        checkpoint::open_model_files(model.adapter, checkpoint::kAdapterStem));
+    all += read_file(model.adapter / adapter::kConfigName);
+  }
+  return digest(all + fresh);
+}
+
+void add_less_flags(FlagSet& flags) {
+  flags.add_foreign("task",
+                    "its data sets are not built in; --train_file of `skein gradients collect` "
+                    "names the data, and --groups of `skein gradients score` its subtasks");
+  flags.add_foreign("target-task-names", "name subtasks with --groups FILE|KEY");
+  flags.add_foreign("ckpts", "give the folders, --checkpoints DIR…");
+  flags.add_foreign("checkpoint-weights", "type --weights X…");
+  flags.add_foreign("percentage", "type --top 5%");
+  flags.add_foreign("max-samples", "type --top N");
+  flags.add_foreign("output-path", "type --out DIR");
+}
 
 CollectFlags parse_collect_flags(std::span<const std::string> arguments) {
   CollectFlags result;
@@ -221,6 +269,7 @@ CollectFlags parse_collect_flags(std::span<const std::string> arguments) {
   result.info = choose("info_type", raw.info, gf::info_type(raw.info), "grads, reps, loss");
   result.adam_form = choose("adam_form", raw.form, gf::adam_form(raw.form), "less, standard");
   choose_projection(raw, result);
+  check_precision(result);
   if (raw.non_finite != "error" && raw.non_finite != "skip") {
     throw UserError(fmt::format("--non_finite: '{}' is neither error nor skip", raw.non_finite));
   }

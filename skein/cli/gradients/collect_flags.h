@@ -21,7 +21,7 @@ namespace skein::cli {
 
 struct CollectFlags {
   config::Resolved run;  // the rows and how they are read; the device, the strategy
-  fs::path given_model;  // as it was typed: of moments
+  fs::path given_model;  // the adapter's folder, or the model's: where moments are
   plan::ModelFolder model;
   fs::path output;
   gradient_features::InfoType info = gradient_features::InfoType::kGrads;
@@ -39,7 +39,14 @@ struct CollectFlags {
   int64_t memory = int64_t{256} << 20;
   bool skips_non_finite = false;
   DType output_dtype = DType::kF32;
+
+  // The new adapter in words, of which its values follow; empty: none.
+  std::string fresh() const;
 };
+
+// Of all weights that rows of this model depend on. `fresh`: an adapter that is made beside it, in
+// words; empty: none.
+std::string model_digest(const plan::ModelFolder& model, const std::string& fresh = "");
 
 // Without launch flags. Throws UserError.
 CollectFlags parse_collect_flags(std::span<const std::string> arguments);

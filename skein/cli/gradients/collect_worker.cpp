@@ -10,10 +10,10 @@
 #include "skein/cli/commands.h"
 #include "skein/cli/gradients/collect_flags.h"
 #include "skein/cli/rank_run.h"
+#include "skein/config/syntax/values.h"
 #include "skein/core/error.h"
-#include "skein/core/hash.h"
+#include "skein/core/json.h"
 #include "skein/core/log.h"
-#include "skein/core/progress.h"
 #include "skein/data/rows/row_source.h"
 #include "skein/gradient_features/collect.h"
 #include "skein/gradient_features/moments.h"
@@ -50,6 +50,10 @@ struct OpenModel {
     });
   }
 
+  DType dtype() const {  // of the weights; adapters have their own
+    return tensor::dtype_of(opened.model->table().parameters.front().slot->scalar_type());
+  }
+
   train::FolderModel opened;
   bool is_sharded;
   parallel::Sharded sharded;
@@ -62,34 +66,6 @@ data::RowSource open_rows(const CollectFlags& flags) {
   return {data::prepare_rows(run.data, tokens.encoder, data::Split::kTrain), limits};
 }
 
-std::string model_digest(const CollectFlags& flags) {
-  std::string all = checkpoint::weights_digest(checkpoint::open_model_files(flags.model.weights));
-  if (!flags.model.adapter.empty()) {
-    all += checkpoint::weights_digest(
-        checkpoint::open_model_files(flags.model.adapter, checkpoint::kAdapterStem));
-    all += read_file(flags.model.adapter / adapter::kConfigName);
-  }
-  if (flags.new_adapter) {
-    all += fmt::format("new adapter {} {} {}", flags.new_adapter->rank, flags.new_adapter->alpha,
-                       flags.run.config.seed);
-  }
-  return digest(all);
-}
-
-// By name what a factorised projection cannot take.
-void require_taps(const model::Model& model, const std::vector<std::string>& parameters) {
-  auto untapped = gf::untapped_parameters(model, parameters);
-  if (untapped.empty()) return;
-  constexpr size_t kShown = 3;
-  const size_t more = untapped.size() - std::min(untapped.size(), kShown);
-  untapped.resize(untapped.size() - more);
-  throw UserError(fmt::format(
-      "--projection factorised takes weights, biases and LoRA of the blocks' linear layers "
-      "(without "
-      "DoRA), not {}{}: name others, as --parameters q_proj,v_proj, or give --projection dense",
-      fmt::join(untapped, ", "), more > 0 ? fmt::format(" and {} more", more) : std::string()));
-}
-
 // In the order of the projection; none where nothing is projected.
 std::vector<gf::ProjectedParameter> projected_parameters(const CollectFlags& flags,
                                                          const model::Model& model) {
@@ -98,10 +74,17 @@ std::vector<gf::ProjectedParameter> projected_parameters(const CollectFlags& fla
   std::vector<gf::ProjectedParameter> projected;
   for (const auto& name : names) projected.push_back({name, model.table().find(name)->shape});
   if (flags.projection == gf::ProjectionKind::kFactorised) {
-    require_taps(model, names);
+    gf::require_taps(model, names, "--projection factorised",
+                     "name others, as --parameters q_proj,v_proj, or give --projection dense");
     gf::choose_sides(projected, flags.dimensions.back());
   }
   return projected;
+}
+
+int64_t num_elements(const std::vector<gf::ProjectedParameter>& projected) {
+  int64_t elements = 0;
+  for (const auto& parameter : projected) elements += parameter.height() * parameter.width();
+  return elements;
 }
 
 gf::CollectionFacts facts_of(const CollectFlags& flags, const OpenModel& model,
@@ -111,12 +94,15 @@ gf::CollectionFacts facts_of(const CollectFlags& flags, const OpenModel& model,
                             .gradient_type = flags.type,
                             .adam_form = flags.adam_form,
                             .output_dtype = flags.output_dtype,
-                            .model_digest = model_digest(flags),
-                            .data_digest = rows.prepared().digest};
+                            .model_digest = model_digest(flags.model, flags.fresh()),
+                            .dtype = model.dtype(),
+                            .data_digest = rows.prepared().digest,
+                            .batch_tokens = flags.batch_tokens};
   const int64_t all = rows.prepared().rows.count();
   facts.num_samples = flags.max_samples > 0 ? std::min(flags.max_samples, all) : all;
   facts.max_samples = flags.max_samples;
   facts.max_length = rows.limits().cutoff_len;
+  facts.excess_length = config::to_text(rows.limits().excess_length);
   if (flags.info == gf::InfoType::kGrads) {
     facts.projection = flags.projection;
     facts.dimensions = flags.projection == gf::ProjectionKind::kFactorised
@@ -138,7 +124,22 @@ gf::CollectionFacts facts_of(const CollectFlags& flags, const OpenModel& model,
   facts.samples_per_block =
       flags.block_samples > 0 ? flags.block_samples : std::min<int64_t>(most, 128);
   gf::check_facts(facts);
+  gf::check_signs_fit(facts, num_elements(projected));
   return facts;
+}
+
+// That the moments are of, which Adam's own form needs.
+int64_t num_updates(const fs::path& checkpoint) {
+  if (const auto state = plan::find_trainer_state(checkpoint)) return state->num_updates;
+  int64_t step = 0;  // of another program
+  if (fs::exists(checkpoint / plan::kStateFile)) {
+    JsonObject::read(checkpoint / plan::kStateFile).read("global_step", step);
+  }
+  if (step > 0) return step;
+  throw UserError(
+      fmt::format("--adam_form standard needs the number of updates, and {} has no {} with a "
+                  "global_step: give --adam_form less",
+                  checkpoint.string(), plan::kStateFile));
 }
 
 gf::GradientForm form_of(const CollectFlags& flags, const gf::CollectionFacts& facts,
@@ -147,9 +148,8 @@ gf::GradientForm form_of(const CollectFlags& flags, const gf::CollectionFacts& f
   if (facts.gradient_type != gf::GradientType::kAdam) return form;
   auto moments =
       gf::read_moments(flags.given_model, model.opened.model->table(), facts.parameters, device);
-  const bool knows_step = fs::exists(flags.given_model / plan::kStateFile);
-  form.set_moments(std::move(moments),
-                   knows_step ? plan::read_trainer_state(flags.given_model).num_updates : 0);
+  const bool counts = facts.adam_form == gf::AdamForm::kStandard;
+  form.set_moments(std::move(moments), counts ? num_updates(flags.given_model) : 0);
   return form;
 }
 
@@ -196,6 +196,32 @@ std::vector<gf::FactorSides> sides_of(const gf::CollectionFacts& facts,
   return sides;
 }
 
+void announce_end(const CollectFlags& flags, const gf::CollectResult& result) {
+  if (result.stopped) {
+    log_info("stopped; what has been collected is in {}: start again to continue",
+             flags.output.string());
+    return;
+  }
+  log_info("collected into {}{}; `skein gradients merge {}` orders the rows", flags.output.string(),
+           result.blocks_before > 0 ? fmt::format(" ({} blocks were there)", result.blocks_before)
+                                    : std::string(),
+           flags.output.string());
+}
+
+// What goes one sample at a time, and what that costs.
+void announce_untapped(const gf::CollectTask& task) {
+  const auto untapped = gf::untapped_parameters(task.model, task.features.parameters);
+  const auto& source = task.samples.source;
+  if (untapped.empty() || source.count() == 0) return;
+  int64_t tokens = 0;
+  for (int64_t i = 0; i < source.count(); ++i) tokens += source.length(i);
+  const int64_t together = std::max<int64_t>(1, task.facts.batch_tokens * source.count() / tokens);
+  log_info(
+      "{} {} no linear layer of a block, or one with DoRA: samples go through the model one at a "
+      "time, not {} together",
+      gf::name_few(untapped), untapped.size() == 1 ? "is of" : "are of", together);
+}
+
 int collect(const CollectFlags& flags, train::World& world) {
   OpenModel model(flags, world);
   const auto rows = open_rows(flags);
@@ -215,32 +241,13 @@ int collect(const CollectFlags& flags, train::World& world) {
                                           .memory = flags.memory,
                                           .sides = sides_of(facts, projected)},
                              .output = flags.output,
-                             .batch_tokens = flags.batch_tokens,
                              .skips_non_finite = flags.skips_non_finite,
                              .lockstep = model.is_sharded};
+  if (world.is_first()) announce_untapped(task);
   gf::CollectRanks ranks{world.group, world.stop_requested};
-  std::optional<Progress> progress;
-  if (world.is_first()) {
-    const int64_t rounds = (facts.num_blocks() + world.group.size() - 1) / world.group.size();
-    const auto own = std::min(facts.num_samples, rounds * facts.samples_per_block);
-    progress.emplace("collecting", static_cast<uint64_t>(own), "samples of this rank");
-  }
-  const auto result = gf::collect(task, ranks, [&](int64_t samples) {
-    if (progress) progress->add(static_cast<uint64_t>(samples));
-  });
-  progress.reset();
-  if (!world.is_first())
-    return static_cast<int>(result.stopped ? ExitCode::kStopped : ExitCode::kDone);
-  if (result.stopped) {
-    log_info("stopped; what has been collected is in {}: start again to continue",
-             flags.output.string());
-    return static_cast<int>(ExitCode::kStopped);
-  }
-  log_info("collected into {}{}; `skein gradients merge {}` orders the rows", flags.output.string(),
-           result.blocks_before > 0 ? fmt::format(" ({} blocks were there)", result.blocks_before)
-                                    : std::string(),
-           flags.output.string());
-  return 0;
+  const auto result = gf::collect(task, ranks);
+  if (world.is_first()) announce_end(flags, result);
+  return static_cast<int>(result.stopped ? ExitCode::kStopped : ExitCode::kDone);
 }
 
 }  // namespace

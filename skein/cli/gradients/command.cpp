@@ -68,7 +68,9 @@ constexpr const char* kUsage =
     "                        training folder's\n"
     "  --threads 0           score: 0: all cores\n"
     "  --scores F…           select: what score wrote; several are taken together\n"
-    "  --train-files F…      select: the .jsonl files that they are about, in the same order\n"
+    "  --train-files F…      select: the .jsonl files that they are about, in the same order; of "
+    "one\n"
+    "                        file of scores all of them\n"
     "  --top 5%              select: a share of all samples, or a number\n"
     "  --out .               score, select: the folder to write to\n"
     "\n"
@@ -86,18 +88,6 @@ constexpr Verb kVerbs[] = {{"collect", collect_gradients},  // starts ranks
                            {"selftest", selftest_gradients}};
 
 }  // namespace
-
-void add_less_flags(FlagSet& flags) {
-  flags.add_foreign("task",
-                    "its data sets are not built in; --train_file of `skein gradients collect` "
-                    "names the data, and --groups of `skein gradients score` its subtasks");
-  flags.add_foreign("target-task-names", "name subtasks with --groups FILE|KEY");
-  flags.add_foreign("ckpts", "give the folders, --checkpoints DIR…");
-  flags.add_foreign("checkpoint-weights", "type --weights X…");
-  flags.add_foreign("percentage", "type --top 5%");
-  flags.add_foreign("max-samples", "type --top N");
-  flags.add_foreign("output-path", "type --out DIR");
-}
 
 int run_gradients_command(Arguments arguments) {
   if (asks_for_help(arguments)) {

@@ -8,12 +8,14 @@
 #include <algorithm>
 #include <optional>
 
+#include "skein/cli/gradients/collect_flags.h"
 #include "skein/cli/gradients/verbs.h"
 #include "skein/config/syntax/values.h"
 #include "skein/core/amounts.h"
 #include "skein/core/error.h"
 #include "skein/core/log.h"
 #include "skein/gradient_features/files/checkpoint_weights.h"
+#include "skein/gradient_features/files/collection.h"
 #include "skein/gradient_features/files/groups.h"
 #include "skein/gradient_features/files/score_file.h"
 
@@ -53,6 +55,24 @@ Words parse(Arguments arguments) {
   return words;
 }
 
+// Rows are of the checkpoint that is named beside them, as far as that can be told: of an adapter
+// whose base is where it says.
+void check_checkpoint(const fs::path& checkpoint, const fs::path& collection) {
+  const auto model = [&]() -> std::optional<plan::ModelFolder> {
+    try {
+      return plan::open_model_folder({.folder = checkpoint});
+    } catch (const UserError&) {
+      return std::nullopt;
+    }
+  }();
+  if (!model || model->adapter.empty()) return;
+  if (model_digest(*model) == gradient_features::read_collection(collection).model_digest) return;
+  throw UserError(
+      fmt::format("{} was not collected at {}: are the folders in the same order? (If they are, "
+                  "give --weights instead of --checkpoints)",
+                  collection.string(), checkpoint.string()));
+}
+
 std::vector<double> weights_of(const Words& words) {
   if (!words.weights.empty()) {
     std::vector<double> weights;
@@ -68,6 +88,9 @@ std::vector<double> weights_of(const Words& words) {
       throw UserError(fmt::format("{} for {} of --train: give one for each, in the same order",
                                   counted(words.checkpoints.size(), "checkpoint"),
                                   counted(words.train.size(), "folder")));
+    }
+    for (size_t i = 0; i < words.train.size(); ++i) {
+      check_checkpoint(words.checkpoints[i], words.train[i]);
     }
     return gradient_features::mean_learning_rates(
         {words.checkpoints.begin(), words.checkpoints.end()});

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <utility>
 
 #include "skein/core/error.h"
@@ -62,11 +63,14 @@ std::vector<Entry> entries_of(const CollectionFacts& facts) {
           {"projection_digest", json_text(facts.projection_digest)},
           {"model_digest", json_text(facts.model_digest)},
           {"moments_digest", json_text(facts.moments_digest)},
+          {"dtype", json_text(dtype_word(facts.dtype))},
           {"data_digest", json_text(facts.data_digest)},
           {"num_samples", fmt::format("{}", facts.num_samples)},
           {"max_samples", fmt::format("{}", facts.max_samples)},
           {"samples_per_block", fmt::format("{}", facts.samples_per_block)},
+          {"batch_tokens", fmt::format("{}", facts.batch_tokens)},
           {"max_length", fmt::format("{}", facts.max_length)},
+          {"excess_length", json_text(facts.excess_length)},
           {"parameters", json_text(facts.parameters)}};
 }
 
@@ -84,6 +88,12 @@ std::optional<DType> output_dtype(std::string_view word) {
     if (word == dtype_word(dtype)) return dtype;
   }
   return std::nullopt;
+}
+
+std::optional<DType> compute_dtype(std::string_view word) {
+  if (word == dtype_word(DType::kF64)) return DType::kF64;
+  if (word == dtype_word(DType::kBF16)) return DType::kBF16;
+  return output_dtype(word);
 }
 
 void check_format(const Json& json) {
@@ -106,11 +116,14 @@ CollectionFacts facts_in(const Json& json) {
           .projection_digest = json.at("projection_digest").get<std::string>(),
           .model_digest = json.at("model_digest").get<std::string>(),
           .moments_digest = json.at("moments_digest").get<std::string>(),
+          .dtype = choice_in(json, "dtype", compute_dtype),
           .data_digest = json.at("data_digest").get<std::string>(),
           .num_samples = json.at("num_samples").get<int64_t>(),
           .max_samples = json.at("max_samples").get<int64_t>(),
           .samples_per_block = json.at("samples_per_block").get<int64_t>(),
+          .batch_tokens = json.at("batch_tokens").get<int64_t>(),
           .max_length = json.at("max_length").get<int64_t>(),
+          .excess_length = json.at("excess_length").get<std::string>(),
           .parameters = json.at("parameters").get<std::vector<std::string>>()};
 }
 
@@ -155,10 +168,12 @@ void check_counts(const CollectionFacts& facts) {
     throw UserError(
         fmt::format("{} blocks, more than {}: make them larger", facts.num_blocks(), kMaxBlocks));
   }
-  if (facts.max_length < 0 || facts.max_samples < 0 ||
+  if (facts.batch_tokens < 1 || facts.max_length < 0 || facts.max_samples < 0 ||
       (facts.max_samples > 0 && facts.max_samples < facts.num_samples)) {
-    throw UserError(fmt::format("max_length {}, max_samples {} of {} samples do not go together",
-                                facts.max_length, facts.max_samples, facts.num_samples));
+    throw UserError(
+        fmt::format("batch_tokens {}, max_length {}, max_samples {} of {} samples do "
+                    "not go together",
+                    facts.batch_tokens, facts.max_length, facts.max_samples, facts.num_samples));
   }
 }
 
@@ -219,8 +234,27 @@ void check_facts(const CollectionFacts& facts) {
     throw UserError(fmt::format("output_dtype is {}, expected float32 or float16",
                                 dtype_word(facts.output_dtype)));
   }
+  if (!compute_dtype(dtype_word(facts.dtype))) {
+    throw UserError(
+        fmt::format("dtype is {}, in which nothing is computed", dtype_word(facts.dtype)));
+  }
+  constexpr std::string_view kExcess[] = {"truncate", "drop", "error"};
+  if (std::ranges::find(kExcess, facts.excess_length) == std::end(kExcess)) {
+    throw UserError(fmt::format("excess_length is '{}', expected truncate, drop or error",
+                                shown(facts.excess_length)));
+  }
   check_counts(facts);
   check_digests(facts);
+}
+
+void check_signs_fit(const CollectionFacts& facts, int64_t num_elements) {
+  constexpr double kMostHalf = 65504, kDeviations = 6;
+  if (facts.gradient_type != GradientType::kSign || facts.output_dtype != DType::kF16) return;
+  if (kDeviations * std::sqrt(static_cast<double>(num_elements)) <= kMostHalf) return;
+  throw UserError(
+      fmt::format("signs of {} elements add up to more than float16 holds: give --output_dtype "
+                  "float32, or fewer --parameters",
+                  num_elements));
 }
 
 std::string facts_text(const CollectionFacts& facts) {

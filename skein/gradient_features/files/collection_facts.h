@@ -50,12 +50,15 @@ struct CollectionFacts {
   std::string projection_digest;     // projection_digest()
   std::string model_digest;          // of all weights that the rows depend on
   std::string moments_digest;        // of the moments, where gradient_type is kAdam; else empty
+  DType dtype = DType::kF32;         // of the computation
   std::string data_digest;           // of the samples: tokens and what of them is supervised
   int64_t num_samples = 0;           // also those that are skipped
   int64_t max_samples = 0;           // 0: all of the data's; else num_samples are its first
   int64_t samples_per_block = 0;
+  int64_t batch_tokens = 0;  // that go through the model together: rows round otherwise in others
   int64_t max_length = 0;
-  std::vector<std::string> parameters;  // names, in the order of the projection
+  std::string excess_length = "truncate";  // rows that are longer; or "drop", "error"
+  std::vector<std::string> parameters;     // names, in the order of the projection
 
   int64_t dimension() const { return dimensions.back(); }
   int64_t num_blocks() const { return (num_samples + samples_per_block - 1) / samples_per_block; }
@@ -67,6 +70,10 @@ int64_t most_samples_per_block(int64_t dimension);
 // Throws UserError for values that no collection can have: dimension 0, dimensions that a
 // projection other than dense cannot offer, no samples, blocks that are too large, ….
 void check_facts(const CollectionFacts& facts);
+
+// Throws UserError where signs of so many elements add up to more than float16 holds: a column is a
+// sum of as many ±1, so that of 10^8 some are beyond 60,000.
+void check_signs_fit(const CollectionFacts& facts, int64_t num_elements);
 
 // One text per collection. parse_facts() throws IoError for any other text, and for facts that
 // check_facts() refuses; `file` begins messages.

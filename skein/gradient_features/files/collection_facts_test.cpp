@@ -21,12 +21,18 @@ TEST(CollectionFacts, TextAndBack) {
   facts.seed = UINT64_MAX;
   facts.adam_form = AdamForm::kStandard;
   facts.max_samples = 20;
+  facts.dtype = DType::kBF16;
+  facts.batch_tokens = 4096;
+  facts.excess_length = "drop";
   const auto text = facts_text(facts);
   const auto read = parse_facts(text, "collection.json");
   EXPECT_EQ(facts_text(read), text);
   EXPECT_FALSE(first_difference(facts, read).has_value());
   EXPECT_EQ(read.seed, UINT64_MAX);
   EXPECT_EQ(read.parameters, facts.parameters);
+  EXPECT_EQ(read.dtype, DType::kBF16);
+  EXPECT_EQ(read.batch_tokens, 4096);
+  EXPECT_EQ(read.excess_length, "drop");
   EXPECT_EQ(facts_digest(read), digest(text));
 }
 
@@ -58,6 +64,12 @@ TEST(CollectionFacts, FirstDifferenceNamesKeyAndBothValues) {
   now.gradient_type = there.gradient_type;
   EXPECT_EQ(first_difference(there, now), "num_samples is 11 there and 12 now");
   now = there;
+  now.dtype = DType::kBF16;
+  EXPECT_EQ(first_difference(there, now), "dtype is \"float32\" there and \"bfloat16\" now");
+  now = there;
+  now.excess_length = "drop";
+  EXPECT_EQ(first_difference(there, now), "excess_length is \"truncate\" there and \"drop\" now");
+  now = there;
   now.parameters = {std::string(10000, 'x')};
   EXPECT_LT(first_difference(there, now)->size(), 1200U);
 }
@@ -77,6 +89,9 @@ TEST(CollectionFacts, RefusesWhatNoCollectionCanHave) {
          f.gradient_type = GradientType::kSign;
        }},
       {"output_dtype is bfloat16", [](auto& f) { f.output_dtype = DType::kBF16; }},
+      {"dtype is int8", [](auto& f) { f.dtype = DType::kI8; }},
+      {"excess_length is 'cut'", [](auto& f) { f.excess_length = "cut"; }},
+      {"batch_tokens 0", [](auto& f) { f.batch_tokens = 0; }},
       {"0 samples", [](auto& f) { f.num_samples = 0; }},
       {"blocks of 0 samples", [](auto& f) { f.samples_per_block = 0; }},
       {"blocks of 65537 samples", [](auto& f) { f.samples_per_block = 65537; }},
@@ -94,6 +109,19 @@ TEST(CollectionFacts, RefusesWhatNoCollectionCanHave) {
     change(facts);
     EXPECT_PRED2(contains, refusal<UserError>([&] { check_facts(facts); }), words);
   }
+}
+
+TEST(CollectionFacts, SignsThatFloat16CannotHoldAreRefused) {
+  constexpr int64_t kMost = 119'000'000;  // six deviations are 65,453
+  auto facts = small_facts();
+  facts.gradient_type = GradientType::kSign;
+  check_signs_fit(facts, 100 * kMost);
+  facts.output_dtype = DType::kF16;
+  check_signs_fit(facts, kMost);
+  EXPECT_PRED2(contains, refusal<UserError>([&] { check_signs_fit(facts, kMost + 1'000'000); }),
+               "--output_dtype float32");
+  facts.gradient_type = GradientType::kSgd;
+  check_signs_fit(facts, 100 * kMost);
 }
 
 TEST(CollectionFacts, BlocksFitTheirBudget) {

@@ -9,14 +9,17 @@
 #include <cmath>
 #include <memory>
 #include <optional>
+#include <set>
 
 #include "skein/core/error.h"
+#include "skein/core/log.h"
 #include "skein/core/parallel.h"
 #include "skein/core/progress.h"
 #include "skein/core/stop_signals.h"
 #include "skein/gradient_features/files/merged_file.h"
 #include "skein/gradient_features/files/pt_writer.h"
 #include "skein/gradient_features/files/row_reader.h"
+#include "skein/gradient_features/files/survey.h"
 
 namespace skein::gradient_features {
 namespace {
@@ -205,14 +208,31 @@ MergeSummary merge_collection(const MergeOptions& options) {
   return summary;
 }
 
-void write_rank_pt(const fs::path& folder, const CollectionFacts& facts) {
+void write_rank_pt(const fs::path& output, const fs::path& folder, const CollectionFacts& facts) {
   make_directories(folder);  // a rank may have had nothing to do
-  auto reader = RowReader::of_folder(folder, facts);
   const auto path = folder / "gradients.pt";
   sweep_temporaries_of(path);
-  PtWriter writer(path, facts.output_dtype, {reader.num_rows(), facts.dimension()});
-  while (const auto block = reader.next()) writer.append(block->rows);
-  writer.commit();
+  const auto write = [&](const std::set<int64_t>& without) {
+    auto reader = RowReader::of_folder(folder, facts, without);
+    PtWriter writer(path, facts.output_dtype, {reader.num_rows(), facts.dimension()});
+    while (const auto block = reader.next()) writer.append(block->rows);
+    writer.commit();
+  };
+  try {
+    write({});
+  } catch (const DamagedRows& damage) {
+    const auto missing = missing_blocks(output, facts);
+    for (const int64_t block : damage.blocks) {
+      if (std::ranges::find(missing, block) != missing.end()) throw;
+    }
+    log_warning("{} goes without {}, of which other folders have whole rows", path.string(),
+                name_blocks(damage.blocks, facts));
+    write({damage.blocks.begin(), damage.blocks.end()});
+  }
+}
+
+uint64_t rank_pt_bytes(const CollectionFacts& facts) {
+  return pt_file_bytes("gradients.pt", facts.output_dtype, {facts.num_samples, facts.dimension()});
 }
 
 }  // namespace skein::gradient_features

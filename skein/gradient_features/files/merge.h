@@ -40,8 +40,11 @@ struct MergeSummary {
 MergeSummary merge_collection(const MergeOptions& options);
 
 // At the end of a rank's collection: FOLDER/gradients.pt, the rows of this folder's shards by
-// sample. Samples that were skipped have none, a rank without blocks has an empty tensor. Throws
-// IoError for damaged shards.
-void write_rank_pt(const fs::path& folder, const CollectionFacts& facts);
+// sample. Samples that were skipped have none, a rank without blocks has an empty tensor. A damaged
+// shard is left out, with a warning, where OUTPUT has a whole one of its block; throws IoError
+// where it has none.
+void write_rank_pt(const fs::path& output, const fs::path& folder, const CollectionFacts& facts);
+// Its bytes for all blocks, and those of the other ranks' files together: at most.
+uint64_t rank_pt_bytes(const CollectionFacts& facts);
 
 }  // namespace skein::gradient_features

@@ -114,15 +114,41 @@ TEST_F(MergeTest, PartsOfOneHundredAndSixty) {
 
 TEST_F(MergeTest, RankFilesHoldTheirOwnRows) {
   collect_known(folder_, facts_, 2, {{9, SkipReason::kNotFinite}});
-  write_rank_pt(folder_ / "rank_0", facts_);  // blocks 0 and 2
+  write_rank_pt(folder_, folder_ / "rank_0", facts_);  // blocks 0 and 2
   const auto rows = elements(folder_ / "rank_0/gradients.pt", {6, 5});
   const int64_t samples[] = {0, 1, 2, 3, 8, 10};
   for (size_t i = 0; i < 6; ++i) EXPECT_EQ(rows[i * 5], known_value(samples[i], 0));
-  write_rank_pt(folder_ / "rank_2", facts_);  // had nothing to do
+  write_rank_pt(folder_, folder_ / "rank_2", facts_);  // had nothing to do
   EXPECT_TRUE(elements(folder_ / "rank_2/gradients.pt", {0, 5}).empty());
   flip(folder_ / "rank_0" / shard_name(0), 20);
-  EXPECT_PRED2(contains, refusal<IoError>([&] { write_rank_pt(folder_ / "rank_0", facts_); }),
+  EXPECT_PRED2(contains,
+               refusal<IoError>([&] { write_rank_pt(folder_, folder_ / "rank_0", facts_); }),
                "block 0 (samples 0 to 3)");
+}
+
+// Another start, or another rank of it, has made the block again.
+TEST_F(MergeTest, RankFilesGoWithoutShardsThatWereMadeAgainElsewhere) {
+  collect_known(folder_, facts_, 2);
+  const auto broken = folder_ / "rank_0" / shard_name(0);
+  for (const uint64_t place : {uint64_t{20}, fs::file_size(broken) - 1}) {  // header, rows
+    flip(broken, place);
+    EXPECT_EQ(missing_blocks(folder_, facts_), std::vector<int64_t>{0});
+    write_known(folder_ / "rank_1", facts_, 0);
+    EXPECT_TRUE(missing_blocks(folder_, facts_).empty());
+    write_rank_pt(folder_, folder_ / "rank_0", facts_);
+    const auto rows = elements(folder_ / "rank_0/gradients.pt", {3, 5});  // of block 2
+    for (size_t i = 0; i < 3; ++i) {
+      EXPECT_EQ(rows[i * 5], known_value(8 + static_cast<int64_t>(i), 0));
+    }
+    flip(broken, place);
+    fs::remove(folder_ / "rank_1" / shard_name(0));
+  }
+}
+
+TEST_F(MergeTest, RoomIsForRanksFilesToo) {
+  collect_known(folder_, facts_);
+  write_rank_pt(folder_, folder_, facts_);
+  EXPECT_EQ(rank_pt_bytes(facts_), fs::file_size(folder_ / "gradients.pt"));
 }
 
 TEST_F(MergeTest, DamageLeavesNothingBehind) {

@@ -32,10 +32,12 @@ int threads_for(const CollectionFacts& facts, int threads) {
                                 const std::vector<std::string>& problems,
                                 const CollectionFacts& facts) {
   const auto shown = std::span(problems).first(std::min(problems.size(), kMostProblems));
-  throw IoError(fmt::format(
-      "{}: {}{}{}. Start `skein gradients collect` again as before: it makes "
-      "what is missing",
-      what, name_blocks(blocks, facts), problems.empty() ? "" : ": ", fmt::join(shown, "; ")));
+  throw DamagedRows(
+      fmt::format("{}: {}{}{}. Start `skein gradients collect` again as before: it makes "
+                  "what is missing",
+                  what, name_blocks(blocks, facts), problems.empty() ? "" : ": ",
+                  fmt::join(shown, "; ")),
+      blocks);
 }
 
 // Before anything is read.
@@ -105,9 +107,14 @@ RowReader::RowReader(const fs::path& output, int threads) {
   state_ = std::make_unique<State>(std::move(collection), std::move(survey), threads);
 }
 
-RowReader RowReader::of_folder(const fs::path& folder, const CollectionFacts& facts) {
+RowReader RowReader::of_folder(const fs::path& folder, const CollectionFacts& facts,
+                               const std::set<int64_t>& without) {
   KnownCollection collection(facts);
   auto survey = survey_shards({folder}, collection);
+  for (const int64_t block : without) {
+    survey.shards.erase(block);
+    survey.damaged.erase(block);
+  }
   std::vector<int64_t> damaged;
   std::vector<std::string> problems;
   for (const auto& [block, found] : survey.damaged) {

@@ -13,9 +13,12 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "skein/core/error.h"
 #include "skein/core/file.h"
 #include "skein/gradient_features/files/collection.h"
 
@@ -29,13 +32,22 @@ struct ReadBlock {
   std::vector<SkippedSample> skipped;
 };
 
+// Shards that are not what was written.
+struct DamagedRows : IoError {
+  DamagedRows(const std::string& message, std::vector<int64_t> the_blocks)
+      : IoError(message), blocks(std::move(the_blocks)) {}
+  std::vector<int64_t> blocks;
+};
+
 class RowReader {
  public:
   // The collection of a folder. Throws UserError for shards of another collection, IoError naming
   // the blocks and samples that are missing.
   explicit RowReader(const fs::path& output, int threads = 0);  // 0: all cores
-  // The shards of one folder alone, of which any blocks may be missing.
-  static RowReader of_folder(const fs::path& folder, const CollectionFacts& facts);
+  // The shards of one folder alone, of which any blocks may be missing; those of `without` are not
+  // looked at.
+  static RowReader of_folder(const fs::path& folder, const CollectionFacts& facts,
+                             const std::set<int64_t>& without = {});
 
   RowReader(RowReader&&) noexcept;
   RowReader& operator=(RowReader&&) noexcept;
@@ -48,8 +60,7 @@ class RowReader {
   std::vector<SkippedSample> skipped() const;
   std::vector<std::string> block_digests() const;
 
-  // Absent after the last. Throws IoError for a shard that is not what was written: it names all
-  // such blocks from here on, with their samples.
+  // Absent after the last. Throws DamagedRows, of all such blocks from here on, with their samples.
   std::optional<ReadBlock> next();
 
  private:

@@ -146,6 +146,27 @@ TEST_F(ScoreTest, RefusesWhatDoesNotBelongTogether) {
   EXPECT_EQ(refused([](auto&) {}, 3), "");
 }
 
+TEST_F(ScoreTest, RefusesCheckpointsOfDifferentForms) {
+  const auto collect = [&](const std::string& name, GradientType type, AdamForm form) {
+    auto facts = small_facts();
+    facts.gradient_type = type;
+    facts.adam_form = form;
+    if (type == GradientType::kAdam) facts.moments_digest = digest("moments");
+    collect_known(folder_ / name, facts);
+    return folder_ / name;
+  };
+  const auto adam = collect("adam", GradientType::kAdam, AdamForm::kLess);
+  const auto other = collect("other", GradientType::kAdam, AdamForm::kStandard);
+  const auto sgd = collect("sgd", GradientType::kSgd, AdamForm::kLess);
+  const auto message = [&](const fs::path& one, const fs::path& two) {
+    return refusal<UserError>(
+        [&] { score({.train = {one, two}, .validation = {sgd, sgd}, .weights = {1, 1}}); });
+  };
+  EXPECT_PRED2(contains, message(adam, sgd), "gradient_type adam");
+  EXPECT_PRED2(contains, message(adam, other), "adam_form less");
+  EXPECT_EQ(message(adam, adam), "");  // validation rows are of another form, as LESS's
+}
+
 TEST_F(ScoreTest, RefusesCountsThatDiffer) {
   const auto train = make("train", train_, 0), validation = make("validation", validation_, 1);
   const auto refused = [](const ScoreOptions& options) {

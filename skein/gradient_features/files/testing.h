@@ -24,6 +24,7 @@ inline CollectionFacts small_facts() {
           .data_digest = digest("data"),
           .num_samples = 11,
           .samples_per_block = 4,
+          .batch_tokens = 64,
           .max_length = 128,
           .parameters = {"a.weight", "b \"quoted\" ü"}};
 }

@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# Copyright the skein authors.
+"""Makes optimizer.safetensors of a Hugging Face Trainer's optimizer.pt, for `skein gradients collect --gradient_type adam`.
+
+  scripts/hf_moments.py checkpoint-105 [--base MODEL]
+
+The checkpoint is a PEFT adapter (its base is where adapter_config.json says, or --base) or a whole model. The Trainer numbers
+the parameters that train in the order of the model's modules, those with weight decay first: the model is built to ask for
+that order, and every shape is compared. Needs torch, transformers, safetensors and, for adapters, peft.
+"""
+import argparse
+import sys
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+
+STATES = ("exp_avg", "exp_avg_sq")
+
+
+def file_name(name):
+    """A parameter of PEFT's as its files call it."""
+    for part in (".modules_to_save.default", ".default"):
+        name = name.replace(part, "")
+    return name.replace("lora_magnitude_vector.weight", "lora_magnitude_vector")
+
+
+def open_model(folder, base):
+    import transformers
+    if not (folder / "adapter_config.json").exists():
+        return transformers.AutoModelForCausalLM.from_pretrained(base or folder, dtype=torch.float32)
+    import peft
+    base = base or peft.PeftConfig.from_pretrained(folder).base_model_name_or_path
+    model = transformers.AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
+    return peft.PeftModel.from_pretrained(model, folder, is_trainable=True)
+
+
+def trainer_order(model):
+    """Names and shapes as the Trainer numbers them."""
+    import transformers
+    decays = set(transformers.Trainer.get_decay_parameter_names(None, model))
+    trained = [(name, p.shape) for name, p in model.named_parameters() if p.requires_grad]
+    return [one for one in trained if one[0] in decays] + [one for one in trained if one[0] not in decays]
+
+
+def moments_by_name(state_dict, order):
+    """`order`: (name, shape) of every parameter that trains, as they are numbered. Refuses what does not fit."""
+    state = state_dict["state"]
+    numbers = [number for group in state_dict["param_groups"] for number in group["params"]]
+    if len(numbers) != len(order):
+        sys.exit(f"error: the optimizer has {len(numbers)} parameters, the model trains {len(order)}: another adapter or base?")
+    tensors = {}
+    for number, (name, shape) in zip(numbers, order, strict=True):
+        # Some save states under names (FSDP); else the number is what there is.
+        moments = state.get(name, state.get(file_name(name), state.get(number)))
+        if moments is None or any(key not in moments for key in STATES):
+            sys.exit(f"error: the optimizer has no Adam moments of {name} (parameter {number})")
+        for key in STATES:
+            if moments[key].shape != shape:
+                sys.exit(f"error: {key} of parameter {number} is {tuple(moments[key].shape)}, but {name} is {tuple(shape)}: the "
+                         "optimizer numbers parameters in another order than the Trainer")
+            tensors[f"{file_name(name)}.{key}"] = moments[key].float().contiguous()
+    return tensors
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("checkpoint", type=Path)
+    parser.add_argument("--base", help="of an adapter, if not where it says")
+    options = parser.parse_args()
+    state_dict = torch.load(options.checkpoint / "optimizer.pt", map_location="cpu", weights_only=True)
+    tensors = moments_by_name(state_dict, trainer_order(open_model(options.checkpoint, options.base)))
+    save_file(tensors, options.checkpoint / "optimizer.safetensors", metadata={"format": "pt"})
+    print(f"{options.checkpoint / 'optimizer.safetensors'}: moments of {len(tensors) // 2} parameters")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+// Blocks over ranks that are threads: the same shards whoever computes them, also in lockstep.
+#include "skein/gradient_features/collect.h"
+
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+
+#include "skein/core/error.h"
+#include "skein/core/testing.h"
+#include "skein/gradient_features/files/merge.h"
+#include "skein/gradient_features/test_models.h"
+
+namespace skein::gradient_features {
+namespace {
+
+// Of lengths 4 to 9; the middle third predicts.
+class TinySource final : public data::SampleSource {
+ public:
+  explicit TinySource(int64_t count) : count_(count) {}
+  int64_t count() const override { return count_; }
+  int64_t length(int64_t sample) const override { return 4 + sample * 5 % 6; }
+  int64_t num_targets(int64_t sample) const override { return length(sample) - 2; }
+  void read(int64_t sample, std::span<int64_t> tokens, std::span<int64_t> targets) const override {
+    for (size_t t = 0; t < tokens.size(); ++t) {
+      tokens[t] = (sample * 7 + static_cast<int64_t>(t * t) * 3) % 17;
+      const bool has_target = t >= 1 && t + 1 < tokens.size();
+      targets[t] = has_target ? (sample + static_cast<int64_t>(t) * 5) % 17 : tensor::kIgnore;
+    }
+  }
+
+ private:
+  int64_t count_;
+};
+
+constexpr int64_t kSamples = 11;  // in blocks of 4: three of them
+
+class CollectTest : public TemporaryFolder {
+ protected:
+  struct Start {
+    int ranks = 1;
+    int stage = 0;
+    std::string output = "out";
+    InfoType info = InfoType::kGrads;
+    std::vector<std::string> words{"adapter"};
+    int64_t stop_after = INT64_MAX;  // batches of each rank
+  };
+
+  CollectionFacts facts_of(const Start& start, const std::vector<std::string>& parameters) const {
+    const bool is_grads = start.info == InfoType::kGrads;
+    return {.info_type = start.info,
+            .projection = is_grads ? ProjectionKind::kDense : ProjectionKind::kNone,
+            .dimensions = {is_grads ? 40 : 1},
+            .projection_digest = digest("p"),
+            .model_digest = digest("m"),
+            .data_digest = digest("d"),
+            .num_samples = kSamples,
+            .samples_per_block = 4,
+            .batch_tokens = batch_tokens_,
+            .parameters = parameters};
+  }
+
+  CollectResult collect_on(const Start& start) {
+    std::atomic<int64_t> blocks = 0;
+    std::atomic<bool> stopped = false;
+    comm::run_ranks(start.ranks, [&](comm::Group& group) {
+      at::set_num_threads(1);  // those of several ranks would spin for each other
+      const bool lockstep = start.stage == 3;
+      HeldModel held(model::tiny_config(model::kTinyLlama),
+                     model::tiny_lora(R"("target_modules": "all-linear")"), start.stage, false,
+                     lockstep ? group : comm::Group(), at::kFloat);
+      const auto names = choose_parameters(held.model->table(), start.words);
+      const TinySource source(kSamples);
+      RowSamples samples{source, {}};
+      for (int64_t i = 0; i < kSamples; ++i) samples.rows.push_back(i);
+      const CollectTask task{.model = *held.model,
+                             .sharded = held.sharded,
+                             .samples = samples,
+                             .facts = facts_of(start, names),
+                             .features = {.parameters = names, .dimension = 40},
+                             .output = folder_ / start.output,
+                             .lockstep = lockstep};
+      int64_t asked = 0;
+      CollectRanks ranks{group, [&] { return ++asked > start.stop_after; }};
+      const auto result = collect(task, ranks);
+      blocks += result.blocks;
+      if (result.stopped) stopped = true;
+    });
+    return {.stopped = stopped, .blocks = blocks};
+  }
+
+  std::string merged(const std::string& output) {
+    merge_collection({.output = folder_ / output});
+    return read_file(folder_ / output / kMergedFile);
+  }
+
+  int64_t batch_tokens_ = 10;  // one or two samples a batch
+};
+
+// A rank without a block, and blocks of different numbers of batches.
+TEST_F(CollectTest, ShardedParametersGiveTheSameBytes) {
+  collect_on({});
+  const auto expected = merged("out");
+  for (const int ranks : {1, 2, 4}) {
+    const auto output = fmt::format("of-{}", ranks);
+    EXPECT_EQ(collect_on({.ranks = ranks, .stage = 3, .output = output}).blocks, 3);
+    EXPECT_EQ(merged(output), expected) << ranks;
+    for (int rank = 0; ranks > 1 && rank < ranks; ++rank) {
+      EXPECT_TRUE(fs::exists(folder_ / output / fmt::format("rank_{}/gradients.pt", rank)));
+    }
+  }
+  const auto losses = [&](int ranks, int stage) {
+    const auto output = fmt::format("loss-{}", ranks);
+    collect_on({.ranks = ranks, .stage = stage, .output = output, .info = InfoType::kLoss});
+    return merged(output);
+  };
+  EXPECT_EQ(losses(2, 3), losses(1, 0));
+}
+
+TEST_F(CollectTest, StopsBetweenBatches) {
+  collect_on({.output = "whole"});
+  for (const int stage : {0, 3}) {
+    const auto output = fmt::format("stage-{}", stage);
+    // Of the first block a batch is done, and nothing kept.
+    auto result = collect_on({.ranks = 2, .stage = stage, .output = output, .stop_after = 1});
+    EXPECT_TRUE(result.stopped);
+    EXPECT_EQ(result.blocks, 0);
+    EXPECT_FALSE(fs::exists(folder_ / output / "rank_0/gradients.pt"));
+    // Into the last round, where one has nothing to do.
+    result = collect_on({.ranks = 2, .stage = stage, .output = output, .stop_after = 5});
+    EXPECT_TRUE(result.stopped);
+    EXPECT_GT(result.blocks, 0);
+    EXPECT_FALSE(collect_on({.ranks = 2, .stage = stage, .output = output}).stopped);
+    EXPECT_EQ(merged(output), merged("whole"));
+  }
+}
+
+TEST_F(CollectTest, ShardedParametersMustHaveTaps) {
+  const auto message = refusal<UserError>(
+      [&] { collect_on({.ranks = 2, .stage = 3, .words = {"adapter", "norm"}}); });
+  EXPECT_PRED2(contains, message, "model.norm.weight");
+  EXPECT_PRED2(contains, message, "distributed_strategy=ddp");
+  EXPECT_EQ(collect_on({.ranks = 2, .words = {"adapter", "norm"}}).blocks, 3);
+}
+
+}  // namespace
+}  // namespace skein::gradient_features
