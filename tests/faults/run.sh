@@ -28,6 +28,7 @@ part "flipped bits and missing ends" env SKEIN_FLIPS=1000 \
 part "disks that are full, broken or read-only" \
   "$build/tests/checkpoint_test" --gtest_brief=1 --gtest_filter='FaultTest.*'
 part "kill and resume" tests/faults/kill_and_resume.py
+part "collections of gradients, killed and gone on with" tests/faults/kill_and_collect.py
 part "asked to stop at any instant" tests/faults/stops.py
 part "asked to stop where saves are slow" tests/faults/slow_saves.py
 part "a rank that cannot be killed" tests/faults/frozen.py
