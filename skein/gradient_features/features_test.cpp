@@ -225,6 +225,13 @@ TEST(GradientForm, IsThatOfTheFormulas) {
   EXPECT_TRUE(at::allclose(form(GradientType::kAdam, AdamForm::kStandard), standard, 1e-12, 1e-12));
 }
 
+// Adam's second moment is formed beside the rows.
+TEST(GradientForm, CountsItsBuffers) {
+  EXPECT_EQ(GradientForm(GradientType::kSgd).buffers(), 1);
+  EXPECT_EQ(GradientForm(GradientType::kSign).buffers(), 1);
+  EXPECT_EQ(GradientForm(GradientType::kAdam).buffers(), 2);
+}
+
 // Whatever the form makes of it, the sample is known for it.
 TEST(GradientForm, WhatIsNotFiniteStaysSo) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();

@@ -44,11 +44,12 @@ at::Tensor mean_loss_sum(const model::Model& model, const tensor::HostBatch& run
                          tensor::Units& units) {
   const auto device = device_of(model);
   const auto batch = tensor::to_device(run, device);
+  // Before forward: a copy from memory that is not pinned waits for all that the device has to do.
+  const auto shares = at::tensor(shares_of(run).shares, at::kDouble).to(device).unsqueeze(0);
   const auto hidden = [&] {
     const tensor::ForwardPass pass(units, {.differentiable_inputs = true});
     return model.forward(batch, kNoDropout, units);
   }();
-  const auto shares = at::tensor(shares_of(run).shares, at::kDouble).to(device).unsqueeze(0);
   const auto places = batch.run->places;
   return model.head_loss_sum(hidden.index_select(1, places), batch.targets.index_select(1, places),
                              shares, units);
