@@ -9,8 +9,12 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "skein/report/svg.h"
+
 namespace skein::report {
 namespace {
+
+using svg::escaped, svg::line, svg::text;
 
 constexpr double kWidth = 860, kHeight = 480;
 constexpr double kLeft = 72, kRight = 28, kTop = 84, kBottom = 56;
@@ -128,17 +132,6 @@ std::string dots(const std::vector<CurvePoint>& points, const Scale& x, const Sc
   return out;
 }
 
-std::string line(std::string_view css, double x1, double y1, double x2, double y2) {
-  return fmt::format(
-      "<line class=\"{}\" x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\"/>\n", css, x1, y1,
-      x2, y2);
-}
-
-std::string text(double x, double y, std::string_view anchor, std::string_view content) {
-  return fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\">{}</text>\n", x, y, anchor,
-                     content);
-}
-
 std::string axes(const Scale& x, const Scale& y) {
   std::string out;
   const double dy = tick_distance(y.high - y.low, 6);
@@ -189,19 +182,6 @@ std::string eval_label(const std::vector<CurvePoint>& points) {
   if (std::isfinite(best.loss))
     label += fmt::format(" (best {:.4g} at step {:g})", best.loss, best.step);
   return label;
-}
-
-std::string escaped(std::string_view content) {
-  std::string out;
-  for (const char c : content) {
-    if (c == '<')
-      out += "&lt;";
-    else if (c == '&')
-      out += "&amp;";
-    else if (static_cast<unsigned char>(c) >= 0x20)  // XML has no control characters
-      out += c;
-  }
-  return out;
 }
 
 }  // namespace

@@ -8,8 +8,12 @@
 #include <array>
 #include <cmath>
 
+#include "skein/report/svg.h"
+
 namespace skein::gradient_features {
 namespace {
+
+using report::svg::escaped, report::svg::line, report::svg::text;
 
 constexpr double kWidth = 860, kHeight = 360;
 constexpr double kLeft = 72, kRight = 28, kTop = 64, kBottom = 48;
@@ -62,28 +66,9 @@ std::string bar(std::string_view css, size_t place, double height) {
       kLeft + width * static_cast<double>(place), kHeight - kBottom - height, width - 1, height);
 }
 
-std::string text(double x, double y, std::string_view anchor, std::string_view content) {
-  return fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\">{}</text>\n", x, y, anchor,
-                     content);
-}
-
-std::string escaped(std::string_view content) {
-  std::string out;
-  for (const char c : content) {
-    if (c == '<')
-      out += "&lt;";
-    else if (c == '&')
-      out += "&amp;";
-    else if (static_cast<unsigned char>(c) >= 0x20)  // XML has no control characters
-      out += c;
-  }
-  return out;
-}
-
 std::string axes(const Bars& bars, int64_t most) {
   const double bottom = kHeight - kBottom, right = kWidth - kRight;
-  auto out = fmt::format("<line class=\"axis\" x1=\"{}\" y1=\"{}\" x2=\"{}\" y2=\"{}\"/>\n", kLeft,
-                         bottom, right, bottom);
+  auto out = line("axis", kLeft, bottom, right, bottom);
   for (int i = 0; i <= 4; ++i) {
     const double share = i / 4.0;
     out += text(kLeft + share * (right - kLeft), bottom + 20, "middle",
