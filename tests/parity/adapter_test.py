@@ -34,6 +34,7 @@ FAMILIES = {
     "qwen2": lambda: small("Qwen2Config"),
     "qwen3": lambda: small("Qwen3Config"),
     "gemma2": lambda: small("Gemma2Config"),
+    "gemma3": lambda: small("Gemma3TextConfig"),
     "phi3": lambda: small("Phi3Config"),
 }
 LINEAR = {"gpt2": ["c_attn", "attn.c_proj"], "phi3": ["qkv_proj", "down_proj"]}

@@ -10,7 +10,8 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
-from conftest import BUILD, decoder_config, gemma2_config, gpt2_config, llama_config, phi3_config, save_random_model
+from conftest import (BUILD, decoder_config, gemma2_config, gemma3_config, gpt2_config, llama_config, phi3_config,
+                      save_random_model)
 from model_test import TOLERANCES, random_tokens, relative, widen
 
 PREFIX = "base_model.model."
@@ -23,6 +24,7 @@ MODELS = {
     "qwen3": lambda: decoder_config("Qwen3", head_dim=14),
     "mistral": lambda: decoder_config("Mistral", sliding_window=8),
     "gemma2": gemma2_config,
+    "gemma3": gemma3_config,
     "gpt2": gpt2_config,
     "phi3": phi3_config,
 }
