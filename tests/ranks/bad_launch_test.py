@@ -173,6 +173,10 @@ class Hostfiles(BadLaunch):
                                         cwd=self.work.folder, env=ENVIRONMENT, stdin=subprocess.DEVNULL,
                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
         self.assertIn("the limit on open files is 24, and 2 ranks need about 84: ulimit -n 84", ended.stderr)
+        # What a process may raise by itself it does.
+        ended = run_skein(self.work.command("output_dir=raised", "max_steps=1", ranks=2), self.work.folder,
+                          prefix=["prlimit", "--nofile=24:4096"])
+        self.assertNotIn("open files", ended.stderr)
         self.refuse_hosts("# nobody", says=["hosts names no host", "slots=N"])
 
     def test_options_and_shell_words(self):
