@@ -13,12 +13,18 @@ import transformers
 
 from conftest import (BUILD, decoder_config, gemma2_config, gemma3_config, gpt2_config, llama_config, phi3_config,
                       save_random_model)
+from model_test import LLAMA3, YARN
 
 CONFIGS = {
     "gpt2": lambda: gpt2_config(n_positions=128),
     "gpt2_scaled": lambda: gpt2_config(n_positions=128, scale_attn_by_inverse_layer_idx=True),
     "llama": lambda: llama_config(max_position_embeddings=128),  # two key heads for four
     "llama_tied": lambda: llama_config(max_position_embeddings=128, tie_word_embeddings=True),
+    "llama_biases": lambda: llama_config(max_position_embeddings=128, attention_bias=True, mlp_bias=True),
+    "llama_linear": lambda: llama_config(max_position_embeddings=128, rope_parameters={
+        "rope_type": "linear", "rope_theta": 100.0, "factor": 2.5}),
+    "llama_llama3": lambda: llama_config(max_position_embeddings=128, rope_parameters=LLAMA3),
+    "llama_yarn": lambda: llama_config(max_position_embeddings=128, rope_parameters=YARN | {"factor": 8.0}),
     # Windows are shorter than the texts.
     "mistral": lambda: decoder_config("Mistral", max_position_embeddings=128, sliding_window=16),
     "qwen2": lambda: decoder_config("Qwen2", max_position_embeddings=128, use_sliding_window=True,
