@@ -97,6 +97,8 @@ TEST_F(LoadTest, RefusalsSayWhereAndWhy) {
       {"save_steps: 0\n", "'save_steps' must be more than 0"},
       {"adam_beta2: 1\n", "'adam_beta2' must be less than 1, not '1'"},
       {"warmup_ratio: 1.5\n", "'warmup_ratio' must be at most 1"},
+      {"offload_ratio: 1.5\n", "'offload_ratio' must be at most 1, not '1.5'"},
+      {"offload_ratio: -0.5\n", "'offload_ratio' must be at least 0, not '-0.5'"},
       {"save_timeout: 9999999999\n", "'save_timeout' must be at most 1000000000"},
       {"ddp_timeout: 9223372036854775807\n", "'ddp_timeout' must be at most 1000000000"},
       {"ddp_backend: mpi\n", "'ddp_backend' must be one of auto, nccl, gloo, not 'mpi'"},
