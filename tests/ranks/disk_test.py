@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright the skein authors.
-"""The run's folder: in use, read-only, too small, full for a while."""
+"""The run's folder: in use, read-only, too small, full for a while; and that of nvme_path, cut."""
 import os
 import shutil
 import signal
@@ -263,6 +263,36 @@ class LimitOnFileSizes(unittest.TestCase):
                     self.assertEqual(ended.stderr.count("error: "), 1, ended.stderr)
                     self.assertIn("File too large", ended.stderr)
                     self.assertEqual(list(work.folder.glob("new.tmp-*")), [])
+
+
+class CutWhileTraining(unittest.TestCase):
+    """The file that holds what is offloaded has no name, but who may look into /proc can cut it."""
+
+    def test_it_is_named_and_the_same_command_goes_on(self):
+        for words in ([], ["distributed_strategy=zero3", "offload_param=nvme"]):
+            with self.subTest(words), Workspace(global_batch_size=8, max_steps=100000, save_steps=5,
+                                                save_total_limit=1, output_dir="out") as work:
+                run = work.start("offload_optimizer=nvme", "nvme_path=.", *words, ranks=2)
+                work.wait_for_step(run, "out", 12)
+                file, name = spill_file(children(run.pid), work.folder)
+                os.truncate(file, 4096)
+                ended = finish(run, 4)
+                self.assertEqual(ended.stderr.count("error: "), 1, ended.stderr)
+                message = ended.stderr[ended.stderr.index("error: "):]
+                self.assertIn(name, message)
+                self.assertIn("it was cut short while in use; what it held is lost: start the run again", message)
+                again = work.run("offload_optimizer=nvme", "nvme_path=.", *words, "max_steps=40", ranks=2)
+                self.assertRegex(again.stderr, r"at step \d+ of 40")
+
+
+def spill_file(pids, folder):
+    """(its path in /proc, its name) of the first that one of these processes has open in the folder."""
+    for pid in pids:
+        for link in Path(f"/proc/{pid}/fd").iterdir():
+            name, _, deleted = os.readlink(link).rpartition(" (deleted)")
+            if deleted == "" and name.startswith(f"{folder}/"):
+                return link, name
+    raise AssertionError(f"{pids} have no file without a name in {folder}")
 
 
 class InUse(unittest.TestCase):
