@@ -35,6 +35,7 @@ class Fault:
     victim: int = 0      # of "rank" and "SIGSTOP"
     way: str = "again"
     seed: int = 0
+    words: tuple = ()    # of the recipe, beside the strategy
 
 
 @dataclass
@@ -146,7 +147,7 @@ def processes_in(folder):
 
 
 class Scene:
-    """A workspace whose undisturbed runs, one per number of ranks and strategy, are the oracles."""
+    """A workspace whose undisturbed runs, one per number of ranks, strategy and words, are the oracles."""
 
     def __init__(self):
         # Dropout, accumulation, evaluation, and more ends of epochs than one.
@@ -165,12 +166,12 @@ class Scene:
 
     def start(self, output, fault, *words):
         return Watched(self.work.start(f"output_dir={output}",
-                                       f"distributed_strategy={fault.strategy}", *words,
+                                       f"distributed_strategy={fault.strategy}", *fault.words, *words,
                                        ranks=fault.ranks))
 
     def oracle(self, fault):
         """Its folder; made when it is first asked for."""
-        output = f"whole-{fault.ranks}-{fault.strategy}"
+        output = "-".join(["whole", str(fault.ranks), fault.strategy, *fault.words])
         if output not in self.seconds:
             run = self.start(output, fault)
             code = run.wait()
