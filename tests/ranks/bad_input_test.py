@@ -8,7 +8,7 @@ import os
 import shutil
 import unittest
 
-from harness import Workspace, gpt2, llama, run_skein
+from harness import Workspace, gpt2, llama, read_safetensors, run_skein, write_safetensors
 
 GOOD_LINE = b'{"text": "abcdefgh abcdefgh abcdefgh abcdefgh"}\n'
 
@@ -235,6 +235,56 @@ class OtherCommands(BadInput):
             run_skein(["tokenizer", "train", "--input", "text.txt", "--vocab-size", "300", "--out", "mine",
                        "--overwrite"], self.work.folder)
         self.refuse_command("tokenizer", "encode", "mine", "--text", "a", "--lines", says=["not both"])
+
+
+class Shards(unittest.TestCase):
+    """Files of one model that two runs have written, of the same shapes."""
+
+    FILES = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")
+
+    def split(self, work, source, target):
+        """A model folder with two files and an index, as others write it; returns who holds which tensor."""
+        shutil.copytree(work / source, work / target)
+        (work / target / "model.safetensors").unlink()
+        tensors = read_safetensors(work / source / "model.safetensors")
+        names = list(tensors)
+        places = {name: self.FILES[index >= len(names) // 2] for index, name in enumerate(names)}
+        for file in self.FILES:
+            write_safetensors(work / target / file, {name: tensors[name] for name in names if places[name] == file})
+        (work / target / "model.safetensors.index.json").write_text(json.dumps({"weight_map": places}))
+        return places
+
+    def test_only_a_manifest_tells_them_apart(self):
+        with Workspace(max_steps=1, global_batch_size=8, report_to="none") as work:
+            for output, seed in (("a", 1), ("b", 2)):
+                work.run(f"output_dir={output}", f"seed={seed}")
+                places = self.split(work, output, f"{output}2")
+            words = ["train_from_scratch=false", "learning_rate=0", "weight_decay=0", "output_dir=next"]
+            # As docs/checkpoint_format.md says: plain files do not tell which run they are of.
+            shutil.copy(work / "b2" / self.FILES[1], work / "a2")
+            work.run(*words, "model_name_or_path=a2")
+            found = read_safetensors(work / "next/model.safetensors")
+            runs = {file: read_safetensors(work / output / "model.safetensors")
+                    for file, output in zip(self.FILES, "ab", strict=True)}
+            for name, tensor in found.items():
+                self.assertEqual(tensor, runs[places[name]][name], name)
+            # A checkpoint has a manifest.
+            shutil.copy(work / "b/checkpoint-1/model.safetensors", work / "a/checkpoint-1")
+            ended = run_skein(["checkpoint", "verify", "a/checkpoint-1"], work.folder, 4)
+            self.assertIn("checkpoint-1/model.safetensors, tensor lm_head.weight: bytes 2128 to", ended.stderr)
+            ended = work.run(*words, "model_name_or_path=a/checkpoint-1", "--fresh", code=4)
+            self.assertEqual(ended.stderr.count("error: "), 1, ended.stderr)
+            self.assertIn("a/checkpoint-1 is damaged: model.safetensors", ended.stderr)
+            self.assertIn("are not those that were written", ended.stderr)
+
+    def test_a_missing_one_is_named(self):
+        with Workspace(max_steps=1, global_batch_size=8, report_to="none") as work:
+            work.run("output_dir=a")
+            self.split(work, "a", "a2")
+            (work / "a2" / self.FILES[1]).unlink()
+            ended = work.run("train_from_scratch=false", "model_name_or_path=a2", "output_dir=next", code=4)
+            self.assertEqual(ended.stderr.count("error: "), 1, ended.stderr)
+            self.assertIn(self.FILES[1], ended.stderr)
 
 
 class OutputFolder(BadInput):
