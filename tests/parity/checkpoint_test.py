@@ -11,8 +11,8 @@ import transformers
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-from conftest import (BUILD, decoder_config, gemma2_config, gemma3_config, gpt2_config, llama_config, phi3_config,
-                      save_random_model, write_tokens)
+from conftest import BUILD, gpt2_config, llama_config, save_random_model, write_tokens
+from model_test import CONFIGS
 
 BLOCK = 16
 NUM_BLOCKS = 4
@@ -74,19 +74,9 @@ def test_transformers_loads_a_checkpoint(trained, data):
     assert abs(records[2]["loss"] - records[0]["loss"]) > 1e-3
 
 
-FAMILIES = {
-    "mistral": lambda: decoder_config("Mistral", sliding_window=8),
-    "qwen2": lambda: decoder_config("Qwen2", tie_word_embeddings=True),
-    "qwen3": lambda: decoder_config("Qwen3", head_dim=14),
-    "gemma2": gemma2_config,
-    "gemma3": gemma3_config,
-    "phi3": phi3_config,
-}
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_every_family_is_saved_as_it_was_read(family, data, train, tmp_path):
-    source = save_random_model(FAMILIES[family](), tmp_path / "source")
+@pytest.mark.parametrize("name", CONFIGS)
+def test_every_family_is_saved_as_it_was_read(name, data, train, tmp_path):
+    source = save_random_model(CONFIGS[name](), tmp_path / "source")
     keys, rows = data
     records = train("out", 2, model_name_or_path=source, max_steps=2, learning_rate=1e-3,
                     distributed_strategy="zero3", **(keys | {"per_device_train_batch_size": NUM_BLOCKS // 2}))
