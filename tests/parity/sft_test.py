@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright the skein authors.
-"""Fifty steps of `stage: sft` against transformers' tokens, masks, models and schedules and torch's AdamW."""
+"""Fifty steps of `stage: sft` against transformers' tokens, masks, models and schedules, PEFT's adapters and torch's
+AdamW."""
 import json
 import random
 
+import peft
 import pytest
 import torch
 import transformers
 
+from adapter_test import make_adapter
 from conftest import gpt2_config, llama_config, save_random_model, train_tokenizer
 from train_test import load_model, make_optimizer, norms_in_float64  # noqa: F401 (a fixture)
 
@@ -76,8 +79,7 @@ def isolated_loss(model, rows):
     return sum(sums) / sum((targets[1:] != -100).sum() for _, targets in rows)
 
 
-def torch_losses(folder, dtype, rows, mean_loss):
-    model = load_model(folder, dtype)
+def torch_losses(model, rows, mean_loss):
     optimizer = make_optimizer(model, SETTINGS)
     scheduler = transformers.get_scheduler("linear", optimizer, num_warmup_steps=SETTINGS["warmup_steps"],
                                            num_training_steps=STEPS)
@@ -93,6 +95,20 @@ def torch_losses(folder, dtype, rows, mean_loss):
     return losses
 
 
+def skein_records(train, tmp_path, **keys):
+    """All rows in every step, over two ranks: as many packs as there are, and more room than that."""
+    return train("out", 2, stage="sft", model_name_or_path=tmp_path / "model", train_file=tmp_path / "chat.jsonl",
+                 cutoff_len=192, per_device_train_batch_size=3, gradient_accumulation_steps=2,
+                 lr_scheduler_type="linear", distributed_strategy="zero2", save_strategy="no", **SETTINGS, **keys)
+
+
+def assert_same(records, expected, tolerance):
+    assert expected[-1] < 0.8 * expected[0]
+    assert [record["epoch"] for record in records] == list(range(1, STEPS + 1))
+    for record, loss in zip(records, expected, strict=True):
+        assert record["loss"] == pytest.approx(loss, rel=tolerance, abs=0), record["step"]
+
+
 @pytest.mark.parametrize("packing", [False, True])
 @pytest.mark.parametrize("dtype", TOLERANCES)
 @pytest.mark.parametrize("family", CASES)
@@ -100,13 +116,20 @@ def test_fifty_steps(family, dtype, packing, tokenizer_folder, run_skein, train,
     config, template = CASES[family]
     rows = write_rows(tmp_path / "chat.jsonl", tokenizer_folder, template, run_skein)
     folder = save_random_model(config, tmp_path / "model", 5)
-    expected = torch_losses(folder, dtype, rows, isolated_loss if packing else padded_loss)
-    # All rows in every step, over two ranks: as many packs as there are, and more room than that.
-    records = train("out", 2, stage="sft", model_name_or_path=folder, tokenizer_name_or_path=tokenizer_folder,
-                    template=template, train_file=tmp_path / "chat.jsonl", cutoff_len=192, packing=packing, dtype=dtype,
-                    per_device_train_batch_size=3, gradient_accumulation_steps=2, lr_scheduler_type="linear",
-                    distributed_strategy="zero2", save_strategy="no", **SETTINGS)
-    assert expected[-1] < 0.8 * expected[0]
-    assert [record["epoch"] for record in records] == list(range(1, STEPS + 1))
-    for record, loss in zip(records, expected, strict=True):
-        assert record["loss"] == pytest.approx(loss, rel=TOLERANCES[dtype], abs=0), record["step"]
+    expected = torch_losses(load_model(folder, dtype), rows, isolated_loss if packing else padded_loss)
+    records = skein_records(train, tmp_path, template=template, tokenizer_name_or_path=tokenizer_folder,
+                            packing=packing, dtype=dtype)
+    assert_same(records, expected, TOLERANCES[dtype])
+
+
+@pytest.mark.parametrize("packing", [False, True])
+def test_fifty_steps_of_an_adapter(packing, tokenizer_folder, run_skein, train, tmp_path):
+    config, template = CASES["llama"]
+    rows = write_rows(tmp_path / "chat.jsonl", tokenizer_folder, template, run_skein)
+    folder = save_random_model(config, tmp_path / "model", 5)
+    make_adapter(folder, tmp_path / "start", target_modules="all-linear")
+    model = peft.PeftModel.from_pretrained(load_model(folder, "float32"), tmp_path / "start", is_trainable=True)
+    expected = torch_losses(model, rows, isolated_loss if packing else padded_loss)
+    records = skein_records(train, tmp_path, template=template, tokenizer_name_or_path=tokenizer_folder,
+                            packing=packing, finetuning_type="lora", adapter_name_or_path=tmp_path / "start")
+    assert_same(records, expected, TOLERANCES["float32"])
