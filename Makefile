@@ -27,9 +27,11 @@ demo-less: build  ## of ten tasks' rows those are found that help with one (make
 test: build  ## set up, build, run all tests; of each matrix of cases a sample by a printed seed
 	@python3 tools/run_tests.py
 
-test-long: build  ## all tests with their whole matrices, and the whole demo (by hand; an hour on two cores)
+test-long: build  ## all tests with their whole matrices, and the whole demos (by hand; an hour on two cores)
 	@python3 tools/run_tests.py --long
 	@tools/demo.sh --fresh
+	@tools/demo_sft.sh --fresh
+	@tools/demo_less.sh --fresh
 
 faults: build  ## crash states, broken disks, killed runs: at length (20 minutes)
 	@tests/faults/run.sh
