@@ -362,6 +362,22 @@ TEST_F(DeepSpeedTest, OffloadIsAKey) {
   EXPECT_EQ(config.offload.offload_param, Offload::kCpu);
 }
 
+TEST_F(DeepSpeedTest, RequestsToADiskAreKeys) {
+  constexpr const char* kJson =
+      R"({"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "nvme", "nvme_path": "/tmp"}},
+          "aio": {"block_size": 262144, "queue_depth": 32, "thread_count": 2,
+                  "single_submit": false, "overlap_events": true}})";
+  const auto offload = with_json(kJson).config.offload;
+  EXPECT_EQ(offload.nvme_block_size, 262144);
+  EXPECT_EQ(offload.nvme_queue_depth, 32);
+  EXPECT_EQ(offload.nvme_threads, 2);
+  EXPECT_EQ(with_json(kJson, "nvme_queue_depth: 4\n").config.offload.nvme_queue_depth, 4);
+  EXPECT_PRED2(contains, notes_of(with_json(R"({"aio": {"queue_depth": 8}})")),
+               "'nvme_queue_depth' has no effect: nothing is offloaded to nvme");
+  EXPECT_PRED2(contains, error_with_json(R"({"aio": {"queue_depth": -1}})"), "must be at least 0");
+  EXPECT_PRED2(contains, error_with_json(R"({"aio": {"queue_dept": 8}})"), "aio.queue_depth");
+}
+
 TEST_F(DeepSpeedTest, ExplicitKeysOverrideAndBothOriginsAreShown) {
   const auto resolved = with_json(kPlain, "learning_rate: 1e-4\n", {"max_grad_norm=2"});
   EXPECT_EQ(resolved.config.optimizer.learning_rate, 1e-4);

@@ -425,6 +425,19 @@ void fields(OffloadConfig& config, auto&& field) {
   field("nvme_path", config.nvme_path,
         About{.help = "folder on a local disk for what is offloaded to nvme; nothing stays there",
               .is_path = true});
+  field("nvme_block_size", config.nvme_block_size,
+        About{.help = "bytes of one request to the disk of nvme_path, rounded up to 4096; 0: "
+                      "automatic, as much as passes at once",
+              .min = 0,
+              .max = 1 << 30});
+  field(
+      "nvme_queue_depth", config.nvme_queue_depth,
+      About{.help = "requests that the disk has at once; 0: automatic, 16", .min = 0, .max = 4096});
+  field("nvme_threads", config.nvme_threads,
+        About{.help = "threads that make the requests where io_uring is not allowed; 0: automatic, "
+                      "as many as requests",
+              .min = 0,
+              .max = 1024});
 }
 
 void fields(ParallelConfig& config, auto&& field) {

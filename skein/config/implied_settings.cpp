@@ -101,7 +101,9 @@ void add_offload_keys(const RunConfig& config, std::map<std::string, std::string
   const auto& keys = config.offload;
   const bool nvme =
       keys.offload_optimizer == Offload::kNvme || keys.offload_param == Offload::kNvme;
-  if (!nvme) idle["nvme_path"] = "nothing is offloaded to nvme: give offload_optimizer: nvme";
+  for (const auto* key : {"nvme_path", "nvme_block_size", "nvme_queue_depth", "nvme_threads"}) {
+    if (!nvme) idle[key] = "nothing is offloaded to nvme: give offload_optimizer: nvme";
+  }
   const bool nothing =
       keys.offload_optimizer == Offload::kNone && keys.offload_param == Offload::kNone;
   if (nothing && config.parallel.distributed_strategy != Strategy::kAuto) {  // which may offload

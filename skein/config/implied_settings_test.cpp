@@ -170,6 +170,7 @@ TEST_F(ImpliedSettingsTest, KeysThatDoNothingInThisRunAreNoted) {
 TEST_F(ImpliedSettingsTest, KeysOfMemoryThatDoNothingAreNoted) {
   const std::pair<const char*, const char*> cases[] = {
       {"nvme_path: /tmp", "'nvme_path' has no effect: nothing is offloaded to nvme"},
+      {"nvme_queue_depth: 4", "'nvme_queue_depth' has no effect: nothing is offloaded to nvme"},
       {"distributed_strategy: zero1\noffload_pin_memory: false",
        "'offload_pin_memory' has no effect: nothing is offloaded"},
       {"offload_optimizer: cpu\noffload_ratio: 0",

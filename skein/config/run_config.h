@@ -198,6 +198,9 @@ struct OffloadConfig {
   double offload_ratio = 1;
   bool pin_memory = true;
   std::string nvme_path;
+  int64_t nvme_block_size = 0;
+  int64_t nvme_queue_depth = 0;
+  int64_t nvme_threads = 0;
 
   bool operator==(const OffloadConfig&) const = default;
 };

@@ -15,11 +15,19 @@ uint64_t sum_of_blocks(std::span<const int64_t> array_bytes, int64_t block_bytes
   return static_cast<uint64_t>(sum);
 }
 
+spill::SpillOptions spill_options(const DiskOptions& options) {
+  spill::SpillOptions spill{.block_bytes = static_cast<uint64_t>(options.block_bytes),
+                            .request_bytes = static_cast<uint64_t>(options.request_bytes),
+                            .threads = static_cast<unsigned>(options.threads)};
+  if (options.depth > 0) spill.depth = static_cast<unsigned>(options.depth);
+  return spill;
+}
+
 }  // namespace
 
 DiskFile::DiskFile(const DiskOptions& options, std::span<const int64_t> array_bytes)
     : file_(options.folder, sum_of_blocks(array_bytes, options.block_bytes),
-            {.block_bytes = static_cast<uint64_t>(options.block_bytes)}) {}
+            spill_options(options)) {}
 
 at::Tensor DiskFile::take(int64_t numel, at::ScalarType dtype) {
   const auto bytes = numel * static_cast<int64_t>(c10::elementSize(dtype));

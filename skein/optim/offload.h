@@ -46,6 +46,9 @@ constexpr int64_t kMostDiskArrays =
 struct DiskOptions {
   fs::path folder;                          // nvme_path
   int64_t block_bytes = int64_t{64} << 10;  // of a checksum
+  int64_t request_bytes = 0;                // nvme_block_size; 0: what passes is one request
+  int64_t depth = 0;                        // nvme_queue_depth; 0: the disk file's own
+  int64_t threads = 0;                      // nvme_threads; 0: as many as `depth`
 
   // Elements of a window: those whose scales, one of 4 bytes for 128 elements, fill a block. So
   // every window of every array begins with a block.

@@ -26,16 +26,17 @@ void say_once(const std::string& refusal, unsigned threads) {
 
 }  // namespace
 
-ChosenEngine make_engine(int descriptor, unsigned depth, EngineKind kind) {
-  if (kind == EngineKind::kThreads) return {make_thread_engine(descriptor, depth), false};
+ChosenEngine make_engine(int descriptor, const EngineOptions& options) {
+  const unsigned threads = options.threads > 0 ? options.threads : options.depth;
+  if (options.kind == EngineKind::kThreads) return {make_thread_engine(descriptor, threads), false};
   std::string refusal = "SKEIN_IO_URING=0";
   if (!is_turned_off()) {
-    if (auto engine = make_uring_engine(descriptor, depth, refusal)) {
+    if (auto engine = make_uring_engine(descriptor, options.depth, refusal)) {
       return {std::move(engine), true};
     }
   }
-  say_once(refusal, depth);
-  return {make_thread_engine(descriptor, depth), false};
+  say_once(refusal, threads);
+  return {make_thread_engine(descriptor, threads), false};
 }
 
 }  // namespace skein::spill

@@ -38,10 +38,16 @@ enum class EngineKind {
   kThreads,
 };
 
+struct EngineOptions {
+  unsigned depth = 16;   // transfers that io_uring has at once
+  unsigned threads = 0;  // without io_uring; 0: as many as `depth`
+  EngineKind kind = EngineKind::kAuto;
+};
+
 struct ChosenEngine {
   std::unique_ptr<Engine> engine;
   bool is_uring = false;
 };
-ChosenEngine make_engine(int descriptor, unsigned depth, EngineKind kind);
+ChosenEngine make_engine(int descriptor, const EngineOptions& options);
 
 }  // namespace skein::spill

@@ -135,7 +135,9 @@ SpillFile::SpillFile(const fs::path& folder, uint64_t bytes, SpillOptions option
   reserve(file_, folder, bytes, options_.folder_key);
   is_direct_ = options_.direct && make_direct(file_);
   checksums_.resize((bytes + block_bytes() - 1) / block_bytes());
-  auto chosen = make_engine(file_.descriptor(), options_.depth, options_.engine);
+  auto chosen =
+      make_engine(file_.descriptor(),
+                  {.depth = options_.depth, .threads = options_.threads, .kind = options_.engine});
   engine_ = std::move(chosen.engine);
   uses_io_uring_ = chosen.is_uring;
   map_ = map_file(file_, bytes, path_);
@@ -143,7 +145,9 @@ SpillFile::SpillFile(const fs::path& folder, uint64_t bytes, SpillOptions option
 
 SpillFile::~SpillFile() {
   try {
-    for (auto& [ticket, transfer] : under_way_) engine_->finish(transfer);
+    for (auto& [ticket, transfer] : under_way_) {
+      for (auto& request : transfer.requests) engine_->finish(request);
+    }
   } catch (const IoError&) {
     // Nobody asks for these bytes any more.
   }
@@ -166,10 +170,24 @@ SpillFile::Ticket SpillFile::start(Transfer transfer) {
   check_can_start(transfer);
   check_size();
   const Ticket ticket = next_ticket_++;
-  engine_->start(under_way_.emplace(ticket, transfer).first->second);
+  auto& started = under_way_[ticket] = {transfer, requests_of(transfer)};
+  for (auto& request : started.requests) engine_->start(request);
   // While the disk has it: nobody changes these bytes before wait().
   if (transfer.kind == Transfer::Kind::kWrite) remember(transfer);
   return ticket;
+}
+
+std::vector<Transfer> SpillFile::requests_of(const Transfer& whole) const {
+  if (options_.request_bytes == 0) return {whole};
+  const uint64_t most = (options_.request_bytes + kAlignment - 1) / kAlignment * kAlignment;
+  std::vector<Transfer> requests;
+  for (uint64_t at = 0; at < whole.memory.size(); at += most) {
+    const auto bytes = std::min<uint64_t>(most, whole.memory.size() - at);
+    requests.push_back({.kind = whole.kind,
+                        .offset = whole.offset + at,
+                        .memory = whole.memory.subspan(at, bytes)});
+  }
+  return requests;
 }
 
 void SpillFile::check_can_start(const Transfer& transfer) const {
@@ -183,8 +201,8 @@ void SpillFile::check_can_start(const Transfer& transfer) const {
   SKEIN_CHECK(!plain_use_, "a transfer while the file is used as memory");
   for (const auto& [ticket, other] : under_way_) {
     const bool reads =
-        transfer.kind == Transfer::Kind::kRead && other.kind == Transfer::Kind::kRead;
-    SKEIN_CHECK(reads || !overlap(transfer, other),
+        transfer.kind == Transfer::Kind::kRead && other.whole.kind == Transfer::Kind::kRead;
+    SKEIN_CHECK(reads || !overlap(transfer, other.whole),
                 fmt::format("two transfers at byte {}", transfer.offset));
   }
 }
@@ -200,11 +218,14 @@ void SpillFile::wait(Ticket ticket) {
   throw_late_failure();
   const auto entry = under_way_.find(ticket);
   SKEIN_CHECK(entry != under_way_.end(), fmt::format("no transfer has ticket {}", ticket));
-  engine_->finish(entry->second);
-  const Transfer transfer = entry->second;
+  // All of them, whatever one has met: the caller's memory is free after this.
+  for (auto& request : entry->second.requests) engine_->finish(request);
+  const auto [whole, requests] = std::move(entry->second);
   under_way_.erase(entry);
-  if (transfer.failure != 0 || transfer.ended) fail(transfer);
-  if (transfer.kind == Transfer::Kind::kRead) compare(transfer.offset, transfer.memory);
+  for (const auto& request : requests) {
+    if (request.failure != 0 || request.ended) fail(request);
+  }
+  if (whole.kind == Transfer::Kind::kRead) compare(whole.offset, whole.memory);
 }
 
 void SpillFile::wait_all() {

@@ -41,8 +41,10 @@ namespace skein::spill {
 
 struct SpillOptions {
   uint64_t block_bytes = 64 << 10;  // of one checksum; a multiple of kAlignment
-  unsigned depth = 16;              // transfers that the disk has at once; of threads, their number
-  bool direct = true;               // O_DIRECT, where the file system allows it
+  uint64_t request_bytes = 0;  // of one request, rounded up to kAlignment; 0: a transfer is one
+  unsigned depth = 16;         // requests that the disk has at once
+  unsigned threads = 0;        // that make them, without io_uring; 0: as many as `depth`
+  bool direct = true;          // O_DIRECT, where the file system allows it
   EngineKind engine = EngineKind::kAuto;
   std::string folder_key = "nvme_path";  // what a user gives another folder with
 };
@@ -106,7 +108,13 @@ class SpillFile {
   };
 
  private:
+  struct UnderWay {
+    Transfer whole;
+    std::vector<Transfer> requests;  // what the engine has of it
+  };
+
   Ticket start(Transfer transfer);
+  std::vector<Transfer> requests_of(const Transfer& whole) const;
   void check_can_start(const Transfer& transfer) const;
   void check_size() const;
   void remember(const Transfer& transfer);
@@ -125,7 +133,7 @@ class SpillFile {
   bool is_direct_ = false, uses_io_uring_ = false;
   std::byte* map_ = nullptr;
   std::unique_ptr<Engine> engine_;
-  std::map<Ticket, Transfer> under_way_;  // a map: a transfer stays in its place
+  std::map<Ticket, UnderWay> under_way_;
   Ticket next_ticket_ = 1;
   std::vector<std::optional<uint64_t>> checksums_;  // of each block; none: not known
   std::optional<Use> plain_use_;                    // of the PlainAccess that lives

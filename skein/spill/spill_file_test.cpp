@@ -6,6 +6,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
+#include <mutex>
+#include <set>
+#include <thread>
+#include <utility>
 
 #include "skein/core/error.h"
 #include "skein/core/file_system.h"
@@ -240,6 +245,68 @@ TEST_F(SpillFileTest, ShortAndInterruptedTransfersAreFinished) {
   write_all(file, written_);
   read_all(file, read_);
   EXPECT_TRUE(equal(written_.all(), read_.all()));
+}
+
+// Notes how long requests are, and how many are made at once.
+class WatchedDisk final : public FileSystem {
+ public:
+  ssize_t write(int file, std::span<const std::byte> bytes, uint64_t offset) override {
+    {
+      const std::scoped_lock lock(mutex_);
+      sizes_.insert(bytes.size());
+      most_ = std::max(most_, ++now_);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));  // so that others have time to join
+    const auto result = FileSystem::write(file, bytes, offset);
+    const std::scoped_lock lock(mutex_);
+    --now_;
+    return result;
+  }
+
+  std::set<size_t> sizes() { return std::exchange(sizes_, {}); }
+  int most() { return std::exchange(most_, 0); }
+
+ private:
+  std::mutex mutex_;
+  std::set<size_t> sizes_;
+  int now_ = 0, most_ = 0;
+};
+
+TEST_F(SpillFileTest, RequestsAreAsLargeAndAsManyAsAskedFor) {
+  WatchedDisk disk;
+  const ScopedFileSystem scope(disk);
+  options_.engine = EngineKind::kThreads;
+  options_.depth = 2;
+  const auto write = [&] {
+    SpillFile file(folder_, kTestSize, options_);
+    write_all(file, written_);
+    std::memset(read_.all().data(), 0, kTestSize);
+    read_all(file, read_);
+    EXPECT_TRUE(equal(written_.all(), read_.all()));
+  };
+  write();
+  EXPECT_EQ(disk.sizes(), std::set<size_t>{kTestSize});
+  EXPECT_EQ(disk.most(), 1);
+  options_.request_bytes = 2 * kTestBlock - 1;  // rounded up
+  write();
+  EXPECT_EQ(disk.sizes(), (std::set<size_t>{2 * kTestBlock, kAlignment}));
+  EXPECT_LE(disk.most(), 2);
+  options_.request_bytes = 1;
+  options_.threads = 1;
+  write();
+  EXPECT_EQ(disk.sizes(), std::set<size_t>{kAlignment});
+  EXPECT_EQ(disk.most(), 1);
+}
+
+TEST_F(SpillFileTest, SmallRequestsOfIoUringAreOneTransfer) {
+  options_.request_bytes = kAlignment;
+  options_.depth = 3;
+  SpillFile file(folder_, kTestSize, options_);
+  write_all(file, written_);
+  read_all(file, read_);
+  EXPECT_TRUE(equal(written_.all(), read_.all()));
+  open_as_stranger(file).resize(kTestSize - kTestBlock);
+  EXPECT_PRED2(contains, refusal<IoError>([&] { read_all(file, read_); }), "cut short");
 }
 
 TEST_F(SpillFileTest, AFailureNamesFileOffsetAndReason) {

@@ -99,6 +99,13 @@ std::shared_ptr<tensor::HostStash> make_stash(const config::ModelConfig& model,
       tensor::make_copy_engine(world.device, {.ranks_here = world.local_size}));
 }
 
+optim::DiskOptions disk_options(const config::OffloadConfig& config) {
+  return {.folder = config.nvme_path,
+          .request_bytes = config.nvme_block_size,
+          .depth = config.nvme_queue_depth,
+          .threads = config.nvme_threads};
+}
+
 // Of host memory, for inputs of blocks: it is taken in the first step, and saves must leave it.
 int64_t stash_bytes(const config::RunConfig& config, const config::BatchPlan& batches,
                     const plan::HfConfig& architecture, const World& world) {
@@ -132,7 +139,7 @@ parallel::ShardOptions shard_options(const config::RunConfig& config,
       .device = world.device,
       .offload = plan::offload_of(config.offload),
       .pin_memory = config.offload.pin_memory,
-      .disk = {.folder = config.offload.nvme_path},
+      .disk = disk_options(config.offload),
       // Others that start ranks leave one thread to each; beside a GPU the cores are idle.
       .update_threads = world.device.is_cpu() ? 0 : std::max(1, num_threads(0) / world.local_size)};
 }
