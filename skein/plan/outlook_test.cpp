@@ -149,6 +149,18 @@ TEST_F(OutlookTest, KeysOfOffloadThatDoNotGoTogether) {
   EXPECT_TRUE(look().warnings.empty());
 }
 
+TEST_F(OutlookTest, SoftCapsAreWarnedOf) {
+  const std::string start = R"({"model_type": "gemma2", "vocab_size": 257, "hidden_size": 32,
+      "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
+      "num_key_value_heads": 2, "head_dim": 8, "max_position_embeddings": 64)";
+  write("model/config.json", start + "}");
+  ASSERT_EQ(look(kNewGpus).warnings.size(), 1U);
+  EXPECT_PRED2(contains, look(kNewGpus).warnings[0],
+               "attn_logit_softcapping is 50: attention takes the unfused path");
+  write("model/config.json", start + R"(, "attn_logit_softcapping": null})");
+  EXPECT_TRUE(look(kNewGpus).warnings.empty());
+}
+
 TEST_F(OutlookTest, OffloadToADiskNeedsAFolderThere) {
   auto& offload = config().offload;
   offload.offload_optimizer = config::Offload::kNvme;
