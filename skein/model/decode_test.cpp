@@ -108,6 +108,23 @@ TEST(Decode, TurnsByTheRowsOwnLength) {
   EXPECT_FALSE(model->outgrows(6, 7));
 }
 
+// Dynamic's tokens turn as those of a text that ends with them, and what the cache holds stays.
+TEST(Decode, DynamicGoesOnBeyondThePositionsOfTheFile) {
+  const auto model = tiny_model(tiny_config(
+      kTinyQwen3,
+      R"(, "max_position_embeddings": 5, "rope_scaling": {"rope_type": "dynamic", "factor": 1.9})"));
+  EXPECT_EQ(model->max_positions(), 9);
+  EXPECT_FALSE(model->outgrows(5, 6));
+  tensor::PlainUnits units;
+  const auto tokens = tiny_batch(1, 9).tokens;
+  KvCache cache(1, 9);
+  expect_near(model->decode(tokens.narrow(1, 0, 5), cache, units),
+              forward_of(*model, tokens.narrow(1, 0, 5)));
+  for (int64_t step = 5; step < 9; ++step) model->decode(tokens.narrow(1, step, 1), cache, units);
+  KvCache too_large(1, 10);
+  EXPECT_THROW(model->decode(tokens, too_large, units), InternalError);
+}
+
 TEST(Decode, KeepsTheRowsThatAreAskedFor) {
   const auto model = tiny_model(tiny_config(kTinyLlama));
   tensor::PlainUnits units;

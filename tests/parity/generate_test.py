@@ -23,6 +23,9 @@ CONFIGS = {
     "llama_biases": lambda: llama_config(max_position_embeddings=128, attention_bias=True, mlp_bias=True),
     "llama_linear": lambda: llama_config(max_position_embeddings=128, rope_parameters={
         "rope_type": "linear", "rope_theta": 100.0, "factor": 2.5}),
+    # Texts outgrow the positions of the file on their way.
+    "llama_dynamic": lambda: llama_config(max_position_embeddings=48, rope_parameters={
+        "rope_type": "dynamic", "rope_theta": 100.0, "factor": 3.0}),
     "llama_llama3": lambda: llama_config(max_position_embeddings=128, rope_parameters=LLAMA3),
     "llama_yarn": lambda: llama_config(max_position_embeddings=128, rope_parameters=YARN | {"factor": 8.0}),
     # Windows are shorter than the texts.
