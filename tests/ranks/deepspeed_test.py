@@ -5,7 +5,7 @@ import json
 import math
 import unittest
 
-from harness import ROOT, ChatWorkspace, Workspace
+from harness import ROOT, ChatWorkspace, Workspace, run_skein
 from other_guides_test import fragments
 
 GUIDE = [f"configs/deepspeed/zero{stage}.json" for stage in (1, 2, 3)]
@@ -46,6 +46,24 @@ class GuideFiles(unittest.TestCase):
                 ended = self.work.run("output_dir=refused", "--deepspeed_config", name, ranks=4, code=2)
                 self.assertIn("x 4 ranks = 128, but the global batch is 32", ended.stderr)
                 self.assertIn('global_batch_size=128 (or "auto" in the DeepSpeed file)', ended.stderr)
+
+
+class Aio(unittest.TestCase):
+    def test_threads_and_requests_are_those_of_the_file(self):
+        """Whatever they are, the run learns the same."""
+        with Workspace(num_blocks=20, global_batch_size=8, max_steps=4, save_strategy="no") as work:
+            zero = {"stage": 2, "offload_optimizer": {"device": "nvme", "nvme_path": str(work.folder)}}
+            for name, aio in (("plain", {}), ("aio", {"block_size": 8192, "queue_depth": 2, "thread_count": 3,
+                                                      "single_submit": False, "overlap_events": True})):
+                (work / f"{name}.json").write_text(json.dumps({"zero_optimization": zero, "aio": aio}))
+                ended = run_skein(work.command(f"output_dir={name}", f"deepspeed={name}.json", ranks=1), work.folder,
+                                  prefix=["env", "SKEIN_IO_URING=0"])
+                threads = aio.get("thread_count", 16)
+                self.assertIn(f"(SKEIN_IO_URING=0): {threads} threads read and write what lies on disk", ended.stderr)
+            work.run("output_dir=uring", "deepspeed=aio.json", ranks=1)
+            for name in ("aio", "uring"):
+                self.assertEqual((work / name / "model.safetensors").read_bytes(),
+                                 (work / "plain/model.safetensors").read_bytes())
 
 
 class Shipped(unittest.TestCase):
