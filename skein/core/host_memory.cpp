@@ -2,6 +2,8 @@
 // Copyright the skein authors.
 #include "skein/core/host_memory.h"
 
+#include <fmt/format.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,6 +11,8 @@
 #include <limits>
 #include <string>
 #include <vector>
+
+#include "skein/core/amounts.h"
 
 namespace skein {
 namespace {
@@ -89,6 +93,17 @@ uint64_t available_memory(const KernelFolders& folders) {
 uint64_t total_memory() {
   return static_cast<uint64_t>(::sysconf(_SC_PHYS_PAGES)) *
          static_cast<uint64_t>(::sysconf(_SC_PAGE_SIZE));
+}
+
+std::string memlock_advice(uint64_t bytes) {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_cur >= bytes) return "";
+  const uint64_t kibibytes = (bytes + 1023) / 1024;
+  return fmt::format(
+      "a process may lock {} here, {} bytes are needed: type `ulimit -l {}` before the start "
+      "(or `ulimit -l unlimited`), in a systemd unit LimitMEMLOCK={}, for docker --ulimit "
+      "memlock={}",
+      shown_bytes(limit.rlim_cur), bytes, kibibytes, bytes, bytes);
 }
 
 }  // namespace skein

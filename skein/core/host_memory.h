@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <string>
 
 #include "skein/core/error.h"
 
@@ -32,5 +33,9 @@ std::optional<uint64_t> memory_limit(const KernelFolders& folders = {});
 // What the machine has left, or less where a cgroup's limit leaves less. Cached files that can be
 // dropped count as left. 0 when the kernel does not tell.
 uint64_t available_memory(const KernelFolders& folders = {});
+
+// For a message, where locking so many bytes was refused: the limit of locked memory
+// (RLIMIT_MEMLOCK) and what to type against it. Empty where the limit allows them.
+std::string memlock_advice(uint64_t bytes);
 
 }  // namespace skein

@@ -3,6 +3,7 @@
 #include "skein/core/host_memory.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include "skein/core/testing.h"
 
@@ -49,6 +50,32 @@ TEST_F(HostMemoryTest, VersionOne) {
 }
 
 TEST(HostMemory, OfThisMachine) { EXPECT_GT(available_memory(), 0U); }
+
+// The soft limit of locked memory, for as long as it lives.
+class ScopedMemlock {
+ public:
+  explicit ScopedMemlock(rlim_t bytes) {
+    ::getrlimit(RLIMIT_MEMLOCK, &before_);
+    const rlimit limit{bytes, before_.rlim_max};
+    EXPECT_EQ(::setrlimit(RLIMIT_MEMLOCK, &limit), 0);
+  }
+  ScopedMemlock(const ScopedMemlock&) = delete;
+  ScopedMemlock& operator=(const ScopedMemlock&) = delete;
+  ~ScopedMemlock() { ::setrlimit(RLIMIT_MEMLOCK, &before_); }
+
+ private:
+  rlimit before_{};
+};
+
+TEST(MemlockAdvice, HasTheBytesAndWhatToType) {
+  const ScopedMemlock limit(64 << 10);
+  const auto advice = memlock_advice(1000000);
+  for (const auto* part : {"may lock 64.0 KiB here, 1000000 bytes are needed", "`ulimit -l 977`",
+                           "LimitMEMLOCK=1000000", "--ulimit memlock=1000000"}) {
+    EXPECT_PRED2(contains, advice, part);
+  }
+  EXPECT_EQ(memlock_advice(64 << 10), "");
+}
 
 }  // namespace
 }  // namespace skein

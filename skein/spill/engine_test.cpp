@@ -5,6 +5,7 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 
 #include <cerrno>
@@ -111,12 +112,12 @@ TEST_F(EngineTest, ManyTransfersPassAFewAtATime) {
   }
 }
 
-// As a container's rules do.
-void forbid_io_uring() {
+// As a container's rules do; or, by another number, as an older kernel where little may be locked.
+void forbid_io_uring(unsigned failure = EPERM) {
   sock_filter rules[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
       BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_io_uring_setup, 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | failure),
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
   };
   const sock_fprog program{.len = std::size(rules), .filter = rules};
@@ -124,6 +125,11 @@ void forbid_io_uring() {
       ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) {
     std::abort();
   }
+}
+
+void limit_locked_memory() {
+  const rlimit limit{4096, 4096};
+  if (::setrlimit(RLIMIT_MEMLOCK, &limit) != 0) std::abort();
 }
 
 // Two files, written and read; 0 when threads did it.
@@ -151,6 +157,18 @@ TEST_F(EngineDeathTest, WhereIoUringIsForbiddenThreadsDoItAndThatIsSaidOnce) {
       },
       testing::ExitedWithCode(0),
       "^[^\n]*io_uring is not used \\(Operation not permitted\\): 5 threads[^\n]*\n$");
+}
+
+TEST_F(EngineDeathTest, WhereARingMayNotBeLockedItIsSaidWhatToType) {
+  EXPECT_EXIT(
+      {
+        limit_locked_memory();
+        forbid_io_uring(ENOMEM);
+        std::exit(try_without_io_uring(folder_));
+      },
+      testing::ExitedWithCode(0),
+      "^[^\n]*io_uring is not used \\(a process may lock 4.0 KiB here, [0-9]+ bytes are needed: "
+      "type `ulimit -l [0-9]+` [^\n]*LimitMEMLOCK=[0-9]+[^\n]*\\): 5 threads[^\n]*\n$");
 }
 
 TEST_F(EngineDeathTest, AVariableTurnsItOff) {

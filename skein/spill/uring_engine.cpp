@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "skein/core/error.h"
+#include "skein/core/host_memory.h"
 #include "skein/spill/engine.h"
 
 namespace skein::spill {
@@ -39,7 +40,7 @@ class UringEngine final : public Engine {
   // Why it cannot be had; empty when it can.
   std::string open() {
     if (const int code = io_uring_queue_init(depth_, &ring_, 0); code < 0) {
-      return std::strerror(-code);
+      return code == -ENOMEM ? want_of_memory() : std::strerror(-code);
     }
     is_open_ = true;
     return knows_reads_and_writes(ring_) ? "" : "the kernel is older than Linux 5.6";
@@ -60,6 +61,14 @@ class UringEngine final : public Engine {
   }
 
  private:
+  // Before Linux 5.12 a ring counts as locked memory, and liburing knows by how much. (Later ones
+  // count only registered buffers, of which there are none here.)
+  std::string want_of_memory() const {
+    const auto bytes = io_uring_mlock_size(depth_, 0);
+    const auto limit = bytes > 0 ? memlock_advice(static_cast<uint64_t>(bytes)) : "";
+    return limit.empty() ? std::strerror(ENOMEM) : limit;
+  }
+
   void take_finished() {
     io_uring_cqe* entry = nullptr;
     while (io_uring_peek_cqe(&ring_, &entry) == 0) {

@@ -17,12 +17,14 @@
 namespace skein::ops {
 namespace {
 
+// NVIDIA's driver for Linux does not count what it pins as locked memory; another one may.
 [[noreturn]] void refuse(int64_t bytes, const char* why) {
-  throw WantOfMemory(
-      fmt::format("cannot lock {} of host memory for offload: {}. Free memory, raise the limit "
-                  "(ulimit -l), offload less (offload_ratio), or give offload_pin_memory=false, "
-                  "which is slower",
-                  shown_bytes(static_cast<uint64_t>(bytes)), why));
+  const auto size = static_cast<uint64_t>(bytes);
+  const auto limit = memlock_advice(size);
+  throw WantOfMemory(fmt::format(
+      "cannot lock {} ({} bytes) of host memory for offload: {}. {}Free memory, offload less "
+      "(offload_ratio), or give offload_pin_memory=false, which is slower",
+      shown_bytes(size), size, why, limit.empty() ? "" : "If it is the limit: " + limit + ". "));
 }
 
 }  // namespace
