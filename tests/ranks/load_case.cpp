@@ -9,6 +9,7 @@
 #include <sstream>
 #include <utility>
 
+#include "skein/adapter/adapter_config.h"
 #include "skein/checkpoint/store.h"
 #include "skein/core/error.h"
 #include "skein/core/testing.h"
@@ -25,11 +26,20 @@ constexpr const char* kLlama =
         "hidden_size": {}, "intermediate_size": {}, "num_hidden_layers": 5,
         "num_attention_heads": 8, "num_key_value_heads": 8, "tie_word_embeddings": false}})";
 
+model::BuildOptions build_options(Held held) {
+  if (held == Held::kFull) return {};
+  return {.dtype = at::kBFloat16,
+          .tuning = {.lora = adapter::parse_adapter_config(
+                         R"({"peft_type": "LORA", "r": 4, "target_modules": ["q_proj"]})",
+                         "adapter_config.json"),
+                     .four_bits = plan::FourBits{}}};
+}
+
 // What holds the weights of a run.
 struct Run {
-  Run(plan::HfConfig config, int stage, comm::Group group)
+  Run(plan::HfConfig config, int stage, Held held, comm::Group group)
       : architecture(std::move(config)),
-        model(model::build(architecture, {})),
+        model(model::build(architecture, build_options(held))),
         sharded(model->table(), {.stage = parallel::kStages[stage]}, std::move(group)),
         optimizer(sharded.owned_ranges(), {}, sharded.memory()),
         metrics({}),
@@ -59,11 +69,11 @@ void forget_peak() {
   SKEIN_CHECK(file.good(), "the peak of memory cannot be set back");
 }
 
-double growth(const fs::path& folder, int stage, comm::Group& world) {
+double growth(const fs::path& folder, int stage, Held held, comm::Group& world) {
   world.barrier();
   forget_peak();
   const auto before = resident_bytes("VmRSS");
-  Run run(plan::read_hf_config(folder), stage, world);
+  Run run(plan::read_hf_config(folder), stage, held, world);
   run.state.load_weights(folder);
   const auto grown = resident_bytes("VmHWM") - before;
   int64_t weights = 0;
@@ -71,15 +81,15 @@ double growth(const fs::path& folder, int stage, comm::Group& world) {
     weights += static_cast<int64_t>(slice.data.nbytes());
   }
   const auto beside = run.sharded.memory().bytes() - weights;
-  const auto whole = 4 * run.model->table().num_elements();
-  return static_cast<double>(grown - beside) / static_cast<double>(whole);
+  const auto file = static_cast<double>(fs::file_size(folder / "model.safetensors"));
+  return static_cast<double>(grown - beside) / (held == Held::kFull ? file : file / 2);
 }
 
 }  // namespace
 
 fs::path make_model(const fs::path& folder, int64_t channels) {
   const auto config = fmt::format(kLlama, channels, 8 * channels / 3 / 64 * 64);
-  Run run(plan::parse_hf_config(config, "config.json"), 0, comm::Group());
+  Run run(plan::parse_hf_config(config, "config.json"), 0, Held::kFull, comm::Group());
   run.state.initialise(1);
   fs::create_directories(folder);
   MemoryStore store;
@@ -89,17 +99,18 @@ fs::path make_model(const fs::path& folder, int64_t channels) {
   return folder / "checkpoint-1";
 }
 
-std::string load_text(int stage, const fs::path& small, const fs::path& model) {
-  return fmt::format("load {} {} {}", stage, small.string(), model.string());
+std::string load_text(int stage, const fs::path& small, const fs::path& model, Held held) {
+  return fmt::format("load {} {} {} {}", stage, static_cast<int>(held), small.string(),
+                     model.string());
 }
 
 std::string run_load_text(const std::string& text, comm::Group& world) {
   std::istringstream words(text);
   std::string command, small, model;
-  int stage = 0;
-  words >> command >> stage >> small >> model;
-  growth(small, stage, world);
-  return fmt::format("{}", growth(model, stage, world));
+  int stage = 0, held = 0;
+  words >> command >> stage >> held >> small >> model;
+  growth(small, stage, static_cast<Held>(held), world);
+  return fmt::format("{}", growth(model, stage, static_cast<Held>(held), world));
 }
 
 }  // namespace skein::ranks
