@@ -20,12 +20,35 @@
 #include "skein/core/progress.h"
 #include "skein/data/loader.h"
 #include "skein/gradient_features/files/merge.h"
+#include "skein/gradient_features/files/survey.h"
+#include "skein/gradient_features/same_facts.h"
 #include "skein/gradient_features/sample_losses.h"
 
 namespace skein::gradient_features {
 namespace {
 
 constexpr int64_t kBits = 63;  // of a word: sums stay positive
+constexpr const char* kLookAtWeights =
+    "look at the model's weights and its adapter's, of which some are not finite or very large, "
+    "and at dtype";
+
+// Names that this start will write to. Shards are looked at with what they hold.
+void refuse_planted(const CollectTask& task, int64_t ranks) {
+  for (int64_t rank = 0; rank < ranks; ++rank) {
+    const auto folder = folder_of_rank(task.output, rank, ranks);
+    std::error_code ignored;
+    if (fs::exists(fs::symlink_status(folder, ignored)) && !fs::is_directory(folder, ignored)) {
+      throw UserError(fmt::format("{} is no folder, where the rows of a rank belong: remove it",
+                                  folder.string()));
+    }
+    refuse_folder(folder / kRankFile);
+  }
+}
+
+void check_room_for(const CollectTask& task, int64_t num_blocks) {
+  check_room(task.output, bytes_to_come(task.facts, num_blocks) + rank_pt_bytes(task.facts),
+             "the rows to come and gradients.pt");
+}
 
 // One rank looks, so that all agree whatever their file system shows them.
 std::vector<int64_t> share_missing_blocks(const CollectTask& task, comm::Group& group) {
@@ -33,11 +56,13 @@ std::vector<int64_t> share_missing_blocks(const CollectTask& task, comm::Group& 
   std::vector<int64_t> words(static_cast<size_t>((blocks + kBits - 1) / kBits), 0);
   if (group.rank() == 0) {
     const board::HostWork work("looking at what has been collected");
+    refuse_planted(task, group.size());
+    // A disk that is too small is not left with the facts of what it cannot hold.
+    std::error_code ignored;
+    if (!fs::exists(task.output / kCollectionFile, ignored)) check_room_for(task, blocks);
     open_collection(task.output, task.facts);
     const auto missing = missing_blocks(task.output, task.facts);
-    check_room(task.output,
-               bytes_to_come(task.facts, std::ssize(missing)) + rank_pt_bytes(task.facts),
-               "the rows to come and gradients.pt");
+    check_room_for(task, std::ssize(missing));
     for (const int64_t block : missing) {
       words[static_cast<size_t>(block / kBits)] |= int64_t{1} << (block % kBits);
     }
@@ -136,12 +161,28 @@ class Collector {
     progress_.reset();
     result.stopped = ranks_.group.sum(int64_t{result.stopped}) > 0;
     if (result.stopped) return result;
+    require_rows();
     const board::HostWork work("writing gradients.pt");
     write_rank_pt(task_.output, folder_, task_.facts);
     return result;
   }
 
  private:
+  // All ranks have written theirs. Where every sample was skipped nothing can be scored.
+  void require_rows() {
+    int64_t count = 0;
+    if (ranks_.group.rank() == 0) {
+      const board::HostWork work("counting rows");
+      count = num_rows(task_.output, task_.facts);
+    }
+    if (ranks_.group.sum(count) > 0) return;
+    throw IoError(
+        fmt::format("none of the {} samples has a row: {}", task_.facts.num_samples,
+                    task_.skips_non_finite
+                        ? kLookAtWeights
+                        : "nothing of them is supervised; look at the data and its template"));
+  }
+
   bool is_asked_to_stop() {
     const bool asked = ranks_.stop_requested && ranks_.stop_requested();
     return task_.lockstep ? ranks_.group.sum(int64_t{asked}) > 0 : asked;
@@ -214,6 +255,11 @@ class Collector {
   // Places of rows whose numbers are all finite; the others are skipped, or end the collection.
   std::vector<int64_t> finite_places(const at::Tensor& rows, BlockBatches& block) const {
     const auto finite = at::isfinite(rows).all(1);
+    const bool is_hopeless = rows.size(0) > 1 && !finite.any().item<bool>();
+    if (is_hopeless && task_.skips_non_finite) {
+      log_warning("no sample of {} to {} has a gradient that is finite: {}", block.rows.front(),
+                  block.rows.back(), kLookAtWeights);
+    }
     std::vector<int64_t> places;
     for (int64_t i = 0; i < rows.size(0); ++i) {
       if (finite[i].item<bool>()) {
@@ -223,9 +269,12 @@ class Collector {
       const int64_t row = block.rows[static_cast<size_t>(i)];
       if (!task_.skips_non_finite) {
         throw IoError(
-            fmt::format("the gradient of sample {} is not finite: look at that row, or "
-                        "give --non_finite skip",
-                        row));
+            is_hopeless
+                ? fmt::format("no gradient of samples {} to {} is finite: {}", row,
+                              block.rows.back(), kLookAtWeights)
+                : fmt::format("the gradient of sample {} is not finite: look at that row, or "
+                              "give --non_finite skip",
+                              row));
       }
       log_warning("sample {} has a gradient that is not finite, and no row", row);
       block.skipped.push_back({row, SkipReason::kNotFinite});
@@ -245,6 +294,7 @@ class Collector {
 }  // namespace
 
 CollectResult collect(const CollectTask& task, CollectRanks& ranks) {
+  require_same_facts(task.facts, ranks.group);
   if (task.lockstep) {
     require_taps(task.model, task.features.parameters,
                  "a sharded model (distributed_strategy=zero3)",

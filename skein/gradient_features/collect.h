@@ -42,9 +42,10 @@ struct CollectResult {
   int64_t blocks_before = 0;  // that were there
 };
 
-// Collective. The first rank shows how far it is. Throws UserError for an output folder of another
-// collection and, in lockstep, for parameters without a tap (sample_gradients.h); DiskFull; IoError
-// (a sample whose gradient is not finite, with its number).
+// Collective. The first rank shows how far it is. Throws UserError for ranks that do not agree
+// (same_facts.h), for an output folder of another collection and, in lockstep, for parameters
+// without a tap (sample_gradients.h); DiskFull; IoError (a sample whose gradient is not finite,
+// with its number).
 CollectResult collect(const CollectTask& task, CollectRanks& ranks);
 
 }  // namespace skein::gradient_features

@@ -46,6 +46,7 @@ class CollectTest : public TemporaryFolder {
     InfoType info = InfoType::kGrads;
     std::vector<std::string> words{"adapter"};
     int64_t stop_after = INT64_MAX;  // batches of each rank
+    int odd_rank = -1;               // that was given another length
   };
 
   CollectionFacts facts_of(const Start& start, const std::vector<std::string>& parameters) const {
@@ -56,6 +57,7 @@ class CollectTest : public TemporaryFolder {
             .projection_digest = digest("p"),
             .model_digest = digest("m"),
             .data_digest = digest("d"),
+            .data_files = {{kSamples, digest("f")}},
             .num_samples = kSamples,
             .samples_per_block = 4,
             .batch_tokens = batch_tokens_,
@@ -75,10 +77,12 @@ class CollectTest : public TemporaryFolder {
       const TinySource source(kSamples);
       RowSamples samples{source, {}};
       for (int64_t i = 0; i < kSamples; ++i) samples.rows.push_back(i);
+      auto facts = facts_of(start, names);
+      if (group.rank() == start.odd_rank) facts.max_length = 77;
       const CollectTask task{.model = *held.model,
                              .sharded = held.sharded,
                              .samples = samples,
-                             .facts = facts_of(start, names),
+                             .facts = std::move(facts),
                              .features = {.parameters = names, .dimension = 40},
                              .output = folder_ / start.output,
                              .lockstep = lockstep};
@@ -135,6 +139,27 @@ TEST_F(CollectTest, StopsBetweenBatches) {
     EXPECT_FALSE(collect_on({.ranks = 2, .stage = stage, .output = output}).stopped);
     EXPECT_EQ(merged(output), merged("whole"));
   }
+}
+
+// As ranks that were started by hand may be.
+TEST_F(CollectTest, RanksMustAgree) {
+  for (const int stage : {0, 3}) {
+    const auto message =
+        refusal<UserError>([&] { collect_on({.ranks = 3, .stage = stage, .odd_rank = 1}); });
+    EXPECT_PRED2(contains, message, "max_length is 0 on rank 0 and 77 on rank 1.");
+    EXPECT_FALSE(fs::exists(folder_ / "out"));
+  }
+}
+
+TEST_F(CollectTest, NamesThatAreTakenAreRefusedBeforeAnythingIsComputed) {
+  fs::create_directories(folder_ / "out/rank_1/gradients.pt");
+  EXPECT_PRED2(contains, refusal<UserError>([&] { collect_on({.ranks = 2}); }),
+               "rank_1/gradients.pt is a folder, where a file belongs: remove it");
+  fs::remove_all(folder_ / "out");
+  write("out/rank_0", "");
+  EXPECT_PRED2(contains, refusal<UserError>([&] { collect_on({.ranks = 2}); }),
+               "rank_0 is no folder");
+  EXPECT_FALSE(fs::exists(folder_ / "out/collection.json"));
 }
 
 TEST_F(CollectTest, ShardedParametersMustHaveTaps) {

@@ -23,6 +23,7 @@ features::CollectionFacts known_facts() {
           .projection_digest = digest("projection"),
           .model_digest = digest("model"),
           .data_digest = digest("data"),
+          .data_files = {{11, digest("file")}},
           .num_samples = 11,
           .samples_per_block = 4,
           .batch_tokens = 64,

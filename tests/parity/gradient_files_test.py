@@ -17,12 +17,18 @@ def digest(data):
     return xxhash.xxh3_128_hexdigest(data if isinstance(data, bytes) else data.encode())
 
 
+def file_fact(num_rows, content):
+    """Of a file of up to 16 MiB, which is one chunk."""
+    return f"{num_rows}:{digest(digest(content))}"
+
+
 def facts_of(num_samples, dimensions, **changes):
     facts = {"format": "skein gradients", "version": 1, "info_type": "grads", "gradient_type": "sgd", "adam_form": "less",
              "projection": "dense", "seed": 0, "dimensions": dimensions, "output_dtype": "float32",
              "projection_digest": digest("projection"), "model_digest": digest("model"), "moments_digest": "",
-             "dtype": "float32", "data_digest": digest("data"), "num_samples": num_samples, "max_samples": 0,
-             "samples_per_block": 64, "batch_tokens": 8192, "max_length": 128, "excess_length": "truncate", "parameters": ["w"]}
+             "dtype": "float32", "data_digest": digest("data"), "data_files": [file_fact(num_samples, b"rows")],
+             "num_samples": num_samples, "max_samples": 0, "samples_per_block": 64, "batch_tokens": 8192, "max_length": 128,
+             "excess_length": "truncate", "parameters": ["w"]}
     return facts | changes
 
 
@@ -96,15 +102,21 @@ def test_scores_are_those_of_torch(run_skein, tmp_path):
     train = [random_rows(300, 200, 10 + k) for k in range(checkpoints)]
     dev = [random_rows(17, 200, 20 + k) for k in range(checkpoints)]
     groups = [f"task{i * i % 5}" for i in range(17)]
+    lines = [json.dumps({"i": i}) for i in range(300)]
+    (tmp_path / "train.jsonl").write_text("\n".join(lines))
+    (tmp_path / "dev.jsonl").write_text("".join(json.dumps({"task": group}) + "\n" for group in groups))
+    train_file = file_fact(300, (tmp_path / "train.jsonl").read_bytes())
+    dev_file = file_fact(17, (tmp_path / "dev.jsonl").read_bytes())
     for k in range(checkpoints):
         model = digest(f"model {k}")
-        write_collection(tmp_path / f"train{k}", facts_of(300, [100, 200], model_digest=model), train[k], {7})
-        write_collection(tmp_path / f"dev{k}", facts_of(17, [100, 200], model_digest=model, data_digest=digest("dev")), dev[k])
+        write_collection(tmp_path / f"train{k}", facts_of(300, [100, 200], model_digest=model, data_files=[train_file]),
+                         train[k], {7})
+        write_collection(tmp_path / f"dev{k}", facts_of(17, [100, 200], model_digest=model, data_digest=digest("dev"),
+                                                        data_files=[dev_file]), dev[k])
         (tmp_path / f"checkpoint-{k}").mkdir()
         history = [{"step": step, "learning_rate": weights[(step - 1) // 10], "loss": 1.0} for step in range(1, 10 * k + 11)]
         (tmp_path / f"checkpoint-{k}/trainer_state.json").write_text(
             json.dumps({"global_step": 10 * k + 10, "log_history": history}))
-    (tmp_path / "dev.jsonl").write_text("".join(json.dumps({"task": group}) + "\n" for group in groups))
     each = lambda name: [f"{name}{k}" for k in range(checkpoints)]
     run_skein(["gradients", "score", "--train", *each("train"), "--validation", *each("dev"), "--checkpoints",
                *each("checkpoint-"), "--groups", "task", "--validation-file", "dev.jsonl", "--name", "mix", "--dimension", 100],
@@ -122,8 +134,6 @@ def test_scores_are_those_of_torch(run_skein, tmp_path):
     ours = safetensors.numpy.load_file(tmp_path / "mix_influence_score.safetensors")
     assert (ours["scores"] == found.numpy()).all()
 
-    lines = [json.dumps({"i": i}) for i in range(300)]
-    (tmp_path / "train.jsonl").write_text("\n".join(lines))
     run_skein(["gradients", "select", "--scores", "mix_influence_score.safetensors", "--train-files", "train.jsonl", "--top",
                "5%", "--out", "chosen"], tmp_path)
     best = torch.argsort(found, descending=True)[:15].tolist()

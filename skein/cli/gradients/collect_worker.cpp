@@ -12,6 +12,7 @@
 #include "skein/cli/rank_run.h"
 #include "skein/config/syntax/values.h"
 #include "skein/core/error.h"
+#include "skein/core/hash.h"
 #include "skein/core/json.h"
 #include "skein/core/log.h"
 #include "skein/data/rows/row_source.h"
@@ -87,6 +88,38 @@ int64_t num_elements(const std::vector<gf::ProjectedParameter>& projected) {
   return elements;
 }
 
+// In their order, with the rows of each.
+std::vector<gf::DataFile> data_files_of(const data::PreparedRows& prepared) {
+  std::vector<gf::DataFile> files;
+  for (const auto& path : prepared.files) files.push_back({0, gf::file_digest(path)});
+  for (int64_t i = 0; i < prepared.rows.count(); ++i) {
+    ++files.at(prepared.rows.entry(i).file).rows;
+  }
+  return files;
+}
+
+// That the moments are of, which Adam's own form needs.
+int64_t num_updates(const fs::path& checkpoint) {
+  if (const auto state = plan::find_trainer_state(checkpoint)) return state->num_updates;
+  int64_t step = 0;  // of another program
+  if (fs::exists(checkpoint / plan::kStateFile)) {
+    JsonObject::read(checkpoint / plan::kStateFile).read("global_step", step);
+  }
+  if (step > 0) return step;
+  throw UserError(
+      fmt::format("--adam_form standard needs the number of updates, and {} has no {} with a "
+                  "global_step: give --adam_form less",
+                  checkpoint.string(), plan::kStateFile));
+}
+
+// Of all that Adam's step depends on besides the gradient.
+std::string moments_digest(const CollectFlags& flags) {
+  const auto moments = checkpoint::weights_digest(
+      checkpoint::open_model_files(flags.given_model, checkpoint::kOptimizerStem));
+  if (flags.adam_form != gf::AdamForm::kStandard) return moments;
+  return digest(fmt::format("{} {}", moments, num_updates(flags.given_model)));
+}
+
 gf::CollectionFacts facts_of(const CollectFlags& flags, const OpenModel& model,
                              const data::RowSource& rows,
                              const std::vector<gf::ProjectedParameter>& projected) {
@@ -97,6 +130,7 @@ gf::CollectionFacts facts_of(const CollectFlags& flags, const OpenModel& model,
                             .model_digest = model_digest(flags.model, flags.fresh()),
                             .dtype = model.dtype(),
                             .data_digest = rows.prepared().digest,
+                            .data_files = data_files_of(rows.prepared()),
                             .batch_tokens = flags.batch_tokens};
   const int64_t all = rows.prepared().rows.count();
   facts.num_samples = flags.max_samples > 0 ? std::min(flags.max_samples, all) : all;
@@ -117,8 +151,7 @@ gf::CollectionFacts facts_of(const CollectFlags& flags, const OpenModel& model,
   }
   facts.projection_digest = gf::projection_digest(facts.projection, facts.seed, projected);
   if (facts.gradient_type == gf::GradientType::kAdam) {
-    facts.moments_digest = checkpoint::weights_digest(
-        checkpoint::open_model_files(flags.given_model, checkpoint::kOptimizerStem));
+    facts.moments_digest = moments_digest(flags);
   }
   const int64_t most = gf::most_samples_per_block(facts.dimension());
   facts.samples_per_block =
@@ -126,20 +159,6 @@ gf::CollectionFacts facts_of(const CollectFlags& flags, const OpenModel& model,
   gf::check_facts(facts);
   gf::check_signs_fit(facts, num_elements(projected));
   return facts;
-}
-
-// That the moments are of, which Adam's own form needs.
-int64_t num_updates(const fs::path& checkpoint) {
-  if (const auto state = plan::find_trainer_state(checkpoint)) return state->num_updates;
-  int64_t step = 0;  // of another program
-  if (fs::exists(checkpoint / plan::kStateFile)) {
-    JsonObject::read(checkpoint / plan::kStateFile).read("global_step", step);
-  }
-  if (step > 0) return step;
-  throw UserError(
-      fmt::format("--adam_form standard needs the number of updates, and {} has no {} with a "
-                  "global_step: give --adam_form less",
-                  checkpoint.string(), plan::kStateFile));
 }
 
 gf::GradientForm form_of(const CollectFlags& flags, const gf::CollectionFacts& facts,

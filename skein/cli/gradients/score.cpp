@@ -13,6 +13,7 @@
 #include "skein/config/syntax/values.h"
 #include "skein/core/amounts.h"
 #include "skein/core/error.h"
+#include "skein/core/foreign_text.h"
 #include "skein/core/log.h"
 #include "skein/gradient_features/files/checkpoint_weights.h"
 #include "skein/gradient_features/files/collection.h"
@@ -101,16 +102,44 @@ std::vector<double> weights_of(const Words& words) {
       "or --weights X…");
 }
 
+// The rows that groups are read from are those that were collected.
+void check_validation_file(const Words& words) {
+  std::error_code ignored;
+  if (fs::is_directory(words.validation_file, ignored)) {
+    throw UserError(fmt::format("--validation-file: {} is a folder: name its file",
+                                shown(words.validation_file)));
+  }
+  const gradient_features::LineIndex lines(words.validation_file);
+  lines.require_lines();
+  gradient_features::require_data_files(
+      gradient_features::read_collection(words.validation[0]).data_files, std::span(&lines, 1),
+      fmt::format("{} was collected from", words.validation[0]));
+}
+
 std::vector<std::string> groups_of(const Words& words) {
   if (words.groups.empty()) return {};
-  if (fs::exists(words.groups)) return gradient_features::groups_of_file(words.groups);
+  std::error_code ignored;
+  if (fs::exists(words.groups, ignored)) return gradient_features::groups_of_file(words.groups);
   if (words.validation_file.empty()) {
     throw UserError(fmt::format(
         "--groups '{}' is no file; if it is a key of the validation rows, give them too: "
         "--validation-file F",
-        words.groups));
+        shown(words.groups)));
   }
+  check_validation_file(words);
   return gradient_features::groups_by_key(words.validation_file, words.groups);
+}
+
+void check_name(const std::string& name) {
+  constexpr size_t kMostBytes = 200;  // with its ending and a temporary's, 255
+  const bool has_control = std::ranges::any_of(
+      name, [](char letter) { return static_cast<unsigned char>(letter) < ' ' || letter == 127; });
+  if (!name.empty() && name.size() <= kMostBytes && !has_control &&
+      name.find('/') == std::string::npos) {
+    return;
+  }
+  throw UserError(fmt::format("--name '{}' is no name of a file: give letters, at most {}",
+                              shown(name), kMostBytes));
 }
 
 std::string name_of(const Words& words) {
@@ -124,9 +153,7 @@ std::string name_of(const Words& words) {
 int score_gradients(Arguments arguments) {
   const auto words = parse(arguments);
   const auto name = name_of(words);
-  if (name.empty() || name.find('/') != std::string::npos) {
-    throw UserError(fmt::format("--name '{}' is no name of a file", name));
-  }
+  check_name(name);
   const auto scores = gradient_features::score(
       {.train = {words.train.begin(), words.train.end()},
        .validation = {words.validation.begin(), words.validation.end()},

@@ -32,6 +32,11 @@ int select_by_scores(Arguments arguments) {
                                  .train_files = {train_files.begin(), train_files.end()},
                                  .top = gradient_features::parse_top(top),
                                  .out = out});
+  if (summary.num_asked > summary.num_selected) {
+    log_warning("--top asks for {}, and {} of {} have a score: all of these are selected",
+                shown_count(summary.num_asked), shown_count(summary.num_selected),
+                counted(static_cast<uint64_t>(summary.num_samples), "sample"));
+  }
   log_info("{}: {} of {}, scores from {:.6f} on", summary.files[1].string(),
            shown_count(summary.num_selected),
            counted(static_cast<uint64_t>(summary.num_samples), "sample"), summary.lowest);

@@ -41,7 +41,8 @@ std::vector<LoggedRate> rates_in(const JsonObject& json) {
 }
 
 State read_state(const fs::path& checkpoint, size_t place) {
-  if (!fs::exists(checkpoint / kStateFile)) {
+  std::error_code ignored;
+  if (!fs::exists(checkpoint / kStateFile, ignored)) {
     throw UserError(fmt::format(
         "{} has no {}, of which the weights follow: give a checkpoint-N of a run, or --weights",
         checkpoint.string(), kStateFile));

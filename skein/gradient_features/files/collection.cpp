@@ -36,13 +36,26 @@ std::optional<CollectionFacts> find_collection(const fs::path& output) {
 // Shards whose facts are lost are somebody's work: nothing is mixed with them.
 void refuse_stray_shards(const fs::path& output) {
   for (const auto& folder : shard_folders(output)) {
-    for (const auto& entry : fs::directory_iterator(folder)) {
-      if (!block_of_name(entry.path().filename().string())) continue;
+    for (const auto& path : sorted_entries(folder)) {
+      if (!block_of_name(path.filename().string())) continue;
       throw UserError(
           fmt::format("{} lies in a folder without a {}: give another output_path, or remove it",
-                      entry.path().string(), kCollectionFile));
+                      path.string(), kCollectionFile));
     }
   }
+}
+
+// Rows of a collection, or files that were made of them.
+bool holds_rows(const fs::path& output) {
+  for (const auto& folder : shard_folders(output)) {
+    for (const auto& path : sorted_entries(folder)) {
+      const auto name = path.filename().string();
+      if (block_of_name(name) || name == "gradients.safetensors" || name == "gradients.pt") {
+        return true;
+      }
+    }
+  }
+  return false;
 }
 
 // NAME of NAME.tmp-…
@@ -54,8 +67,8 @@ void sweep(const fs::path& output) {
   sweep_temporaries_of(output / kCollectionFile);
   for (const auto& folder : shard_folders(output)) {
     std::vector<fs::path> written;
-    for (const auto& entry : fs::directory_iterator(folder)) {
-      const auto name = entry.path().filename().string();
+    for (const auto& path : sorted_entries(folder)) {
+      const auto name = path.filename().string();
       const auto before = name_before_temporary(name);
       if (before != name && block_of_name(before)) written.push_back(folder / before);
     }
@@ -91,13 +104,18 @@ fs::path folder_of_rank(const fs::path& output, int64_t rank, int64_t size) {
 void open_collection(const fs::path& output, const CollectionFacts& facts) {
   check_facts(facts);
   if (const auto there = find_collection(output)) {
-    if (const auto difference = first_difference(*there, facts)) {
+    const auto difference = first_difference(*there, facts);
+    if (difference && holds_rows(output)) {
       throw UserError(fmt::format(
           "{} holds another collection of gradients: {}. Give another output_path, or remove that "
           "folder",
           output.string(), *difference));
     }
     sweep(output);
+    if (!difference) return;
+    log_info("{}: no row was collected of what it describes; it is written anew",
+             (output / kCollectionFile).string());
+    write_file_atomically(output / kCollectionFile, facts_text(facts));
     return;
   }
   make_directories(output);
@@ -130,15 +148,17 @@ std::vector<int64_t> missing_blocks(const fs::path& output, const CollectionFact
   }
   std::vector<int64_t> blocks;
   for (const auto& [block, copies] : survey.shards) blocks.push_back(block);
-  std::vector<char> is_whole(static_cast<size_t>(facts.num_blocks()));
+  std::vector<char> is_whole(blocks.size());
   for_each_index(static_cast<int64_t>(blocks.size()), num_threads(0), [&](int64_t i) {
-    const int64_t block = blocks[static_cast<size_t>(i)];
-    is_whole[static_cast<size_t>(block)] =
-        has_whole_copy(survey.shards.at(block), collection) ? 1 : 0;
+    const auto place = static_cast<size_t>(i);
+    is_whole[place] = has_whole_copy(survey.shards.at(blocks[place]), collection) ? 1 : 0;
   });
   std::vector<int64_t> missing;
+  size_t next = 0;
   for (int64_t block = 0; block < facts.num_blocks(); ++block) {
-    if (is_whole[static_cast<size_t>(block)] == 0) missing.push_back(block);
+    const bool is_there = next < blocks.size() && blocks[next] == block;
+    if (!is_there || is_whole[next] == 0) missing.push_back(block);
+    if (is_there) ++next;
   }
   return missing;
 }

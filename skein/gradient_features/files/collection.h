@@ -41,8 +41,8 @@ fs::path folder_of_rank(const fs::path& output, int64_t rank, int64_t size);
 
 // Begins a collection, or goes on with one. One process calls it before others write. Makes the
 // folder and its collection.json; removes what interrupted writes of shards have left, nothing
-// else. Throws UserError when the folder holds a collection with other facts (what differs, what to
-// type), or shards without one.
+// else. Throws UserError when the folder holds rows with other facts (what differs, what to type),
+// or shards without any. Facts without a row are replaced.
 void open_collection(const fs::path& output, const CollectionFacts& facts);
 
 // Throws UserError when the folder holds no collection, IoError when its file is damaged.

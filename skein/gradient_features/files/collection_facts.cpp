@@ -44,34 +44,10 @@ std::string json_text(const std::vector<std::string>& names) {
   return fmt::format("[{}]", fmt::join(each, ", "));
 }
 
-struct Entry {
-  std::string key;
-  std::string value;  // as JSON
-};
-
-// In the order of the file.
-std::vector<Entry> entries_of(const CollectionFacts& facts) {
-  return {{"format", json_text(kFormatName)},
-          {"version", fmt::format("{}", kVersion)},
-          {"info_type", json_text(word_of(facts.info_type))},
-          {"gradient_type", json_text(word_of(facts.gradient_type))},
-          {"adam_form", json_text(word_of(facts.adam_form))},
-          {"projection", json_text(word_of(facts.projection))},
-          {"seed", fmt::format("{}", facts.seed)},
-          {"dimensions", fmt::format("[{}]", fmt::join(facts.dimensions, ", "))},
-          {"output_dtype", json_text(dtype_word(facts.output_dtype))},
-          {"projection_digest", json_text(facts.projection_digest)},
-          {"model_digest", json_text(facts.model_digest)},
-          {"moments_digest", json_text(facts.moments_digest)},
-          {"dtype", json_text(dtype_word(facts.dtype))},
-          {"data_digest", json_text(facts.data_digest)},
-          {"num_samples", fmt::format("{}", facts.num_samples)},
-          {"max_samples", fmt::format("{}", facts.max_samples)},
-          {"samples_per_block", fmt::format("{}", facts.samples_per_block)},
-          {"batch_tokens", fmt::format("{}", facts.batch_tokens)},
-          {"max_length", fmt::format("{}", facts.max_length)},
-          {"excess_length", json_text(facts.excess_length)},
-          {"parameters", json_text(facts.parameters)}};
+std::vector<std::string> texts_of(const std::vector<DataFile>& files) {
+  std::vector<std::string> texts;
+  for (const auto& file : files) texts.push_back(to_text(file));
+  return texts;
 }
 
 template <typename Choice>
@@ -104,6 +80,14 @@ void check_format(const Json& json) {
   }
 }
 
+std::vector<DataFile> data_files_in(const Json& json) {
+  std::vector<DataFile> files;
+  for (const auto& text : json.at("data_files").get<std::vector<std::string>>()) {
+    files.push_back(parse_data_file(text));
+  }
+  return files;
+}
+
 CollectionFacts facts_in(const Json& json) {
   check_format(json);
   return {.info_type = choice_in(json, "info_type", info_type),
@@ -118,6 +102,7 @@ CollectionFacts facts_in(const Json& json) {
           .moments_digest = json.at("moments_digest").get<std::string>(),
           .dtype = choice_in(json, "dtype", compute_dtype),
           .data_digest = json.at("data_digest").get<std::string>(),
+          .data_files = data_files_in(json),
           .num_samples = json.at("num_samples").get<int64_t>(),
           .max_samples = json.at("max_samples").get<int64_t>(),
           .samples_per_block = json.at("samples_per_block").get<int64_t>(),
@@ -153,6 +138,18 @@ void check_form(const CollectionFacts& facts) {
   if (facts.gradient_type == GradientType::kSgd && facts.info_type == InfoType::kGrads) return;
   throw UserError(fmt::format("`projection: factorised` is of sgd gradients, not of {} {}",
                               word_of(facts.gradient_type), word_of(facts.info_type)));
+}
+
+void check_data_files(const CollectionFacts& facts) {
+  int64_t rows = 0;
+  for (const auto& file : facts.data_files) {
+    if (file.rows < 0 || file.rows > kMaxSamples || rows > kMaxSamples) {
+      throw UserError(fmt::format("a data file of {} rows", file.rows));
+    }
+    rows += file.rows;
+  }
+  if (rows >= facts.num_samples) return;
+  throw UserError(fmt::format("{} samples of data files with {} rows", facts.num_samples, rows));
 }
 
 void check_counts(const CollectionFacts& facts) {
@@ -244,6 +241,7 @@ void check_facts(const CollectionFacts& facts) {
                                 shown(facts.excess_length)));
   }
   check_counts(facts);
+  check_data_files(facts);
   check_digests(facts);
 }
 
@@ -257,9 +255,34 @@ void check_signs_fit(const CollectionFacts& facts, int64_t num_elements) {
                   num_elements));
 }
 
+std::vector<FactEntry> fact_entries(const CollectionFacts& facts) {
+  return {{"format", json_text(kFormatName)},
+          {"version", fmt::format("{}", kVersion)},
+          {"info_type", json_text(word_of(facts.info_type))},
+          {"gradient_type", json_text(word_of(facts.gradient_type))},
+          {"adam_form", json_text(word_of(facts.adam_form))},
+          {"projection", json_text(word_of(facts.projection))},
+          {"seed", fmt::format("{}", facts.seed)},
+          {"dimensions", fmt::format("[{}]", fmt::join(facts.dimensions, ", "))},
+          {"output_dtype", json_text(dtype_word(facts.output_dtype))},
+          {"projection_digest", json_text(facts.projection_digest)},
+          {"model_digest", json_text(facts.model_digest)},
+          {"moments_digest", json_text(facts.moments_digest)},
+          {"dtype", json_text(dtype_word(facts.dtype))},
+          {"data_digest", json_text(facts.data_digest)},
+          {"data_files", json_text(texts_of(facts.data_files))},
+          {"num_samples", fmt::format("{}", facts.num_samples)},
+          {"max_samples", fmt::format("{}", facts.max_samples)},
+          {"samples_per_block", fmt::format("{}", facts.samples_per_block)},
+          {"batch_tokens", fmt::format("{}", facts.batch_tokens)},
+          {"max_length", fmt::format("{}", facts.max_length)},
+          {"excess_length", json_text(facts.excess_length)},
+          {"parameters", json_text(facts.parameters)}};
+}
+
 std::string facts_text(const CollectionFacts& facts) {
   std::vector<std::string> lines;
-  for (const auto& [key, value] : entries_of(facts)) {
+  for (const auto& [key, value] : fact_entries(facts)) {
     lines.push_back(fmt::format(" \"{}\": {}", key, value));
   }
   return fmt::format("{{\n{}\n}}\n", fmt::join(lines, ",\n"));
@@ -281,7 +304,7 @@ std::string facts_digest(const CollectionFacts& facts) { return digest(facts_tex
 
 std::optional<std::string> first_difference(const CollectionFacts& there,
                                             const CollectionFacts& now) {
-  const auto old_entries = entries_of(there), new_entries = entries_of(now);
+  const auto old_entries = fact_entries(there), new_entries = fact_entries(now);
   for (size_t i = 0; i < old_entries.size(); ++i) {
     const auto& [key, value] = old_entries[i];
     if (value == new_entries[i].value) continue;

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "skein/core/dtype.h"
+#include "skein/gradient_features/files/data_files.h"
 #include "skein/gradient_features/files/projection.h"
 
 namespace skein::gradient_features {
@@ -52,6 +53,7 @@ struct CollectionFacts {
   std::string moments_digest;        // of the moments, where gradient_type is kAdam; else empty
   DType dtype = DType::kF32;         // of the computation
   std::string data_digest;           // of the samples: tokens and what of them is supervised
+  std::vector<DataFile> data_files;  // those that hold the samples, in order; all of their rows
   int64_t num_samples = 0;           // also those that are skipped
   int64_t max_samples = 0;           // 0: all of the data's; else num_samples are its first
   int64_t samples_per_block = 0;
@@ -79,6 +81,13 @@ void check_signs_fit(const CollectionFacts& facts, int64_t num_elements);
 // check_facts() refuses; `file` begins messages.
 std::string facts_text(const CollectionFacts& facts);
 CollectionFacts parse_facts(std::string_view text, std::string_view file);
+
+struct FactEntry {
+  std::string key;
+  std::string value;  // as JSON
+};
+// In the order of the text.
+std::vector<FactEntry> fact_entries(const CollectionFacts& facts);
 
 // Of the text: 32 hexadecimal digits.
 std::string facts_digest(const CollectionFacts& facts);

@@ -24,6 +24,7 @@ TEST(CollectionFacts, TextAndBack) {
   facts.dtype = DType::kBF16;
   facts.batch_tokens = 4096;
   facts.excess_length = "drop";
+  facts.data_files = {{7, digest("a")}, {0, digest("b")}, {4, digest("c")}};
   const auto text = facts_text(facts);
   const auto read = parse_facts(text, "collection.json");
   EXPECT_EQ(facts_text(read), text);
@@ -33,6 +34,7 @@ TEST(CollectionFacts, TextAndBack) {
   EXPECT_EQ(read.dtype, DType::kBF16);
   EXPECT_EQ(read.batch_tokens, 4096);
   EXPECT_EQ(read.excess_length, "drop");
+  EXPECT_EQ(read.data_files, facts.data_files);
   EXPECT_EQ(facts_digest(read), digest(text));
 }
 
@@ -101,6 +103,9 @@ TEST(CollectionFacts, RefusesWhatNoCollectionCanHave) {
          f.samples_per_block = 2;
        }},
       {"do not go together", [](auto& f) { f.max_samples = 3; }},
+      {"11 samples of data files with 10 rows",
+       [](auto& f) { f.data_files = {{4, digest("a")}, {6, digest("b")}}; }},
+      {"a data file of -1 rows", [](auto& f) { f.data_files = {{-1, digest("a")}}; }},
       {"model_digest is ''", [](auto& f) { f.model_digest = ""; }},
       {"moments_digest is ''", [](auto& f) { f.gradient_type = GradientType::kAdam; }},
       {"moments_digest", [](auto& f) { f.moments_digest = digest("m"); }}};

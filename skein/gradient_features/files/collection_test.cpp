@@ -8,6 +8,7 @@
 #include "skein/core/log_writer.h"
 #include "skein/core/testing.h"
 #include "skein/gradient_features/files/row_reader.h"
+#include "skein/gradient_features/files/score.h"
 #include "skein/gradient_features/files/shard.h"
 #include "skein/gradient_features/files/testing.h"
 
@@ -45,6 +46,51 @@ TEST_F(CollectionTest, OtherFactsAreRefusedAndNothingIsTouched) {
   EXPECT_PRED2(contains, message, "dimensions is [3, 5] there and [5] now");
   EXPECT_PRED2(contains, message, "another output_path");
   EXPECT_TRUE(missing_blocks(output_, facts_).empty());
+}
+
+TEST_F(CollectionTest, FactsWithoutARowAreReplaced) {
+  open_collection(output_, facts_);
+  auto other = facts_;
+  other.dimensions = {5};
+  open_collection(output_, other);
+  EXPECT_EQ(facts_text(read_collection(output_)), facts_text(other));
+  EXPECT_PRED2(contains, log_, "written anew");
+  write_known(output_ / "rank_1", other, 1);
+  EXPECT_PRED2(contains, refusal<UserError>([&] { open_collection(output_, facts_); }),
+               "another collection");
+  fs::remove_all(output_ / "rank_1");
+  write("out/gradients.safetensors", "rows that were merged");
+  EXPECT_PRED2(contains, refusal<UserError>([&] { open_collection(output_, facts_); }),
+               "another collection");
+}
+
+TEST_F(CollectionTest, AFolderUnderAShardsNameIsRefusedBeforeAnythingIsComputed) {
+  open_collection(output_, facts_);
+  fs::create_directories(output_ / shard_name(2));
+  EXPECT_PRED2(contains, refusal<UserError>([&] { missing_blocks(output_, facts_); }),
+               "block-00000002.safetensors is a folder, where a file belongs: remove it");
+}
+
+// Whatever a file says, memory is that of what lies there.
+TEST_F(CollectionTest, FactsOfManySamplesAreNotBelieved) {
+  auto facts = facts_;
+  facts.num_samples = int64_t{1} << 31;
+  facts.samples_per_block = 1;
+  facts.data_files = {{facts.num_samples, digest("file")}};
+  open_collection(output_, facts);
+  write_known(output_, facts, 1);
+  const auto message = refusal<IoError>([&] { RowReader reader(output_); });
+  EXPECT_PRED2(contains, message, "lacks 2147483647 of 2147483648 blocks");
+  EXPECT_PRED2(contains, message, "blocks 0, 2, 3, 4, 5, 6, 7, 8, 9, 10, and 2147483637 more");
+  facts.num_samples = int64_t{1} << 40;
+  facts.samples_per_block = 65536;
+  facts.data_files = {{facts.num_samples, digest("file")}};
+  open_collection(folder_ / "huge", facts);
+  EXPECT_PRED2(
+      contains, refusal<IoError>([&] {
+        score({.train = {folder_ / "huge"}, .validation = {folder_ / "huge"}, .weights = {1}});
+      }),
+      "lacks 16777216 of 16777216 blocks");
 }
 
 TEST_F(CollectionTest, ShardsWithoutFactsAreRefused) {

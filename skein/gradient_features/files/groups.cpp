@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "skein/core/error.h"
+#include "skein/core/foreign_text.h"
 #include "skein/core/json.h"
 #include "skein/gradient_features/files/line_index.h"
 
@@ -31,7 +32,17 @@ std::string group_in(const std::string& line, const std::string& place, const st
 }  // namespace
 
 std::vector<std::string> groups_of_file(const fs::path& path) {
+  std::error_code error;
+  if (!fs::is_regular_file(path, error)) {
+    throw UserError(fmt::format("--groups {} is no file with a name for each validation sample",
+                                shown(path.string())));
+  }
   const LineIndex lines(path);
+  if (lines.count() == 0) {
+    throw UserError(fmt::format(
+        "--groups {} names no group: give a line for each validation sample, or leave --groups out",
+        shown(path.string())));
+  }
   std::vector<std::string> groups;
   for (int64_t i = 0; i < lines.count(); ++i) groups.push_back(trimmed(lines.read(i)));
   return groups;

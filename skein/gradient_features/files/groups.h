@@ -11,7 +11,8 @@
 
 namespace skein::gradient_features {
 
-// One name a line, in the order of the samples; blank lines do not count.
+// One name a line, in the order of the samples; blank lines do not count. Throws
+// UserError where there is none, or no file.
 std::vector<std::string> groups_of_file(const fs::path& path);
 
 // The value of `key` in each row of a .jsonl file: a string, a number or a boolean. Throws

@@ -199,6 +199,7 @@ MergeSummary merge_collection(const MergeOptions& options) {
   MergeSummary summary{
       .facts = reader.facts(), .num_rows = reader.num_rows(), .skipped = reader.skipped()};
   for (const auto& [path, bytes] : plan_files(options, reader)) {
+    refuse_folder(path);
     sweep_temporaries_of(path);
     summary.files.push_back(path);
     summary.bytes += bytes;
@@ -210,7 +211,7 @@ MergeSummary merge_collection(const MergeOptions& options) {
 
 void write_rank_pt(const fs::path& output, const fs::path& folder, const CollectionFacts& facts) {
   make_directories(folder);  // a rank may have had nothing to do
-  const auto path = folder / "gradients.pt";
+  const auto path = folder / kRankFile;
   sweep_temporaries_of(path);
   const auto write = [&](const std::set<int64_t>& without) {
     auto reader = RowReader::of_folder(folder, facts, without);
@@ -226,13 +227,13 @@ void write_rank_pt(const fs::path& output, const fs::path& folder, const Collect
       if (std::ranges::find(missing, block) != missing.end()) throw;
     }
     log_warning("{} goes without {}, of which other folders have whole rows", path.string(),
-                name_blocks(damage.blocks, facts));
+                name_blocks(all_named(damage.blocks), facts));
     write({damage.blocks.begin(), damage.blocks.end()});
   }
 }
 
 uint64_t rank_pt_bytes(const CollectionFacts& facts) {
-  return pt_file_bytes("gradients.pt", facts.output_dtype, {facts.num_samples, facts.dimension()});
+  return pt_file_bytes(kRankFile, facts.output_dtype, {facts.num_samples, facts.dimension()});
 }
 
 }  // namespace skein::gradient_features

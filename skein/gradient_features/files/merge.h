@@ -20,7 +20,8 @@
 namespace skein::gradient_features {
 
 inline constexpr const char* kMergedFile = "gradients.safetensors";
-inline constexpr int64_t kSamplesPerPart = 160;  // LESS's
+inline constexpr const char* kRankFile = "gradients.pt";  // of the rows of one folder
+inline constexpr int64_t kSamplesPerPart = 160;           // LESS's
 
 struct MergeOptions {
   fs::path output;

@@ -28,7 +28,8 @@ int threads_for(const CollectionFacts& facts, int threads) {
   return static_cast<int>(std::min<int64_t>(num_threads(threads), most));
 }
 
-[[noreturn]] void refuse_blocks(const char* what, const std::vector<int64_t>& blocks,
+// `count` blocks, of which these are the first.
+[[noreturn]] void refuse_blocks(const std::string& what, const NamedBlocks& blocks,
                                 const std::vector<std::string>& problems,
                                 const CollectionFacts& facts) {
   const auto shown = std::span(problems).first(std::min(problems.size(), kMostProblems));
@@ -37,25 +38,27 @@ int threads_for(const CollectionFacts& facts, int threads) {
                   "what is missing",
                   what, name_blocks(blocks, facts), problems.empty() ? "" : ": ",
                   fmt::join(shown, "; ")),
-      blocks);
+      blocks.first);
 }
 
 // Before anything is read.
 void require_all_blocks(const Survey& survey, const CollectionFacts& facts,
                         const fs::path& output) {
-  std::vector<int64_t> missing;
-  std::vector<std::string> problems;
-  for (int64_t block = 0; block < facts.num_blocks(); ++block) {
-    if (survey.shards.contains(block)) continue;
-    missing.push_back(block);
-    const auto damaged = survey.damaged.find(block);
-    if (damaged == survey.damaged.end()) continue;
-    problems.insert(problems.end(), damaged->second.begin(), damaged->second.end());
+  // A file can say that it has any number of blocks: nothing is held for each of them.
+  NamedBlocks missing{.count = facts.num_blocks() - std::ssize(survey.shards), .first = {}};
+  if (missing.count == 0) return;
+  const auto named = std::min<int64_t>(missing.count, kMostNamedBlocks);
+  for (int64_t block = 0; std::ssize(missing.first) < named; ++block) {
+    if (!survey.shards.contains(block)) missing.first.push_back(block);
   }
-  if (missing.empty()) return;
-  const auto what =
-      fmt::format("{} lacks {} of {} blocks", output.string(), missing.size(), facts.num_blocks());
-  refuse_blocks(what.c_str(), missing, problems, facts);
+  std::vector<std::string> problems;
+  for (const auto& [block, found] : survey.damaged) {
+    if (survey.shards.contains(block)) continue;
+    problems.insert(problems.end(), found.begin(), found.end());
+  }
+  refuse_blocks(
+      fmt::format("{} lacks {} of {} blocks", output.string(), missing.count, facts.num_blocks()),
+      missing, problems, facts);
 }
 
 }  // namespace
@@ -90,7 +93,7 @@ struct RowReader::State {
         problems.emplace_back(error.what());
       }
     }
-    refuse_blocks("rows are damaged", damaged, problems, collection.facts);
+    refuse_blocks("rows are damaged", all_named(damaged), problems, collection.facts);
   }
 
   KnownCollection collection;
@@ -99,6 +102,11 @@ struct RowReader::State {
   size_t done = 0;
   std::optional<OrderedWork<size_t, ReadBlock>> work;  // last: its threads use the others
 };
+
+void require_whole(const fs::path& output) {
+  const KnownCollection collection(read_collection(output));
+  require_all_blocks(survey_shards(shard_folders(output), collection), collection.facts, output);
+}
 
 RowReader::RowReader(const fs::path& output, int threads) {
   KnownCollection collection(read_collection(output));
@@ -121,7 +129,7 @@ RowReader RowReader::of_folder(const fs::path& folder, const CollectionFacts& fa
     if (block < facts.num_blocks()) damaged.push_back(block);
     problems.insert(problems.end(), found.begin(), found.end());
   }
-  if (!damaged.empty()) refuse_blocks("rows are damaged", damaged, problems, facts);
+  if (!damaged.empty()) refuse_blocks("rows are damaged", all_named(damaged), problems, facts);
   return RowReader(std::make_unique<State>(std::move(collection), std::move(survey), 0));
 }
 

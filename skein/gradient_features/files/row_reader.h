@@ -39,6 +39,9 @@ struct DamagedRows : IoError {
   std::vector<int64_t> blocks;
 };
 
+// Throws as RowReader does where blocks are missing; no rows are read.
+void require_whole(const fs::path& output);
+
 class RowReader {
  public:
   // The collection of a folder. Throws UserError for shards of another collection, IoError naming

@@ -13,6 +13,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <set>
 
 #include "skein/core/error.h"
 #include "skein/core/foreign_text.h"
@@ -117,14 +118,18 @@ std::vector<double> normalised(std::vector<double> weights, size_t count) {
   if (weights.size() != count) {
     throw UserError(fmt::format("{} weights for {} checkpoints", weights.size(), count));
   }
-  double sum = 0;
+  double largest = 0, sum = 0;
   for (const double weight : weights) {
     if (!std::isfinite(weight) || weight < 0) {
       throw UserError(fmt::format("weight {}: expected a number from 0 on", weight));
     }
+    largest = std::max(largest, weight);
+  }
+  if (!(largest > 0)) throw UserError("the weights of all checkpoints are 0");
+  for (double& weight : weights) {  // by the largest first: the sum of huge ones is infinite
+    weight /= largest;
     sum += weight;
   }
-  if (!(sum > 0) || !std::isfinite(sum)) throw UserError("the weights of all checkpoints are 0");
   for (double& weight : weights) weight /= sum;
   return weights;
 }
@@ -149,6 +154,18 @@ Groups group_samples(const std::vector<std::string>& words, const Collection& va
     groups.of_sample.push_back(found->second);
   }
   return groups;
+}
+
+// Before anything is allocated for the samples that collections say they have. They are all there,
+// and the scores of all groups can be held.
+void check_sizes(const std::vector<Collection>& all, size_t num_groups) {
+  constexpr int64_t kMostTotals = int64_t{1} << 34;
+  for (const auto& collection : all) require_whole(collection.folder);
+  const int64_t samples = all.front().facts.num_samples;
+  if (samples <= kMostTotals / static_cast<int64_t>(num_groups)) return;
+  throw UserError(fmt::format(
+      "scores of {} samples in {} groups are more than can be held ({}): name fewer groups",
+      samples, num_groups, kMostTotals));
 }
 
 double length_of(std::span<const float> row) {
@@ -259,6 +276,8 @@ Scores score(const ScoreOptions& options) {
   all.insert(all.end(), validation.begin(), validation.end());
   const int64_t dimension = choose_dimension(all, options.dimension);
   const auto weights = normalised(options.weights, count);
+  check_sizes(all,
+              std::max<size_t>(1, std::set(options.groups.begin(), options.groups.end()).size()));
   const auto groups = group_samples(options.groups, validation.front());
 
   const int64_t samples = train.front().facts.num_samples;
@@ -270,6 +289,7 @@ Scores score(const ScoreOptions& options) {
   }
 
   Scores scores{.max_samples = train.front().facts.max_samples,
+                .data_files = train.front().facts.data_files,
                 .dimension = dimension,
                 .groups = groups.names,
                 .weights = weights};

@@ -31,7 +31,8 @@ struct Scores {
   // By training sample; minus infinity for those that were skipped.
   std::vector<float> values;
   int64_t num_skipped = 0;
-  int64_t max_samples = 0;  // CollectionFacts::max_samples
+  int64_t max_samples = 0;           // CollectionFacts::max_samples
+  std::vector<DataFile> data_files;  // of the training samples
   int64_t dimension = 0;
   std::vector<std::string> groups;  // their names, by first appearance
   std::vector<double> weights;      // that sum to 1

@@ -8,6 +8,7 @@
 
 #include "skein/checkpoint/files/safetensors.h"
 #include "skein/core/error.h"
+#include "skein/core/foreign_text.h"
 #include "skein/core/hash.h"
 #include "skein/gradient_features/files/new_file.h"
 #include "skein/gradient_features/files/pt_writer.h"
@@ -22,6 +23,7 @@ constexpr uint64_t kMaxScores = uint64_t{1} << 32;
 struct Facts {
   uint64_t count = 0;
   int64_t max_samples = 0;
+  std::string data_files;
   std::string digest;
 };
 
@@ -32,12 +34,13 @@ std::string header_text(const Facts& facts) {
                                    {"kind", kKind},
                                    {"version", kVersion},
                                    {"max_samples", fmt::format("{}", facts.max_samples)},
+                                   {"data_files", facts.data_files},
                                    {"digest", facts.digest}});
 }
 
 std::string digest_of(const Facts& facts, std::span<const float> values) {
-  return digest(fmt::format("{} {}\n{}\n{}\n", kKind, kVersion, facts.max_samples,
-                            digest(std::as_bytes(values))));
+  return digest(fmt::format("{} {}\n{}\n{}\n{}\n", kKind, kVersion, facts.max_samples,
+                            facts.data_files, digest(std::as_bytes(values))));
 }
 
 Facts facts_in(const checkpoint::Header& header, const fs::path& path) {
@@ -51,7 +54,7 @@ Facts facts_in(const checkpoint::Header& header, const fs::path& path) {
         "wrote",
         path.string()));
   }
-  Facts facts{.digest = value("digest")};
+  Facts facts{.data_files = value("data_files"), .digest = value("digest")};
   const auto samples = value("max_samples");
   std::from_chars(samples.data(), samples.data() + samples.size(), facts.max_samples);
   const auto& shape = header.tensors.front().shape;
@@ -67,7 +70,9 @@ std::vector<fs::path> write_scores(const fs::path& folder, const std::string& na
   const std::vector<fs::path> files = {folder / (stem + ".safetensors"), folder / (stem + ".pt")};
   make_directories(folder);
   for (const auto& file : files) sweep_temporaries_of(file);
-  Facts facts{.count = scores.values.size(), .max_samples = scores.max_samples};
+  Facts facts{.count = scores.values.size(),
+              .max_samples = scores.max_samples,
+              .data_files = to_text(scores.data_files)};
   facts.digest = digest_of(facts, scores.values);
   const auto header = header_text(facts);
   NewFile file(files[0]);
@@ -81,6 +86,10 @@ std::vector<fs::path> write_scores(const fs::path& folder, const std::string& na
 }
 
 StoredScores read_scores(const fs::path& path) {
+  if (path.extension() == ".pt") {
+    throw UserError(fmt::format("{} is for other programs: give {}", shown(path.string()),
+                                shown(fs::path(path).replace_extension(".safetensors").string())));
+  }
   const auto file = File::open_to_read(path);
   const auto header = checkpoint::read_header(file, path.string());
   const auto facts = facts_in(header, path);
@@ -94,6 +103,7 @@ StoredScores read_scores(const fs::path& path) {
   StoredScores scores{.values = std::vector<float>(facts.count), .max_samples = facts.max_samples};
   file.read_at(header.data_begin, std::as_writable_bytes(std::span(scores.values)));
   if (digest_of(facts, scores.values) != facts.digest) throw damaged();
+  scores.data_files = parse_data_files(facts.data_files);
   return scores;
 }
 

@@ -16,6 +16,7 @@ namespace skein::gradient_features {
 struct StoredScores {
   std::vector<float> values;  // by sample
   int64_t max_samples = 0;
+  std::vector<DataFile> data_files;
 };
 
 // DIR/NAME_influence_score.safetensors and DIR/NAME_influence_score.pt. Returns both.

@@ -180,6 +180,9 @@ TEST_F(ScoreTest, RefusesCountsThatDiffer) {
                "are 0");
   EXPECT_PRED2(contains, refused({.train = {train}, .validation = {validation}, .weights = {-1}}),
                "weight -1");
+  const auto huge = score(
+      {.train = {train, train}, .validation = {validation, validation}, .weights = {1e308, 1e308}});
+  EXPECT_EQ(huge.weights, (std::vector<double>{0.5, 0.5}));
   EXPECT_PRED2(
       contains,
       refused({.train = {train}, .validation = {validation}, .weights = {1}, .groups = {"a"}}),
@@ -205,20 +208,24 @@ TEST_F(ScoreTest, AGroupWithoutRowsIsRefused) {
 }
 
 TEST_F(ScoreTest, ScoresAreReadBack) {
-  const Scores scores{.values = {0.5F, -INFINITY, 0.25F}, .max_samples = 9};
+  const Scores scores{.values = {0.5F, -INFINITY, 0.25F},
+                      .max_samples = 9,
+                      .data_files = {{3, digest("f")}, {0, digest("g")}}};
   const auto files = write_scores(folder_ / "out", "train", scores);
   EXPECT_EQ(files[0].filename(), "train_influence_score.safetensors");
   EXPECT_EQ(files[1].filename(), "train_influence_score.pt");
   const auto read = read_scores(files[0]);
   EXPECT_EQ(read.values, scores.values);
   EXPECT_EQ(read.max_samples, 9);
+  EXPECT_EQ(read.data_files, scores.data_files);
   const auto size = fs::file_size(files[0]);
   for (uint64_t place = 0; place < size; ++place) {
     flip(files[0], place, 1);
     EXPECT_ANY_THROW(read_scores(files[0])) << place;
     flip(files[0], place, 1);
   }
-  EXPECT_PRED2(contains, refusal<IoError>([&] { read_scores(files[1]); }), "pickle");
+  EXPECT_PRED2(contains, refusal<UserError>([&] { read_scores(files[1]); }),
+               "give " + files[0].string());
 }
 
 class WeightsTest : public TemporaryFolder {};
@@ -254,6 +261,11 @@ TEST_F(WeightsTest, GroupsOfFilesAndKeys) {
   const auto broken = write("broken.jsonl", "{\"task\": \"a\"}\n\n{\"task\n");
   EXPECT_PRED2(contains, refusal<UserError>([&] { groups_by_key(broken, "task"); }),
                "broken.jsonl:3");
+  EXPECT_PRED2(contains, refusal<UserError>([&] { groups_of_file(write("empty.txt", "\n \n")); }),
+               "names no group");
+  for (const auto& path : {folder_, fs::path("/dev/zero"), fs::path(std::string(5000, 'k'))}) {
+    EXPECT_PRED2(contains, refusal<UserError>([&] { groups_of_file(path); }), "is no file");
+  }
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "skein/core/error.h"
 #include "skein/core/foreign_text.h"
 #include "skein/core/stop_signals.h"
+#include "skein/gradient_features/files/data_files.h"
 #include "skein/gradient_features/files/histogram.h"
 #include "skein/gradient_features/files/line_index.h"
 #include "skein/gradient_features/files/new_file.h"
@@ -59,6 +60,7 @@ struct Sample {
 void add_samples(const fs::path& path, std::span<const LineIndex> files, uint32_t first_file,
                  std::vector<Sample>& samples) {
   const auto scores = read_scores(path);
+  require_data_files(scores.data_files, files, fmt::format("{} is about", path.string()));
   const auto count = static_cast<int64_t>(scores.values.size());
   int64_t lines = 0;
   for (const auto& file : files) lines += file.count();
@@ -82,6 +84,11 @@ void add_samples(const fs::path& path, std::span<const LineIndex> files, uint32_
 std::vector<LineIndex> open_lines(const std::vector<fs::path>& paths) {
   std::vector<LineIndex> files;
   for (const auto& path : paths) {
+    std::error_code ignored;
+    if (fs::is_directory(path, ignored)) {
+      throw UserError(fmt::format("--train-files: {} is a folder: name its files, in their order",
+                                  shown(path.string())));
+    }
     files.emplace_back(path);
     files.back().require_lines();
   }
@@ -105,6 +112,21 @@ std::vector<Sample> sorted_samples(const SelectOptions& options,
   }
   std::ranges::stable_sort(samples, std::greater(), &Sample::score);
   return samples;
+}
+
+// Whoever chooses from a choice, into the same folder, would lose what was chosen from.
+void refuse_own_inputs(const SelectOptions& options, const std::vector<fs::path>& outputs) {
+  for (const auto& output : outputs) {
+    for (const auto* inputs : {&options.train_files, &options.scores}) {
+      for (const auto& input : *inputs) {
+        std::error_code error;
+        if (!fs::equivalent(input, output, error) || error) continue;
+        throw UserError(
+            fmt::format("{} would be written over {}, which is read: give another --out",
+                        output.string(), shown(input.string())));
+      }
+    }
+  }
 }
 
 int64_t wanted(const Top& top, int64_t samples) {
@@ -186,14 +208,17 @@ SelectSummary select(const SelectOptions& options) {
   const auto count = static_cast<int64_t>(samples.size());
   const auto with_score = std::ranges::count_if(
       samples, [](const Sample& sample) { return std::isfinite(sample.score); });
+  const int64_t asked = wanted(options.top, count);
   SelectSummary summary{
       .num_samples = count,
-      .num_selected = std::min<int64_t>(wanted(options.top, count), with_score),
+      .num_asked = asked,
+      .num_selected = std::min<int64_t>(asked, with_score),
       .files = {options.out / "sorted.csv", options.out / top_file_name(options.top),
                 options.out / "scores.svg"}};
   if (summary.num_selected == 0) throw UserError("no sample has a score: all were skipped");
   const auto selected = std::span(samples).first(static_cast<size_t>(summary.num_selected));
   summary.lowest = selected.back().score;
+  refuse_own_inputs(options, summary.files);
   make_directories(options.out);
   for (const auto& file : summary.files) sweep_temporaries_of(file);
   write_table(summary.files[0], samples, options.train_files);

@@ -33,6 +33,7 @@ struct SelectOptions {
 
 struct SelectSummary {
   int64_t num_samples = 0;
+  int64_t num_asked = 0;
   int64_t num_selected = 0;  // fewer than asked for where too few have a score
   float lowest = 0;          // score that was selected
   std::vector<fs::path> files;
@@ -40,7 +41,8 @@ struct SelectSummary {
 
 // Writes sorted.csv (all samples, best first: file name, index, score), the selected lines in the
 // same order, and scores.svg, a histogram, into `out`; each is written anew. Equal scores come in
-// the order of the files. Throws UserError when scores and data do not belong together.
+// the order of the files. Throws UserError when scores and data do not belong together, and for an
+// output that is one of the inputs.
 SelectSummary select(const SelectOptions& options);
 
 }  // namespace skein::gradient_features

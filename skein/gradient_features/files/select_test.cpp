@@ -17,9 +17,15 @@ namespace {
 
 class SelectTest : public TemporaryFolder {
  protected:
-  fs::path scores(const std::string& name, std::vector<float> values, int64_t max_samples = 0) {
+  // Of the rows of these files.
+  fs::path scores(const std::string& name, std::vector<float> values,
+                  const std::vector<fs::path>& files, int64_t max_samples = 0) {
+    std::vector<DataFile> known;
+    for (const auto& file : files) known.push_back({LineIndex(file).count(), file_digest(file)});
     return write_scores(folder_, name,
-                        {.values = std::move(values), .max_samples = max_samples})[0];
+                        {.values = std::move(values),
+                         .max_samples = max_samples,
+                         .data_files = std::move(known)})[0];
   }
 };
 
@@ -29,7 +35,7 @@ TEST_F(SelectTest, BestLinesByteForByte) {
   const auto b = write("b, c.jsonl", "{\"y\":0}\n{\"y\":\"\\u00fc ü\"}\n");
   const auto out = folder_ / "out";
   const auto summary =
-      select({.scores = {scores("a", {0.1F, 0.9F, 0.3F}), scores("b", {0.3F, 0.95F})},
+      select({.scores = {scores("a", {0.1F, 0.9F, 0.3F}, {a}), scores("b", {0.3F, 0.95F}, {b})},
               .train_files = {a, b},
               .top = parse_top("60%"),
               .out = out});
@@ -47,7 +53,7 @@ TEST_F(SelectTest, BestLinesByteForByte) {
 TEST_F(SelectTest, TheTableIsAlwaysWrittenAnew) {
   const auto a = write("a.jsonl", "{}\n{}\n");
   const auto run = [&](std::vector<float> values) {
-    select({.scores = {scores("a", std::move(values))},
+    select({.scores = {scores("a", std::move(values), {a})},
             .train_files = {a},
             .top = parse_top("1"),
             .out = folder_});
@@ -60,14 +66,15 @@ TEST_F(SelectTest, TheTableIsAlwaysWrittenAnew) {
 
 TEST_F(SelectTest, SkippedSamplesAreNeverSelected) {
   const auto a = write("a.jsonl", "1\n2\n3\n");
-  const auto summary = select({.scores = {scores("a", {-INFINITY, 0.5F, -0.5F})},
+  const auto summary = select({.scores = {scores("a", {-INFINITY, 0.5F, -0.5F}, {a})},
                                .train_files = {a},
                                .top = parse_top("3"),
                                .out = folder_});
+  EXPECT_EQ(summary.num_asked, 3);
   EXPECT_EQ(summary.num_selected, 2);
   EXPECT_EQ(read_file(folder_ / "top_num3.jsonl"), "2\n3\n");
   EXPECT_PRED2(contains, refusal<UserError>([&] {
-                 select({.scores = {scores("n", {-INFINITY, -INFINITY, -INFINITY})},
+                 select({.scores = {scores("n", {-INFINITY, -INFINITY, -INFINITY}, {a})},
                          .train_files = {a},
                          .top = parse_top("3"),
                          .out = folder_});
@@ -82,9 +89,9 @@ TEST_F(SelectTest, CountsMustBelongTogether) {
       select({.scores = {file}, .train_files = {a}, .top = parse_top("1"), .out = folder_});
     });
   };
-  EXPECT_PRED2(contains, refused(scores("two", {1, 2})), "scores of 2 samples, and");
-  EXPECT_PRED2(contains, refused(scores("four", {1, 2, 3, 4}, 4)), "has 3 rows");
-  EXPECT_EQ(refused(scores("first", {1, 2}, 2)), "");  // collected with --max_samples 2
+  EXPECT_PRED2(contains, refused(scores("two", {1, 2}, {a})), "scores of 2 samples, and");
+  EXPECT_PRED2(contains, refused(scores("four", {1, 2, 3, 4}, {a}, 4)), "has 3 rows");
+  EXPECT_EQ(refused(scores("first", {1, 2}, {a}, 2)), "");  // collected with --max_samples 2
   EXPECT_PRED2(contains, refusal<UserError>([&] {
                  select({.scores = {}, .train_files = {a}, .top = parse_top("1"), .out = folder_});
                }),
@@ -94,7 +101,7 @@ TEST_F(SelectTest, CountsMustBelongTogether) {
 TEST_F(SelectTest, OneListOfScoresMayBeOfSeveralFiles) {
   const auto a = write("a.jsonl", "a0\n\na1\n"), b = write("b.jsonl", "b0\nb1\n");
   const auto chosen = [&](std::vector<float> values, int64_t max_samples) {
-    select({.scores = {scores("all", std::move(values), max_samples)},
+    select({.scores = {scores("all", std::move(values), {a, b}, max_samples)},
             .train_files = {a, b},
             .top = parse_top("2"),
             .out = folder_ / "out"});
@@ -109,7 +116,7 @@ TEST_F(SelectTest, OneListOfScoresMayBeOfSeveralFiles) {
   EXPECT_PRED2(contains, refusal<UserError>([&] { chosen({1, 2, 3}, 0); }),
                "scores of 3 samples, and the 2 train files has 4 rows");
   EXPECT_PRED2(contains, refusal<UserError>([&] {
-                 const auto two = scores("two", {1, 2});
+                 const auto two = scores("two", {1, 2}, {a});
                  select({.scores = {two, two},
                          .train_files = {a, b, a},
                          .top = parse_top("1"),
@@ -118,10 +125,49 @@ TEST_F(SelectTest, OneListOfScoresMayBeOfSeveralFiles) {
                "2 files of scores and 3 train files");
 }
 
+// Numbers of lines that were never scored say nothing.
+TEST_F(SelectTest, OtherFilesOrAnotherOrderAreRefused) {
+  const auto a = write("a.jsonl", "a0\na1\n"), b = write("b.jsonl", "b0\nb1\n");
+  const auto file = scores("all", {1, 4, 2, 3}, {a, b});
+  const auto refused = [&](const std::vector<fs::path>& files) {
+    return refusal<UserError>([&] {
+      select({.scores = {file}, .train_files = files, .top = parse_top("1"), .out = folder_});
+    });
+  };
+  EXPECT_EQ(refused({a, b}), "");
+  auto message = refused({b, a});
+  EXPECT_PRED2(contains, message, "another order: " + b.string() + " is number 2");
+  EXPECT_PRED2(contains, refused({a}), "2 files, and 1 is given");
+  const auto copy = write("copy.jsonl", "a0\na1\n");
+  EXPECT_EQ(refused({copy, b}), "");  // wherever it lies
+  write("b.jsonl", "b1\nb0\n");
+  message = refused({a, b});
+  EXPECT_PRED2(contains, message, b.string() + " is not the file");
+  EXPECT_PRED2(contains, message, "other bytes");
+  write("b.jsonl", "b0\n");
+  EXPECT_PRED2(contains, refused({a, b}), "that had 2 rows, this has 1 row;");
+  EXPECT_PRED2(contains, refused({folder_, b}), "is a folder");
+}
+
+TEST_F(SelectTest, NothingThatIsReadIsWrittenOver) {
+  const auto a = write("top_num1.jsonl", "a0\na1\n");
+  const auto file = scores("a", {1, 2}, {a});
+  const auto refused = [&](const fs::path& out) {
+    return refusal<UserError>(
+        [&] { select({.scores = {file}, .train_files = {a}, .top = parse_top("1"), .out = out}); });
+  };
+  EXPECT_PRED2(contains, refused(folder_), "give another --out");
+  fs::create_directory_symlink(folder_, folder_ / "link");
+  EXPECT_PRED2(contains, refused(folder_ / "link"), "give another --out");
+  EXPECT_EQ(read_file(a), "a0\na1\n");
+  EXPECT_FALSE(fs::exists(folder_ / "sorted.csv"));
+  EXPECT_EQ(refused(folder_ / "out"), "");
+}
+
 TEST_F(SelectTest, AListIsNoFileOfLines) {
   const auto list = write("list.json", "\xEF\xBB\xBF \n [{\"x\": 0},\n {\"x\": 1}]\n");
   EXPECT_PRED2(contains, refusal<UserError>([&] {
-                 select({.scores = {scores("a", {1}, 1)},
+                 select({.scores = {scores("a", {1}, {list}, 1)},
                          .train_files = {list},
                          .top = parse_top("1"),
                          .out = folder_});

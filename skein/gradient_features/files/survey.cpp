@@ -7,27 +7,11 @@
 
 #include <algorithm>
 
+#include "skein/core/error.h"
 #include "skein/core/system_failure.h"
 
 namespace skein::gradient_features {
 namespace {
-
-constexpr size_t kMostNamed = 10;
-
-std::vector<fs::path> sorted_entries(const fs::path& folder) {
-  std::vector<fs::path> entries;
-  std::error_code error;
-  auto entry = fs::directory_iterator(folder, error);
-  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
-    entries.push_back(entry->path());
-  }
-  if (error) {
-    throw SystemFailure(fmt::format("cannot list {}: {}", folder.string(), error.message()),
-                        error.value());
-  }
-  std::ranges::sort(entries);
-  return entries;
-}
 
 bool is_rank_folder(const fs::path& path) {
   const auto name = path.filename().string();
@@ -49,6 +33,21 @@ void add_shard(const fs::path& path, int64_t block, const KnownCollection& colle
 
 }  // namespace
 
+std::vector<fs::path> sorted_entries(const fs::path& folder) {
+  std::vector<fs::path> entries;
+  std::error_code error;
+  auto entry = fs::directory_iterator(folder, error);
+  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
+    entries.push_back(entry->path());
+  }
+  if (error) {
+    throw SystemFailure(fmt::format("cannot list {}: {}", folder.string(), error.message()),
+                        error.value());
+  }
+  std::ranges::sort(entries);
+  return entries;
+}
+
 std::vector<fs::path> shard_folders(const fs::path& output) {
   std::vector<fs::path> folders = {output};
   for (const auto& path : sorted_entries(output)) {
@@ -62,24 +61,40 @@ Survey survey_shards(const std::vector<fs::path>& folders, const KnownCollection
   for (const auto& folder : folders) {
     for (const auto& path : sorted_entries(folder)) {
       const auto block = block_of_name(path.filename().string());
+      if (block) refuse_folder(path);
       if (block) add_shard(path, *block, collection, survey);
     }
   }
   return survey;
 }
 
-std::string name_blocks(const std::vector<int64_t>& blocks, const CollectionFacts& facts) {
+int64_t num_rows(const fs::path& output, const CollectionFacts& facts) {
+  const auto survey = survey_shards(shard_folders(output), KnownCollection(facts));
+  int64_t count = 0;
+  for (const auto& [block, copies] : survey.shards) count += copies.front().header.num_rows;
+  return count;
+}
+
+std::string name_blocks(const NamedBlocks& blocks, const CollectionFacts& facts) {
   std::vector<std::string> ranges;
-  const auto named = std::span(blocks).first(std::min(blocks.size(), kMostNamed));
+  const auto named =
+      std::span(blocks.first).first(std::min(blocks.first.size(), size_t{kMostNamedBlocks}));
   for (const int64_t block : named) {
     const auto [first, last] = samples_of_block(facts, block);
     ranges.push_back(fmt::format("{} to {}", first, last - 1));
   }
-  const auto more =
-      blocks.size() > kMostNamed ? fmt::format(", and {} more", blocks.size() - kMostNamed) : "";
-  return fmt::format("block{} {}{} (samples {}{})", blocks.size() == 1 ? "" : "s",
+  const auto more = blocks.count > kMostNamedBlocks
+                        ? fmt::format(", and {} more", blocks.count - kMostNamedBlocks)
+                        : "";
+  return fmt::format("block{} {}{} (samples {}{})", blocks.count == 1 ? "" : "s",
                      fmt::join(named, ", "), more, fmt::join(ranges, ", "),
                      more.empty() ? "" : ", …");
+}
+
+void refuse_folder(const fs::path& path) {
+  std::error_code ignored;
+  if (!fs::is_directory(fs::symlink_status(path, ignored))) return;
+  throw UserError(fmt::format("{} is a folder, where a file belongs: remove it", path.string()));
 }
 
 }  // namespace skein::gradient_features

@@ -22,6 +22,7 @@ inline CollectionFacts small_facts() {
           .projection_digest = digest("projection"),
           .model_digest = digest("model"),
           .data_digest = digest("data"),
+          .data_files = {{1000, digest("file")}},
           .num_samples = 11,
           .samples_per_block = 4,
           .batch_tokens = 64,
