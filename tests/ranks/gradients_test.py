@@ -10,7 +10,7 @@ import time
 import unittest
 
 from gradient_kills import Collection
-from harness import ENVIRONMENT, SKEIN, ChatWorkspace, finish, free_port, read_safetensors, run_skein
+from harness import ENVIRONMENT, SKEIN, ChatWorkspace, finish, free_port, read_safetensors, run_skein, start_skein
 
 DIMENSION = 256
 
@@ -255,6 +255,88 @@ class Collected(unittest.TestCase):
         for line in chosen:
             json.loads(line)
 
+    def test_ranks_that_were_given_different_words(self):
+        """They were started by hand; nothing of them is mixed."""
+        port = str(free_port())
+        hand = [subprocess.Popen([SKEIN, *map(str, self.words("odd", "--world_size", "2", "--rank", rank, "--local_rank", rank,
+                                                              "--master_port", port, "--gradient_type", kind))],
+                                 cwd=self.work.folder, env=ENVIRONMENT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                 stderr=subprocess.PIPE, text=True, start_new_session=True)
+                for rank, kind in ((0, "sgd"), (1, "sign"))]
+        ended = [finish(process) for process in hand]
+        self.assertEqual([end.returncode for end in ended], [2, 2], ended)
+        self.assertIn('gradient_type is "sgd" on rank 0 and "sign" on rank 1', ended[0].stderr + ended[1].stderr)
+        self.assertFalse((self.work / "odd/collection.json").exists())
+
+    def test_lines_that_were_never_scored(self):
+        self.collect("scored", "--gradient_type", "sgd")
+        score = ["gradients", "score", "--train", "scored", "--validation", "scored", "--out", "scored-scores", "--name"]
+        run_skein([*score, "s"], self.work.folder)
+        lines = (self.work / "chat.jsonl").read_text().splitlines(keepends=True)
+        (self.work / "reversed.jsonl").write_text("".join(reversed(lines)))
+        (self.work / "doubled.jsonl").write_text("".join(lines + lines))
+        select = ["gradients", "select", "--scores", "scored-scores/s_influence_score.safetensors", "--top", "5"]
+        for words, says in [
+                (["--train-files", "reversed.jsonl"], "reversed.jsonl is not the file"),
+                (["--train-files", "doubled.jsonl"], "doubled.jsonl is not the file"),
+                (["--train-files", "warm"], "is a folder"),
+                (["--train-files", "chat.jsonl", "--scores", "scored-scores/s_influence_score.pt"], "s_influence_score.safetensors")]:
+            with self.subTest(words):
+                ended = run_skein([*(select[:2] + select[4:] if "--scores" in words else select), *words, "--out", "never"],
+                                  self.work.folder, code=2)
+                self.assertIn(says, ended.stderr)
+        ended = run_skein([*select[:5], "99", "--train-files", "chat.jsonl", "--out", "all"], self.work.folder)
+        self.assertIn("--top asks for 99, and 37 of 37 samples have a score", ended.stderr)
+        (self.work / "none.txt").write_text("")
+        for words, says in [
+                (["--groups", "none.txt"], "names no group"),
+                (["--groups", "warm"], "is no file"),
+                (["--groups", "/dev/zero"], "is no file"),
+                (["--groups", "k" * 5000], "is no file"),
+                (["--groups", "role", "--validation-file", "reversed.jsonl"], "reversed.jsonl is not the file"),
+                (["--name", "n" * 300], "--name"),
+                (["--name", "a\n\x1b[31mred"], "a\\n\\x1b[31mred")]:
+            with self.subTest(words):
+                ended = run_skein([*score[:-1], *words], self.work.folder, code=2)
+                self.assertIn(says, ended.stderr)
+
+    def test_what_rows_depend_on(self):
+        """A setting beside the weights, and the number of updates of Adam's own form."""
+        base = self.work / "base-theta"
+        shutil.copytree(self.work / "base", base, ignore=shutil.ignore_patterns("manifest*"))
+        config = json.loads((base / "config.json").read_text())
+        self.collect("theta", "--gradient_type", "sgd", model="base-theta")
+        (base / "config.json").write_text(json.dumps(config | {"rms_norm_eps": 1e-2}))
+        ended = self.collect("theta", "--gradient_type", "sgd", model="base-theta", code=2)
+        self.assertIn("model_digest is", ended.stderr)
+        checkpoint = self.work / "counted-2"
+        shutil.copytree(self.work / "warm/checkpoint-2", checkpoint, ignore=shutil.ignore_patterns("manifest*", "trainer_*"))
+        for step, code in ((2, 0), (3, 2)):
+            (checkpoint / "trainer_state.json").write_text(json.dumps({"global_step": step, "log_history": []}))
+            ended = self.collect("counted", "--adam_form", "standard", model="counted-2", code=code)
+        self.assertIn("moments_digest is", ended.stderr)
+
+    def test_where_nothing_can_be_collected(self):
+        (self.work / "a-file").write_text("")
+        (self.work / "dangling").symlink_to("nowhere")
+        (self.work / "parts-of/more").mkdir(parents=True)
+        shutil.copy(self.work / "chat.jsonl", self.work / "parts-of/rows.jsonl")
+        for output, more, says in [
+                ("a-file", [], "a-file is no folder"),
+                ("dangling", [], "dangling is no folder"),
+                ("a-file/below", [], "--output_path a-file/below"),
+                ("parts-of", ["--train_file_dir", "parts-of"], "lie in each other"),
+                ("parts-of/more", ["--train_file_dir", "parts-of"], "lie in each other"),
+                (".", ["--train_file_dir", "parts-of"], "lie in each other"),
+                ("skips", ["bad_lines=skip"], "bad_lines=stop")]:
+            with self.subTest(output):
+                words = self.words(output, *more)
+                if more and more[0] == "--train_file_dir":
+                    words[2:4] = []
+                ended = run_skein(words, self.work.folder, code=2)
+                self.assertIn(says, ended.stderr)
+        self.assertFalse((self.work / "parts-of/collection.json").exists())
+
     def test_several_files(self):
         """Those of train_file_dir are one list of samples."""
         lines = (self.work / "chat.jsonl").read_text().splitlines()
@@ -282,8 +364,20 @@ class Collected(unittest.TestCase):
         self.assertIn("t1 was not collected at warm/checkpoint-2", ended.stderr)
 
     def test_selftest(self):
-        ended = run_skein(["gradients", "selftest", "--nproc-per-node", "3"], self.work.folder)
-        self.assertIn("byte for byte", ended.stdout)
+        for ranks in (3, 1):
+            ended = run_skein(["gradients", "selftest", "--nproc-per-node", ranks], self.work.folder)
+            self.assertIn("byte for byte", ended.stdout)
+        ended = run_skein(["gradients", "selftest", "--bogus"], self.work.folder, code=2)
+        self.assertNotIn("ok", ended.stdout)
+        self.assertIn("'--bogus'", ended.stderr)
+        ended = subprocess.run([SKEIN, "gradients", "selftest"], cwd=self.work.folder, env=ENVIRONMENT | {"TMPDIR": "/nowhere"},
+                               stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        self.assertEqual(ended.returncode, 2)
+        self.assertIn("/nowhere", ended.stderr)
+        process = start_skein(["gradients", "selftest"], self.work.folder)
+        time.sleep(0.3)
+        os.kill(process.pid, signal.SIGTERM)
+        self.assertEqual(finish(process).returncode, 75)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@
 #include "skein/cli/key_flags.h"
 #include "skein/config/syntax/values.h"
 #include "skein/core/error.h"
+#include "skein/core/foreign_text.h"
 #include "skein/core/hash.h"
 #include "skein/plan/finetune.h"
 
@@ -200,6 +201,54 @@ void resolve_run(const RawWords& raw, CollectFlags& result) {
   }
 }
 
+// A row that is left out would give its number to the next: what is selected would be other rows.
+void check_rows(const CollectFlags& flags) {
+  if (flags.run.config.data.bad_lines == config::BadLines::kStop) return;
+  config::refuse(flags.run.origin_of("bad_lines"),
+                 "skein gradients collect numbers all rows of a file, and leaves none out: remove "
+                 "those that cannot be read from it first, and give bad_lines=stop, which names "
+                 "the first of them");
+}
+
+// Is one of them the other, or above it?
+bool holds(const fs::path& folder, const fs::path& other) {
+  const auto inside = other.lexically_relative(folder);
+  return !inside.empty() && *inside.begin() != "..";
+}
+
+// The nearest that is there of a folder and those above it: a file could hold none.
+void require_folder(const fs::path& output) {
+  std::error_code error;
+  auto path = output;
+  while (!fs::exists(fs::symlink_status(path, error)) && path.has_parent_path() &&
+         path != path.parent_path()) {
+    path = path.parent_path();
+  }
+  if (!fs::exists(fs::symlink_status(path, error)) || fs::is_directory(path, error)) return;
+  throw UserError(fmt::format("--output_path {}: {} is no folder; give another, or remove it",
+                              shown(output.string()), shown(path.string())));
+}
+
+// The files of a collection are no rows, and a folder of rows would be read with them when it is
+// continued.
+void check_output(const CollectFlags& flags) {
+  require_folder(flags.output);
+  std::error_code error;
+  const auto output = fs::weakly_canonical(flags.output, error);
+  const auto& data = flags.run.config.data;
+  for (const auto& named : {data.train_file_dir, data.train_file}) {
+    for (const auto& word : words_of(named)) {
+      if (!fs::is_directory(word, error)) continue;
+      const auto rows = fs::weakly_canonical(word, error);
+      if (!holds(output, rows) && !holds(rows, output)) continue;
+      throw UserError(
+          fmt::format("--output_path {} and the folder of rows, {}, lie in each other: what is "
+                      "collected would be read as rows; give another --output_path",
+                      shown(flags.output.string()), shown(word)));
+    }
+  }
+}
+
 // What a model cannot be computed in here.
 void check_precision(const CollectFlags& flags) {
   const auto& model = flags.run.config.model;
@@ -225,6 +274,8 @@ std::string CollectFlags::fresh() const {
 
 std::string model_digest(const plan::ModelFolder& model, const std::string& fresh) {
   std::string all = checkpoint::weights_digest(checkpoint::open_model_files(model.weights));
+  // Weights alone do not say what is computed with them: a number of heads, a base of rotations.
+  all += read_file(model.weights / "config.json");
   if (!model.adapter.empty()) {
     all += checkpoint::weights_digest(
         checkpoint::open_model_files(model.adapter, checkpoint::kAdapterStem));
@@ -281,6 +332,8 @@ CollectFlags parse_collect_flags(std::span<const std::string> arguments) {
   choose_type(raw, result);
   choose_parameters(raw, result);
   resolve_run(raw, result);
+  check_rows(result);
+  check_output(result);
   return result;
 }
 

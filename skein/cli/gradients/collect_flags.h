@@ -44,8 +44,8 @@ struct CollectFlags {
   std::string fresh() const;
 };
 
-// Of all weights that rows of this model depend on. `fresh`: an adapter that is made beside it, in
-// words; empty: none.
+// Of all weights that rows of this model depend on, and of the settings they are used with.
+// `fresh`: an adapter that is made beside it, in words; empty: none.
 std::string model_digest(const plan::ModelFolder& model, const std::string& fresh = "");
 
 // Without launch flags. Throws UserError.

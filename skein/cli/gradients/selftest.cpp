@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <random>
 #include <set>
 #include <string>
@@ -15,7 +16,11 @@
 #include "skein/cli/gradients/verbs.h"
 #include "skein/core/error.h"
 #include "skein/core/file.h"
+#include "skein/core/foreign_text.h"
+#include "skein/core/stop_signals.h"
 #include "skein/gradient_features/files/merge.h"
+#include "skein/gradient_features/files/survey.h"
+#include "skein/launch/placement/launch_flags.h"
 #include "skein/launch/placement/variables.h"
 #include "skein/launch/process/child.h"
 
@@ -23,16 +28,26 @@ namespace skein::cli {
 namespace {
 
 constexpr int kRows = 23, kBlock = 4;
+constexpr int kBeatMilliseconds = 100;  // between looks for a signal
 
 constexpr const char* kModel =
     R"({"model_type": "llama", "vocab_size": 288, "hidden_size": 32, "intermediate_size": 64,
         "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
         "max_position_embeddings": 128})";
 
+fs::path folder_for_temporaries() {
+  std::error_code error;
+  auto folder = fs::temp_directory_path(error);
+  if (!error) return folder;
+  const char* named = std::getenv("TMPDIR");
+  throw UserError(fmt::format("there is no folder for temporary files, {}: {}; set TMPDIR to one",
+                              named == nullptr ? "/tmp" : shown(named), error.message()));
+}
+
 class Trial {
  public:
   Trial()
-      : folder_(fs::temp_directory_path() /
+      : folder_(folder_for_temporaries() /
                 fmt::format("skein-gradients-{:08x}", std::random_device{}())) {
     make_directories(folder_ / "model");
     write_file_atomically(folder_ / "model/config.json", kModel);
@@ -55,7 +70,8 @@ class Trial {
 
   std::string path(const char* name) const { return (folder_ / name).string(); }
 
-  // This program with these words; what it prints is shown where it fails.
+  // This program with these words; what it prints is shown where it fails, and it fails as that
+  // has.
   void run(const std::string& what, std::vector<std::string> words) const {
     const auto log = File::create(folder_ / "log", File::Access::kReadWrite);
     launch::ChildCommand command;
@@ -67,12 +83,24 @@ class Trial {
     command.out = command.error = log.descriptor();
     launch::Child child(command);
     pollfd entry{.fd = child.descriptor(), .events = POLLIN, .revents = 0};
-    while (::poll(&entry, 1, -1) < 0) continue;
+    while (::poll(&entry, 1, kBeatMilliseconds) <= 0) end_if_stop_waits();
     const auto end = child.reap();
     if (end && end->code == 0 && end->signal == 0) return;
-    throw InternalError(fmt::format("{} failed ({}):\n{}", what,
-                                    end ? launch::describe(*end) : std::string("still there"),
-                                    read_file(folder_ / "log")));
+    const auto message = fmt::format("{} failed ({}):\n{}", what,
+                                     end ? launch::describe(*end) : std::string("still there"),
+                                     read_file(folder_ / "log"));
+    switch (static_cast<ExitCode>(end && end->signal == 0 ? end->code : 1)) {
+      case ExitCode::kUser:
+        throw UserError(message);
+      case ExitCode::kComm:
+        throw CommError(message);
+      case ExitCode::kIo:
+        throw IoError(message);
+      case ExitCode::kStopped:
+        throw Stopped(message);
+      default:
+        throw InternalError(message);
+    }
   }
 
   std::vector<std::string> collect_words(const char* output) const {
@@ -101,13 +129,12 @@ std::vector<std::string> joined(std::vector<std::string> words,
   return words;
 }
 
-// Every block lies in the folder of one rank.
+// Every block lies in the folder of one rank; of a single rank in the top one.
 void check_shards(const fs::path& output) {
   std::multiset<std::string> found;
-  for (const auto& rank : fs::directory_iterator(output)) {
-    if (!rank.path().filename().string().starts_with("rank_")) continue;
-    for (const auto& shard : fs::directory_iterator(rank.path())) {
-      const auto name = shard.path().filename().string();
+  for (const auto& folder : gradient_features::shard_folders(output)) {
+    for (const auto& path : gradient_features::sorted_entries(folder)) {
+      const auto name = path.filename().string();
       if (name.starts_with("block-")) found.insert(name);
     }
   }
@@ -132,6 +159,11 @@ int selftest_gradients(Arguments arguments) {
     } else {
       flags.push_back(word);
     }
+  }
+  const auto others = launch::split_launch_flags(flags).rest;
+  if (!others.empty()) {
+    throw UserError(fmt::format(
+        "skein gradients selftest takes launch flags and device=…, not '{}'", shown(others[0])));
   }
   if (flags.empty()) flags = {"--nproc-per-node", "2"};
   flags.push_back(device);
