@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cmath>
 
 #include "skein/core/error.h"
 #include "skein/core/testing.h"
@@ -47,6 +48,9 @@ class CollectTest : public TemporaryFolder {
     std::vector<std::string> words{"adapter"};
     int64_t stop_after = INT64_MAX;  // batches of each rank
     int odd_rank = -1;               // that was given another length
+    bool is_huge = false;            // more than any disk holds
+    bool is_broken = false;          // a weight is no number
+    bool skips_non_finite = false;
   };
 
   CollectionFacts facts_of(const Start& start, const std::vector<std::string>& parameters) const {
@@ -79,12 +83,22 @@ class CollectTest : public TemporaryFolder {
       for (int64_t i = 0; i < kSamples; ++i) samples.rows.push_back(i);
       auto facts = facts_of(start, names);
       if (group.rank() == start.odd_rank) facts.max_length = 77;
+      if (start.is_huge) {
+        facts.dimensions = {kMaxDimension};
+        facts.samples_per_block = 1;
+        facts.num_samples = 1 << 24;
+        facts.data_files = {{facts.num_samples, digest("f")}};
+      }
+      if (start.is_broken) {
+        for (const auto& slice : held.sharded.kept_slices(Access::kSet)) slice.data.fill_(NAN);
+      }
       const CollectTask task{.model = *held.model,
                              .sharded = held.sharded,
                              .samples = samples,
                              .facts = std::move(facts),
                              .features = {.parameters = names, .dimension = 40},
                              .output = folder_ / start.output,
+                             .skips_non_finite = start.skips_non_finite,
                              .lockstep = lockstep};
       int64_t asked = 0;
       CollectRanks ranks{group, [&] { return ++asked > start.stop_after; }};
@@ -160,6 +174,23 @@ TEST_F(CollectTest, NamesThatAreTakenAreRefusedBeforeAnythingIsComputed) {
   EXPECT_PRED2(contains, refusal<UserError>([&] { collect_on({.ranks = 2}); }),
                "rank_0 is no folder");
   EXPECT_FALSE(fs::exists(folder_ / "out/collection.json"));
+}
+
+TEST_F(CollectTest, ADiskThatIsTooSmallIsLeftWithoutFacts) {
+  EXPECT_PRED2(contains, refusal<DiskFull>([&] { collect_on({.is_huge = true}); }),
+               "the disk is too small");
+  EXPECT_FALSE(fs::exists(folder_ / "out/collection.json"));
+  collect_on({});
+}
+
+TEST_F(CollectTest, WeightsThatAreNotFinite) {
+  EXPECT_PRED2(contains, refusal<IoError>([&] { collect_on({.is_broken = true}); }),
+               "no gradient of samples 0 to 3 is finite: look at the model's weights");
+  const auto message = refusal<IoError>([&] {
+    collect_on({.ranks = 2, .output = "skipped", .is_broken = true, .skips_non_finite = true});
+  });
+  EXPECT_PRED2(contains, message, "none of the 11 samples has a row: look at the model's weights");
+  EXPECT_FALSE(fs::exists(folder_ / "skipped/rank_0/gradients.pt"));
 }
 
 TEST_F(CollectTest, ShardedParametersMustHaveTaps) {

@@ -151,6 +151,17 @@ TEST_F(MergeTest, RoomIsForRanksFilesToo) {
   EXPECT_EQ(rank_pt_bytes(facts_), fs::file_size(folder_ / "gradients.pt"));
 }
 
+TEST_F(MergeTest, AFolderUnderAFilesNameIsRefused) {
+  collect_known(folder_, facts_);
+  for (const auto* name : {"gradients.safetensors", "dim3/all_orig.pt"}) {
+    fs::create_directories(folder_ / name);
+    EXPECT_PRED2(contains, refusal<UserError>([&] { merge_collection({.output = folder_}); }),
+                 fmt::format("{} is a folder, where a file belongs: remove it", name));
+    fs::remove(folder_ / name);
+  }
+  EXPECT_FALSE(fs::exists(folder_ / "dim5"));
+}
+
 TEST_F(MergeTest, DamageLeavesNothingBehind) {
   collect_known(folder_, facts_);
   flip(folder_ / shard_name(2), fs::file_size(folder_ / shard_name(2)) - 1);
