@@ -280,13 +280,16 @@ class Collected(unittest.TestCase):
                 (["--train-files", "reversed.jsonl"], "reversed.jsonl is not the file"),
                 (["--train-files", "doubled.jsonl"], "doubled.jsonl is not the file"),
                 (["--train-files", "warm"], "is a folder"),
-                (["--train-files", "chat.jsonl", "--scores", "scored-scores/s_influence_score.pt"], "s_influence_score.safetensors")]:
+                (["--train-files", "chat.jsonl", "--scores", "scored-scores/s_influence_score.pt"],
+                 "give scored-scores/s_influence_score.safetensors")]:
             with self.subTest(words):
                 ended = run_skein([*(select[:2] + select[4:] if "--scores" in words else select), *words, "--out", "never"],
                                   self.work.folder, code=2)
                 self.assertIn(says, ended.stderr)
         ended = run_skein([*select[:5], "99", "--train-files", "chat.jsonl", "--out", "all"], self.work.folder)
         self.assertIn("--top asks for 99, and 37 of 37 samples have a score", ended.stderr)
+        ended = run_skein(["gradients", "score", "--train", "", "--validation", "scored"], self.work.folder, code=2)
+        self.assertNotIn("filesystem error", ended.stderr)
         (self.work / "none.txt").write_text("")
         for words, says in [
                 (["--groups", "none.txt"], "names no group"),

@@ -150,6 +150,7 @@ void require_sgd(gf::GradientType type) {
 }
 
 void choose_type(const RawWords& raw, CollectFlags& result) {
+  std::error_code ignored;
   const bool factorised = result.projection == gf::ProjectionKind::kFactorised;
   const bool moments = has_moments(result.given_model);
   result.chose_type = raw.type.empty();
@@ -166,7 +167,7 @@ void choose_type(const RawWords& raw, CollectFlags& result) {
                     "{}.safetensors: name a checkpoint-N of a run, or give "
                     "--gradient_type sgd{}",
                     result.given_model.string(), checkpoint::kOptimizerStem,
-                    fs::exists(result.given_model / "optimizer.pt")
+                    fs::exists(result.given_model / "optimizer.pt", ignored)
                         ? " (scripts/hf_moments.py makes one of optimizer.pt)"
                         : ""));
   }

@@ -102,7 +102,8 @@ std::vector<gf::DataFile> data_files_of(const data::PreparedRows& prepared) {
 int64_t num_updates(const fs::path& checkpoint) {
   if (const auto state = plan::find_trainer_state(checkpoint)) return state->num_updates;
   int64_t step = 0;  // of another program
-  if (fs::exists(checkpoint / plan::kStateFile)) {
+  std::error_code ignored;
+  if (fs::exists(checkpoint / plan::kStateFile, ignored)) {
     JsonObject::read(checkpoint / plan::kStateFile).read("global_step", step);
   }
   if (step > 0) return step;

@@ -144,7 +144,8 @@ void check_name(const std::string& name) {
 
 std::string name_of(const Words& words) {
   if (!words.name.empty()) return words.name;
-  const auto folder = fs::absolute(words.train[0]).lexically_normal();
+  std::error_code ignored;  // of an empty word, which is no folder either
+  const auto folder = fs::absolute(words.train[0], ignored).lexically_normal();
   return (folder.has_filename() ? folder : folder.parent_path()).filename().string();
 }
 

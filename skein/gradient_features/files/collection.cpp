@@ -79,7 +79,7 @@ void sweep(const fs::path& output) {
 // The nearest folder that is there: what the user finds with df.
 fs::path existing(const fs::path& folder) {
   std::error_code ignored;
-  auto path = fs::absolute(folder).lexically_normal();
+  auto path = fs::absolute(folder, ignored).lexically_normal();
   while (!fs::exists(path, ignored) && path.has_relative_path()) path = path.parent_path();
   return path;
 }
