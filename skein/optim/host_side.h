@@ -7,8 +7,8 @@
 //
 // A range's gradient is copied down as soon as it is complete. Updates run on a thread of their
 // own, of a step those first that the next one needs first; new weights are copied up as they come.
-// Who needs the weights waits for the range alone. On a CPU rank all of it is the host's memory, and the same
-// code runs without copies.
+// Who needs the weights waits for the range alone. On a CPU rank all of it is the host's memory,
+// and the same code runs without copies.
 
 #include <ATen/core/Tensor.h>
 
