@@ -89,6 +89,17 @@ class Collected(unittest.TestCase):
             for seed in (0, 1, 5):
                 collection.play(seed)
 
+    def test_a_checkpoint_of_all_weights_gets_an_adapter_without_moments(self):
+        self.work.run("output_dir=full", "model_name_or_path=base", "train_from_scratch=false", "max_steps=1", "save_steps=1")
+        ended = self.collect("of-full", model="full/checkpoint-1")
+        self.assertIn("gradient_type is sgd: a new adapter has no moments", ended.stderr)
+
+    def test_losses_are_not_scored(self):
+        self.collect("losses", "--info_type", "loss", "--max_samples", "5")
+        ended = run_skein(["gradients", "score", "--train", "losses", "--validation", "losses", "--out", "scores"],
+                          self.work.folder, 2)
+        self.assertIn("losses holds losses, one number a sample", ended.stderr)
+
     def test_what_was_killed_is_gone_on_with(self):
         self.collect("whole")
         expected = self.merged("whole")

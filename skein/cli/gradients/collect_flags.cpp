@@ -155,7 +155,7 @@ void choose_type(const RawWords& raw, CollectFlags& result) {
   const bool moments = has_moments(result.given_model);
   result.chose_type = raw.type.empty();
   if (result.chose_type) {
-    const bool adam = moments && !raw.validation && !factorised;
+    const bool adam = moments && !result.new_adapter && !raw.validation && !factorised;
     result.type = adam ? gf::GradientType::kAdam : gf::GradientType::kSgd;
     return;
   }
@@ -330,8 +330,8 @@ CollectFlags parse_collect_flags(std::span<const std::string> arguments) {
     throw UserError(fmt::format("--output_dtype: '{}' is neither float32 nor float16", raw.dtype));
   }
   result.output_dtype = raw.dtype == "float32" ? DType::kF32 : DType::kF16;
-  choose_type(raw, result);
   choose_parameters(raw, result);
+  choose_type(raw, result);
   resolve_run(raw, result);
   check_rows(result);
   check_output(result);

@@ -115,7 +115,7 @@ int64_t num_updates(const fs::path& checkpoint) {
 
 // Of all that Adam's step depends on besides the gradient.
 std::string moments_digest(const CollectFlags& flags) {
-  const auto moments = checkpoint::weights_digest(
+  auto moments = checkpoint::weights_digest(
       checkpoint::open_model_files(flags.given_model, checkpoint::kOptimizerStem));
   if (flags.adam_form != gf::AdamForm::kStandard) return moments;
   return digest(fmt::format("{} {}", moments, num_updates(flags.given_model)));
@@ -173,7 +173,8 @@ gf::GradientForm form_of(const CollectFlags& flags, const gf::CollectionFacts& f
   return form;
 }
 
-const char* why_type(const gf::CollectionFacts& facts) {
+const char* why_type(const CollectFlags& flags, const gf::CollectionFacts& facts) {
+  if (flags.new_adapter) return "a new adapter has no moments";
   if (facts.projection == gf::ProjectionKind::kFactorised) {
     return "a factorised projection never forms the gradient that others need";
   }
@@ -197,7 +198,7 @@ void announce(const CollectFlags& flags, const gf::CollectionFacts& facts) {
         flags.dimensions.back() / std::ssize(facts.parameters));
   }
   if (facts.info_type == gf::InfoType::kGrads && flags.chose_type) {
-    log_info("gradient_type is {}: {}", gf::word_of(facts.gradient_type), why_type(facts));
+    log_info("gradient_type is {}: {}", gf::word_of(facts.gradient_type), why_type(flags, facts));
   }
   if (flags.new_adapter) {
     log_info(

@@ -52,6 +52,12 @@ void check_pair(const Collection& train, const Collection& validation) {
   const auto &t = train.facts, &v = validation.facts;
   require_equal(train, validation, "info_type", {word_of(t.info_type), word_of(v.info_type)},
                 "collect both with the same --info_type");
+  if (t.info_type == InfoType::kLoss) {
+    throw UserError(
+        fmt::format("{} holds losses, one number a sample, whose cosines are all 1: score rows "
+                    "of --info_type grads or reps",
+                    train.folder.string()));
+  }
   require_equal(train, validation, "projection", {word_of(t.projection), word_of(v.projection)},
                 "rows of different projections cannot be compared");
   require_equal(train, validation, "projection_digest", {t.projection_digest, v.projection_digest},
