@@ -302,9 +302,10 @@ std::string readable_manifest(Manifest manifest) {
 }
 
 // What comes after the commit cannot undo it, and one part of it cannot keep another from being
-// done.
+// done. A process may have been frozen since its commit: the folder's name is asked about again.
 void attempt(const CommitOptions& options, const std::function<void()>& part) {
   try {
+    if (options.fence) options.fence();
     part();
   } catch (const std::exception& error) {
     log_warning("{} is saved, but: {}", checkpoint_name(options.step), error.what());
@@ -506,10 +507,10 @@ std::string write_checkpoint(const Job& job, const CommitOptions& given, Exchang
     placement = commit(job, options, place.folder, ranges);
   });
   if (failure.empty()) {
-    attempt(options, [&] { placement->remove_older(); });
-    attempt(options,
-            [&] { replace_symlink(options.output / "latest", checkpoint_name(options.step)); });
-    attempt(options, [&] { rotate(options, exchange); });
+    // Whether the save is still wanted does not matter any more: `given` asks for the folder alone.
+    attempt(given, [&] { placement->remove_older(); });
+    attempt(given, [&] { replace_symlink(given.output / "latest", name); });
+    attempt(given, [&] { rotate(given, exchange); });
     announce_result(exchange, failure);
   } else if (exchange.is_given_up()) {  // and that was told
     remove_quietly(place.folder);

@@ -534,6 +534,18 @@ TEST_F(WriterTest, AFolderThatIsAnotherRunsByNowGetsNothing) {
   EXPECT_EQ(listing(), (Names{"checkpoint-1", "latest", "trainer_state.json"}));
 }
 
+// Frozen right behind the commit, and awake when the folder's name is another run's.
+TEST_F(WriterTest, ATakeoverBehindTheCommitStopsWhatFollows) {
+  limit_ = 1;
+  save(1, 1);
+  fence_ = [&] {
+    if (fs::exists(folder_ / "checkpoint-2")) throw CommError("taken over");
+  };
+  EXPECT_EQ(save(2, 1), "");
+  EXPECT_EQ(listing(), (Names{"checkpoint-1", "checkpoint-2", "latest"})) << "nothing is rotated";
+  EXPECT_EQ(fs::read_symlink(folder_ / "latest"), "checkpoint-1");
+}
+
 // Full while checkpoint-1 is there: at the reservation, or (where a file system has none) at a
 // rank's write.
 class FullDisk final : public FileSystem {
