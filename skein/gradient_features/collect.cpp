@@ -136,6 +136,7 @@ class BlockWriter {
 
 class Collector {
  public:
+    board::enter_phase(board::Phase::kSave);
   Collector(const CollectTask& task, CollectRanks& ranks)
       : task_(task),
         ranks_(ranks),
@@ -183,15 +184,19 @@ class Collector {
                         : "nothing of them is supervised; look at the data and its template"));
   }
 
-  bool is_asked_to_stop() {
-    const bool asked = ranks_.stop_requested && ranks_.stop_requested();
-    return task_.lockstep ? ranks_.group.sum(int64_t{asked}) > 0 : asked;
+  bool is_asked_to_stop() const { return ranks_.stop_requested && ranks_.stop_requested(); }
+
+  // In lockstep all ranks leave together.
+  bool is_true_of_any(bool own) {
+    return task_.lockstep ? ranks_.group.sum(int64_t{own}) > 0 : own;
   }
 
   // False: somebody asked for a stop, and nothing of the block is kept.
   bool collect_block(int64_t number) {
     const auto range = samples_of_block(task_.facts, number);
-    board::report_progress(fmt::format("samples {} to {}", range.first, range.last - 1));
+    doing_ = fmt::format("samples {} to {}", range.first, range.last - 1);
+    board::report_progress(doing_);
+    board::enter_phase(board::Phase::kData);
     auto block = block_batches(task_.samples, range, task_.facts.batch_tokens);
     show(std::ssize(block.skipped));
     const auto rows = compute(block);
@@ -212,11 +217,11 @@ class Collector {
     auto rows = at::empty({std::ssize(block.samples), task_.facts.dimension()}, at::kFloat);
     const int64_t count = most_batches(std::ssize(block.batches));
     for (int64_t i = 0; i < count; ++i) {
-      if (is_asked_to_stop()) return std::nullopt;
+      if (is_true_of_any(is_asked_to_stop())) return std::nullopt;
       if (i < std::ssize(block.batches)) {
         compute_batch(block, block.batches[static_cast<size_t>(i)], rows);
       } else {
-        compute_run(data::make_run(task_.samples.source, {}, 0));
+        compute_run(data::make_run(task_.samples.source, {}, 0), 0);
       }
     }
     return rows;
@@ -231,22 +236,37 @@ class Collector {
   }
 
   void compute_batch(const BlockBatches& block, const std::vector<int64_t>& places,
+    if (is_true_of_any(is_cut_short_)) return std::nullopt;
                      const at::Tensor& rows) {
     std::vector<int64_t> samples;
     for (const int64_t place : places) {
       samples.push_back(block.samples[static_cast<size_t>(place)]);
     }
-    const auto computed = compute_run(data::make_run(task_.samples.source, samples, 0));
+    const int64_t before = num_shown_;
+    const auto computed =
+        compute_run(data::make_run(task_.samples.source, samples, 0), std::ssize(places));
     rows.index_copy_(0, at::tensor(places, at::kLong), computed.to(at::kCPU, at::kFloat));
-    show(std::ssize(places));
+    show(before + std::ssize(places) - num_shown_);
   }
 
   void show(int64_t samples) {
     if (progress_) progress_->add(static_cast<uint64_t>(samples));
   }
 
-  at::Tensor compute_run(const tensor::HostBatch& run) {
-    if (features_) return features_->compute(run);
+  // One batch may take minutes: it tells how far it is, and is cut short where somebody asks for a
+  // stop.
+  FeatureRows::GoesOn watch(int64_t samples) {
+    return [this, samples, before = num_shown_](double done) {
+      board::report_progress(doing_);
+      show(before + static_cast<int64_t>(done * static_cast<double>(samples)) - num_shown_);
+      is_cut_short_ = is_cut_short_ || (done < 1 && is_asked_to_stop());
+      return !is_cut_short_;
+    };
+  }
+
+  at::Tensor compute_run(const tensor::HostBatch& run, int64_t samples) {
+    board::enter_phase(board::Phase::kForward);
+    if (features_) return features_->compute(run, watch(samples));
     const auto roots = task_.sharded.hold_roots();
     return task_.facts.info_type == InfoType::kReps ? last_states(task_.model, run, task_.sharded)
                                                     : mean_losses(task_.model, run, task_.sharded);
@@ -254,6 +274,7 @@ class Collector {
 
   // Places of rows whose numbers are all finite; the others are skipped, or end the collection.
   std::vector<int64_t> finite_places(const at::Tensor& rows, BlockBatches& block) const {
+    num_shown_ += samples;
     const auto finite = at::isfinite(rows).all(1);
     const bool is_hopeless = rows.size(0) > 1 && !finite.any().item<bool>();
     if (is_hopeless && task_.skips_non_finite) {
@@ -300,6 +321,9 @@ CollectResult collect(const CollectTask& task, CollectRanks& ranks) {
                  "a sharded model (distributed_strategy=zero3)",
                  "name others, as --parameters q_proj,v_proj, or give distributed_strategy=ddp");
   }
+  std::string doing_;                    // in words
+  int64_t num_shown_ = 0;                // samples, as progress has them
+  bool is_cut_short_ = false;            // the batch under way, by a stop
   const auto missing = share_missing_blocks(task, ranks.group);
   return Collector(task, ranks).run(missing);
 }

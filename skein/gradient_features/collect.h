@@ -33,7 +33,8 @@ struct CollectTask {
 
 struct CollectRanks {
   comm::Group& group;
-  std::function<bool()> stop_requested;  // asked before every batch
+  // Asked before every batch and between the parts of one. Once it says yes it goes on saying so.
+  std::function<bool()> stop_requested;
 };
 
 struct CollectResult {

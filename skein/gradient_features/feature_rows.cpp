@@ -37,23 +37,45 @@ FeatureRows::FeatureRows(const model::Model& model, parallel::Sharded& sharded,
   }
   for (const auto& name : options.parameters) {
     streams_[name] = projection_stream(options.seed, name);
+    elements_ += model.table().find(name)->numel();
   }
 }
 
-at::Tensor FeatureRows::compute(const tensor::HostBatch& run) {
-  if (!factors_) return compute_dense(run);
+at::Tensor FeatureRows::compute(const tensor::HostBatch& run, const GoesOn& goes_on) {
+  const GoesOn always = [](double) { return true; };
+  const auto& asked = goes_on ? goes_on : always;
+  return factors_ ? compute_factors(run, asked) : compute_dense(run, asked);
+}
+
+at::Tensor FeatureRows::compute_factors(const tensor::HostBatch& run, const GoesOn& goes_on) {
   FactorProjection::Rows rows(*factors_, run.document_ends);
-  gradients_.compute_layers(run, [&](const model::TappedLinear& linear,
-                                     const tensor::Tapped& seen) { rows.add(linear, seen); });
+  double layers = 0;
+  bool more = true;
+  gradients_.compute_layers(
+      run, [&](const model::TappedLinear& linear, const tensor::Tapped& seen) {
+        if (!more) return;
+        rows.add(linear, seen);
+        more = goes_on(++layers / static_cast<double>(gradients_.num_layers()));
+      });
   return rows.sums();
 }
 
-at::Tensor FeatureRows::compute_dense(const tensor::HostBatch& run) {
-  const auto sums = at::zeros({std::ssize(run.document_ends), dimension_}, result_);
+at::Tensor FeatureRows::compute_dense(const tensor::HostBatch& run, const GoesOn& goes_on) {
+  const int64_t documents = std::ssize(run.document_ends);
+  const auto sums = at::zeros({documents, dimension_}, result_);
+  const auto all = static_cast<double>(documents) * static_cast<double>(elements_);
+  double done = 0;
+  bool more = true;
   gradients_.compute(run, [&](const SampleGradients::Part& part) {
+    const int64_t samples = part.rows.size(0);
     form_.apply(part.rows, part.name, part.first_element);
-    add_projection(sums.narrow(0, part.first_document, part.rows.size(0)), part.rows,
-                   streams_.at(part.name), part.first_element);
+    add_projection(sums.narrow(0, part.first_document, samples), part.rows, streams_.at(part.name),
+                   part.first_element, [&](int64_t elements) {
+                     done += static_cast<double>(samples * elements);
+                     more = goes_on(done / all);
+                     return more;
+                   });
+    return more;
   });
   return sums;
 }

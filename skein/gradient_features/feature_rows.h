@@ -12,6 +12,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -41,16 +42,21 @@ class FeatureRows {
 
   const std::vector<std::string>& untapped() const { return gradients_.untapped(); }
 
+  // Asked between the parts of a run, with the share of it that is done. False: the rest is left
+  // out, and the rows mean nothing.
+  using GoesOn = std::function<bool(double done)>;
   // (documents, dimension) of a run of documents, each with a target. fp32, or float64 for float64
   // models, on the model's device. Collective as SampleGradients::compute().
-  at::Tensor compute(const tensor::HostBatch& run);
+  at::Tensor compute(const tensor::HostBatch& run, const GoesOn& goes_on = {});
 
  private:
-  at::Tensor compute_dense(const tensor::HostBatch& run);
+  at::Tensor compute_dense(const tensor::HostBatch& run, const GoesOn& goes_on);
+  at::Tensor compute_factors(const tensor::HostBatch& run, const GoesOn& goes_on);
 
   SampleGradients gradients_;
   GradientForm form_;
   int64_t dimension_;
+  int64_t elements_ = 0;                     // of all parameters
   std::map<std::string, uint64_t> streams_;  // by parameter
   at::TensorOptions result_;
   std::optional<FactorProjection> factors_;  // absent: the projection is dense

@@ -46,6 +46,7 @@ Rows computed_rows(HeldModel& held, const std::vector<std::string>& words,
         .narrow(0, part.first_document, part.rows.size(0))
         .narrow(1, part.first_element, part.rows.size(1))
         .add_(part.rows);  // each element once: twice would show
+    return true;
   });
   return rows;
 }

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "skein/adapter/tensor_names.h"
+#include "skein/board/board.h"
 #include "skein/core/error.h"
 #include "skein/gradient_features/layer_gradients.h"
 #include "skein/gradient_features/sample_losses.h"
@@ -135,15 +136,18 @@ SampleGradients::~SampleGradients() {
 
 void SampleGradients::compute(const tensor::HostBatch& run, const Use& use) {
   if (untapped_.empty()) return compute_together(run, use);
-  for (int64_t i = 0; i < std::ssize(run.document_ends); ++i) compute_one(run, i, use);
+  for (int64_t i = 0; i < std::ssize(run.document_ends); ++i) {
+    if (!compute_one(run, i, use)) return;
+  }
 }
 
 void SampleGradients::compute_together(const tensor::HostBatch& run, const Use& use) {
-  const auto wanted = [this](const std::string& name) { return chosen_.contains(name); };
+  bool more = true;  // is wanted
+  const auto wanted = [&](const std::string& name) { return more && chosen_.contains(name); };
   compute_layers(run, [&](const model::TappedLinear& linear, const tensor::Tapped& seen) {
     for (const auto& product : outer_products(linear, seen, wanted)) {
       for_rows(product, run.document_ends, memory_, [&](const at::Tensor& rows, int64_t first) {
-        use({product.name, rows, /*first_document=*/0, first});
+        more = more && use({product.name, rows, /*first_document=*/0, first});
       });
     }
   });
@@ -155,11 +159,13 @@ void SampleGradients::compute_layers(const tensor::HostBatch& run, const UseLaye
     for (const auto& tapped : seen) use(*tapped_.at(tapped.tap), tapped);
   });
   sharded_.begin_micro_batch(0, 1);
-  torch::autograd::backward({mean_loss_sum(model_, run, sharded_)}, {});
+  const auto loss = mean_loss_sum(model_, run, sharded_);
+  board::enter_phase(board::Phase::kBackward);
+  torch::autograd::backward({loss}, {});
   sharded_.end_micro_batch();
 }
 
-void SampleGradients::compute_one(const tensor::HostBatch& run, int64_t document, const Use& use) {
+bool SampleGradients::compute_one(const tensor::HostBatch& run, int64_t document, const Use& use) {
   tensor::PlainUnits units;
   std::vector<at::Tensor> wanted;
   for (const auto* parameter : leaves_) wanted.push_back(*parameter->slot);
@@ -170,8 +176,11 @@ void SampleGradients::compute_one(const tensor::HostBatch& run, int64_t document
     if (!found[i].defined()) found[i] = at::zeros_like(wanted[i]);
     const auto gradient = model::without_padding(*leaves_[i], std::exchange(found[i], {}));
     const auto dtype = gradient.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-    use({leaves_[i]->name, gradient.to(dtype).contiguous().view({1, -1}), document, 0});
+    if (!use({leaves_[i]->name, gradient.to(dtype).contiguous().view({1, -1}), document, 0})) {
+      return false;
+    }
   }
+  return true;
 }
 
 }  // namespace skein::gradient_features

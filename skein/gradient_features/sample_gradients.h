@@ -57,6 +57,9 @@ class SampleGradients {
   // Requires whole parameters (no stage 3) where there are any.
   const std::vector<std::string>& untapped() const { return untapped_; }
 
+  // That have a chosen parameter and a tap.
+  int64_t num_layers() const { return std::ssize(tapped_); }
+
   // Part of the gradients of consecutive documents: (documents, elements), to be changed as the
   // caller likes.
   struct Part {
@@ -65,10 +68,12 @@ class SampleGradients {
     int64_t first_document = 0;
     int64_t first_element = 0;  // in the parameter as it lies in files
   };
-  using Use = std::function<void(const Part& part)>;
-  // Every element of every chosen parameter once for every document. `run` is a run of documents,
-  // each with a target. Collective where parameters are sharded: every rank makes the same number
-  // of calls.
+  // False: no more of this run is wanted. Backward goes on without forming any, since other ranks
+  // may wait for it.
+  using Use = std::function<bool(const Part& part)>;
+  // Every element of every chosen parameter once for every document, while it is wanted. `run` is a
+  // run of documents, each with a target. Collective where parameters are sharded: every rank makes
+  // the same number of calls.
   void compute(const tensor::HostBatch& run, const Use& use);
 
   // What every linear layer with a chosen parameter has seen of the run, while its parameters are
@@ -78,7 +83,7 @@ class SampleGradients {
 
  private:
   void compute_together(const tensor::HostBatch& run, const Use& use);
-  void compute_one(const tensor::HostBatch& run, int64_t document, const Use& use);
+  bool compute_one(const tensor::HostBatch& run, int64_t document, const Use& use);
 
   const model::Model& model_;
   parallel::Sharded& sharded_;

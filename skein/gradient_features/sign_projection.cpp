@@ -59,8 +59,12 @@ void add_by_kernel(const at::Tensor& sums, const at::Tensor& rows, uint64_t stre
 }  // namespace
 
 void add_projection(const at::Tensor& sums, const at::Tensor& rows, uint64_t stream,
-                    int64_t first_element) {
-  if (has_kernel(rows)) return add_by_kernel(sums, rows, stream, first_element);
+                    int64_t first_element, const GoesOn& goes_on) {
+  if (has_kernel(rows)) {
+    add_by_kernel(sums, rows, stream, first_element);
+    if (goes_on) goes_on(rows.size(1));
+    return;
+  }
   const int64_t columns = sums.size(1), all = rows.size(1);
   const int64_t signs_per_tile = rows.is_cuda() ? kCudaTileSigns : kTileSigns;
   const int64_t height = std::clamp<int64_t>(signs_per_tile / columns, 1, all);
@@ -72,6 +76,7 @@ void add_projection(const at::Tensor& sums, const at::Tensor& rows, uint64_t str
     const auto signs = tile.narrow(0, 0, count);
     fill_tile(signs, stream, first_element + first);
     own.addmm_(rows.narrow(1, first, count), signs.to(sums.scalar_type()));
+    if (goes_on && !goes_on(count)) return;
   }
   sums.add_(own);
 }
