@@ -9,11 +9,13 @@ namespace skein {
 sigset_t stop_signals() {
   sigset_t signals;
   sigemptyset(&signals);
-  for (const int signal : {SIGTERM, SIGUSR1, SIGINT}) sigaddset(&signals, signal);
+  for (const int signal : {SIGTERM, SIGUSR1}) sigaddset(&signals, signal);
   // Asked for each time: a held signal waits even where it is ignored, so that it must not be held.
-  struct sigaction now{};
-  sigaction(SIGHUP, nullptr, &now);
-  if (now.sa_handler != SIG_IGN) sigaddset(&signals, SIGHUP);
+  for (const int signal : {SIGHUP, SIGINT}) {
+    struct sigaction now{};
+    sigaction(signal, nullptr, &now);
+    if (now.sa_handler != SIG_IGN) sigaddset(&signals, signal);
+  }
   return signals;
 }
 

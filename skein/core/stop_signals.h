@@ -3,7 +3,7 @@
 #pragma once
 
 // The signals that ask for a stop: SIGTERM, SIGUSR1, SIGINT (Ctrl-C) and SIGHUP (the terminal is
-// gone), which is none where it was inherited as ignored (nohup).
+// gone). The last two are none where they were inherited as ignored (nohup, a script's `&`).
 //
 // A program that has something to put away holds them from main()'s first line on. Held signals
 // wait until somebody takes them (launch/process), and the kernel keeps them for a process 1 too,

@@ -15,7 +15,7 @@ namespace {
 // In processes of their own: signals are theirs alone.
 TEST(StopSignals, WaitWhileTheyAreHeld) {
   const auto holds = [](int signal) {
-    std::signal(SIGHUP, SIG_DFL);  // tests may run under nohup
+    for (const int one : {SIGHUP, SIGINT}) std::signal(one, SIG_DFL);  // tests may run under nohup
     hold_stop_signals();
     const bool before = stop_waits();
     raise(signal);
@@ -32,15 +32,17 @@ TEST(StopSignals, WaitWhileTheyAreHeld) {
   }
 }
 
-TEST(StopSignals, AnIgnoredHangupIsNone) {
-  EXPECT_EXIT(
-      {
-        signal(SIGHUP, SIG_IGN);
-        hold_stop_signals();
-        raise(SIGHUP);
-        _exit(stop_waits() ? 1 : 7);
-      },
-      testing::ExitedWithCode(7), "");
+// nohup ignores SIGHUP, and a shell's script SIGINT for what it starts with `&`.
+TEST(StopSignals, OnesThatWereInheritedAsIgnoredAreNone) {
+  const auto ignores = [](int signal) {
+    std::signal(signal, SIG_IGN);
+    hold_stop_signals();
+    raise(signal);
+    _exit(stop_waits() ? 1 : 7);
+  };
+  for (const int signal : {SIGHUP, SIGINT}) {
+    EXPECT_EXIT(ignores(signal), testing::ExitedWithCode(7), "");
+  }
 }
 
 TEST(StopSignals, HaveTheirEffectOnceReleased) {

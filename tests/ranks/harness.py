@@ -22,7 +22,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 SKEIN = Path(os.environ.get("SKEIN_BUILD", ROOT / "build/release")) / "bin/skein"
 TIMEOUT = 120  # seconds that nothing here comes near to
-signal.signal(signal.SIGHUP, signal.SIG_DFL)  # tests may run under nohup, and what is ignored stays so
+# Tests may run under nohup or behind a script's `&`, and what is ignored stays so.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A launcher around the tests must not be mistaken for skein's own. One thread per rank: threads that
 # spin for each other on a busy machine make tiny models forty times slower.
