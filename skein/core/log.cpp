@@ -2,6 +2,7 @@
 // Copyright the skein authors.
 #include "skein/core/log.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -29,7 +30,7 @@ struct LogState {
   LogLevel level = LogLevel::kInfo;
   int rank = -1;  // -1: not a rank (launcher, commands)
   std::vector<LogFile> files;
-  bool told_full = false;
+  bool told_full = false, told_removed = false;
   LogWriter writer;  // empty: stderr
 };
 
@@ -91,6 +92,17 @@ void write_to_terminal(LogState& log, LogLevel level, std::string_view text) {
     terminal_error().write(line);  // whole lines: ranks interleave
 }
 
+// What is written to a file without a name is gone with this process.
+void tell_removed(LogState& log, const LogFile& file) {
+  struct stat info{};
+  if (log.told_removed || log.rank > 0) return;
+  if (::fstat(file.descriptor, &info) != 0 || info.st_nlink > 0) return;
+  log.told_removed = true;
+  write_to_terminal(
+      log, LogLevel::kWarning,
+      fmt::format("{} was removed; the run goes on, what it says is not kept there", file.path));
+}
+
 // A full disk is no reason to end a run. Rank 0 says it once: the others' files lie beside its own.
 void write_to_file(LogState& log, const LogFile& file, std::string_view line) {
   while (!line.empty()) {
@@ -99,7 +111,8 @@ void write_to_file(LogState& log, const LogFile& file, std::string_view line) {
     if (count < 0) break;
     line.remove_prefix(static_cast<size_t>(count));
   }
-  if (line.empty() || std::exchange(log.told_full, true) || log.rank > 0) return;
+  if (line.empty()) return tell_removed(log, file);
+  if (std::exchange(log.told_full, true) || log.rank > 0) return;
   write_to_terminal(log, LogLevel::kWarning,
                     fmt::format("cannot write {}: {}; the run goes on, its log has gaps", file.path,
                                 std::strerror(errno)));

@@ -19,7 +19,7 @@ enum class LogLevel { kDebug, kInfo, kWarning, kError };
 void set_log_level(LogLevel level);
 void set_log_rank(int rank);
 // Also appends every line, whatever its rank, to `path`. Throws IoError if it cannot be opened; a
-// disk that is full later gives one warning.
+// disk that is full later gives one warning, and so does a file that somebody removes.
 void add_log_file(const std::filesystem::path& path);
 
 // Control characters but line ends and tabs come out as \xNN: text may quote strangers' files.

@@ -47,6 +47,28 @@ TEST(Log, AFullDiskGivesOneWarning) {
   EXPECT_EXIT(log_to_full_disk(1), testing::ExitedWithCode(10), "");  // rank 0 says it
 }
 
+[[noreturn]] void log_to_removed_files(int rank) {
+  int warnings = 0;
+  set_log_rank(rank);
+  set_log_writer(
+      [&](std::string_view line) { warnings += line.find(" was removed") != line.npos; });
+  for (int i = 0; i < 2; ++i) {
+    char path[] = "/tmp/skein-log-XXXXXX";
+    close(mkstemp(path));
+    add_log_file(path);
+    log_info("kept");
+    if (warnings > i) _exit(1);
+    unlink(path);
+  }
+  for (int i = 0; i < 10; ++i) log_info("lost");
+  _exit(10 + warnings);
+}
+
+TEST(Log, ARemovedFileGivesOneWarning) {
+  EXPECT_EXIT(log_to_removed_files(0), testing::ExitedWithCode(11), "");
+  EXPECT_EXIT(log_to_removed_files(1), testing::ExitedWithCode(10), "");
+}
+
 TEST(Log, FilesGetEveryLineOfEveryRank) {
   char path[] = "/tmp/skein-log-XXXXXX";
   close(mkstemp(path));
