@@ -25,6 +25,12 @@ std::string boot_id() {
   return id;
 }
 
+std::string pid_namespace() {
+  std::array<char, 64> name{};
+  if (readlink("/proc/self/ns/pid", name.data(), name.size() - 1) < 0) return "";
+  return name.data();
+}
+
 void raise_file_limit() {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return;

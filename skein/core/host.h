@@ -16,6 +16,10 @@ std::string host_name();
 // the kernel does not say.
 std::string boot_id();
 
+// Alike for processes that give a process the same number, and for no others of this kernel. Empty
+// where the kernel does not say.
+std::string pid_namespace();
+
 // This process and its children may open as many files as the system lets them.
 void raise_file_limit();
 

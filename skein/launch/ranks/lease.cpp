@@ -22,6 +22,7 @@
 #include <utility>
 
 #include "skein/core/error.h"
+#include "skein/core/foreign_text.h"
 #include "skein/core/host.h"
 #include "skein/core/json.h"
 #include "skein/core/log.h"
@@ -40,17 +41,20 @@ constexpr milliseconds kPause{200};
 // For a disk that does not answer, at the end of a run and in its midst.
 constexpr milliseconds kLongestEnd{5000};
 constexpr milliseconds kLongestLook{1000};
+// A folder whose name is gone at so many beats in a row was moved or removed for good.
+constexpr int kMostAbsences = 3;
 
 // Who holds a lease.
 struct Holder {
   std::string host = "unknown";
   std::string boot;  // which kernel: locks are known to reach as far as that
   int64_t pid = 0;
+  std::string pid_namespace;  // that the number belongs to; empty in records of older programs
   std::string since = "unknown";
   std::string token;  // of this one start
 
   std::string text() const {
-    return fmt::format("the run on host {}, pid {}, since {}", host, pid, since);
+    return fmt::format("the run on host {}, pid {}, since {}", shown(host), pid, shown(since));
   }
 };
 
@@ -59,6 +63,7 @@ Holder this_process() {
   self.host = host_name();
   self.boot = boot_id();
   self.pid = getpid();
+  self.pid_namespace = pid_namespace();
   self.since = fmt::format("{:%Y-%m-%d %H:%M:%S} UTC", fmt::gmtime(std::time(nullptr)));
   std::random_device random;
   self.token = fmt::format("{:08x}{:08x}", random(), random());
@@ -66,11 +71,10 @@ Holder this_process() {
 }
 
 std::string encode(const Holder& holder) {
-  const nlohmann::ordered_json record = {{"host", holder.host},
-                                         {"boot", holder.boot},
-                                         {"pid", holder.pid},
-                                         {"since", holder.since},
-                                         {"token", holder.token}};
+  const nlohmann::ordered_json record = {
+      {"host", holder.host},   {"boot", holder.boot},
+      {"pid", holder.pid},     {"pid_namespace", holder.pid_namespace},
+      {"since", holder.since}, {"token", holder.token}};
   return record.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
@@ -82,6 +86,7 @@ std::optional<Holder> read_holder(const File& file) try {
   return Holder{.host = record.at("host"),
                 .boot = record.at("boot"),
                 .pid = record.at("pid"),
+                .pid_namespace = record.value("pid_namespace", ""),
                 .since = record.at("since"),
                 .token = record.at("token")};
 } catch (const std::exception&) {
@@ -172,9 +177,22 @@ bool replace_record(File& file, const fs::path& output, const Holder& self, mill
   return true;
 }
 
+// Killed, and perhaps not yet waited for by whoever started it.
+bool has_ended(int64_t pid) {
+  return (kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH) || process_state(pid) == 'Z';
+}
+
 // A launcher that was killed leaves ranks that are just ending.
 bool is_gone(const Holder& holder, const Holder& self) {
-  return holder.boot == self.boot && kill(static_cast<pid_t>(holder.pid), 0) != 0 && errno == ESRCH;
+  return holder.boot == self.boot && has_ended(holder.pid);
+}
+
+// The same where its lock says nothing: another mount of the folder, or a file system that gives
+// everybody a lock, may hide it. Only among processes that share their numbers is an absent one
+// gone; our own number is ours now.
+bool is_known_to_be_gone(const Holder& holder, const Holder& self) {
+  if (self.pid_namespace.empty() || holder.pid_namespace != self.pid_namespace) return false;
+  return is_gone(holder, self) || (holder.boot == self.boot && holder.pid == self.pid);
 }
 
 // Never through a link: whoever may write the folder could point it at another file of ours.
@@ -186,7 +204,8 @@ File open_lease(const fs::path& path) {
   throw IoError(fmt::format("{} is no plain file: remove it", path.string()));
 }
 
-// Watches the heartbeat of a run on another machine, which may have died a moment ago.
+// Watches the heartbeat of a run that no lock tells about, as on another machine. It may have died
+// a moment ago.
 class ForeignBeat {
  public:
   ForeignBeat(const fs::path& output, const LeaseTimes& times) : output_(output), times_(times) {}
@@ -244,7 +263,8 @@ File take(const fs::path& output, const Holder& self, const LeaseTimes& times) {
     auto file = open_lease(path);
     const auto lock = try_lock(file);
     const auto holder = read_holder(file);
-    const bool elsewhere = holder && (lock == Lock::kNoLocks || holder->boot != self.boot);
+    const bool elsewhere = holder && (lock == Lock::kNoLocks || holder->boot != self.boot ||
+                                      (lock == Lock::kOurs && !is_known_to_be_gone(*holder, self)));
     if (lock == Lock::kTaken && !elsewhere) {
       if (!holder) refuse_use(output, "another run, which is just starting");
       const bool may_wait = std::chrono::steady_clock::now() < patience;
@@ -312,9 +332,14 @@ void Fence::check() const {
   for (int attempt = 1;; ++attempt) {
     try {
       if (const auto why = lost()) throw CommError(*why + ": this run writes there no more");
+      is_blind_ = false;
       return;
     } catch (const IoError&) {
-      if (attempt == kAttempts) throw;
+      // Who waited in vain does not wait again before every line of a log.
+      if (is_blind_ || attempt == kAttempts) {
+        is_blind_ = true;
+        throw;
+      }
       std::this_thread::sleep_for(kPause);
     }
   }
@@ -327,15 +352,15 @@ class Lease::Beat {
       : output_(output),
         times_(times),
         self_(this_process()),
-        file_(take(output, self_, times)),
         fence_(output, self_.token),
+        file_(take(output, self_, times)),
         on_lost_(std::move(on_lost)) {
-    // Signals are for the launcher's own loop.
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    thread_ = std::thread([this] { run(); });
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    try {
+      start_thread();
+    } catch (...) {
+      give_back();
+      throw;
+    }
   }
 
   // Waits for a disk that does not answer.
@@ -357,12 +382,25 @@ class Lease::Beat {
     return lost_;
   }
   void look() {
+    if (lost()) return;
     auto problem = look_at_file();
     const std::lock_guard lock(mutex_);
     if (problem) lost_ = std::move(problem);
   }
 
  private:
+  // Signals are for the launcher's own loop.
+  void start_thread() {
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    struct Restore {
+      const sigset_t& mask;
+      ~Restore() { pthread_sigmask(SIG_SETMASK, &mask, nullptr); }
+    } const restore{before};
+    thread_ = std::thread([this] { run(); });
+  }
+
   void run() {
     std::unique_lock lock(mutex_);
     while (!wake_.wait_for(lock, times_.beat, [this] { return ending_; })) {
@@ -379,6 +417,15 @@ class Lease::Beat {
   }
 
   std::optional<std::string> beat() {
+    std::error_code unclear;
+    const bool is_absent = !fs::exists(output_, unclear) && !unclear;
+    absences_ = is_absent ? absences_ + 1 : 0;
+    if (absences_ == kMostAbsences) {
+      return fmt::format("{} is gone: it was moved or removed, and this run has no place to save",
+                         output_.string());
+    }
+    if (is_absent) return std::nullopt;  // it may come back
+    write_again();
     auto problem = look_at_file();
     if (problem) return problem;
     int reason = 0;
@@ -394,6 +441,23 @@ class Lease::Beat {
           std::chrono::duration_cast<std::chrono::seconds>(times_.stale).count());
     }
     return std::nullopt;
+  }
+
+  // Where somebody has emptied the file, or scribbled over it. It is the one that this run has
+  // locked, and nobody else's. What is no record is looked at twice: another machine that takes the
+  // folder over writes in two moves.
+  void write_again() {
+    const auto path = output_ / kName;
+    try {
+      const auto file = open_to_look(path);
+      const bool lacks = file && is_still_there(file_, path) && !read_holder(file);
+      const bool lacked = std::exchange(lacks_record_, lacks);
+      if (!lacks || (!lacked && file.size() > 0)) return;
+      write_record(file_, self_);
+      log_warning("{} held no record any more, and was written again", path.string());
+    } catch (const IoError&) {
+      // The look that follows says what is wrong.
+    }
   }
 
   std::optional<std::string> look_at_file() {
@@ -428,14 +492,16 @@ class Lease::Beat {
   const fs::path output_;
   const LeaseTimes times_;
   const Holder self_;
+  const Fence fence_;  // before the file: nothing is taken where a folder cannot be opened
   File file_;
-  const Fence fence_;
   const std::function<void(const std::string& why)> on_lost_;
   mutable std::mutex mutex_;
   std::condition_variable wake_;
   bool ending_ = false;
   std::atomic<bool> warned_ = false;
   bool untouched_ = false;  // and that was told
+  int absences_ = 0;        // of the folder's name, at beats in a row
+  bool lacks_record_ = false;
   std::optional<std::string> lost_;
   std::thread thread_;
 };
@@ -454,7 +520,7 @@ void check_lease(const fs::path& output, const LeaseTimes& times) {
     if (!is_gone(*holder, self)) refuse_use(output, holder->text());
     return;  // ranks of a killed launcher, which are just ending
   }
-  if (!holder || (has_locks && holder->boot == self.boot)) return;
+  if (!holder || (has_locks && is_known_to_be_gone(*holder, self))) return;
   const auto age = std::chrono::seconds(std::time(nullptr) - modified(file).tv_sec);
   if (age < times.stale) refuse_use(output, holder->text());
 }

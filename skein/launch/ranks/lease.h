@@ -5,13 +5,15 @@
 // Keeps two runs from writing into one output folder.
 //
 // OUTPUT_DIR/.skein-lease is locked (an open file description lock, which the ranks inherit: it
-// lasts as long as any process of the run) and names its holder. For another machine, which locks
-// may not reach, the file's heartbeat decides: it is touched every 5 s and stale after 30 s,
-// measured by the file system's own clock. A start on another machine watches it: the next beat is
-// a refusal, and once it is stale the folder is taken over. Where there are no locks at all, of
-// several that start at once the last to write its name has the folder; the others see that after a
-// tenth of a beat, before they change anything, and are refused.
+// lasts as long as any process of the run) and names its holder. Where locks may not reach (another
+// machine, another mount of the folder) the file's heartbeat decides: it is touched every 5 s and
+// stale after 30 s, measured by the file system's own clock. A start there watches it: the next
+// beat is a refusal, and once it is stale the folder is taken over. At once it is taken over only
+// from a process that is known to be gone: of this kernel and this pid namespace. Where there are
+// no locks at all, of several that start at once the last to write its name has the folder; the
+// others see that after a tenth of a beat, before they change anything, and are refused.
 
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -40,13 +42,14 @@ class Fence {
   // Why this run must write there no more: another one has taken it over, or it is another folder
   // under the same name. Throws IoError when that cannot be seen now.
   std::optional<std::string> lost() const;
-  // Throws CommError that says so.
+  // Throws CommError that says so. On any thread.
   void check() const;
 
  private:
   fs::path output_;
   std::string token_;
-  File folder_;  // held, so that no other gets its number
+  File folder_;                                 // held, so that no other gets its number
+  mutable std::atomic<bool> is_blind_ = false;  // when it was looked at last
 };
 
 class Lease {
@@ -64,8 +67,9 @@ class Lease {
   // To be inherited by the ranks.
   int descriptor() const;
   const std::string& token() const;  // for a Fence of this run
-  // Why this run must end: another machine took the folder over while this one was frozen. Known
-  // with the next beat, or after look(), if the disk answers that within a second.
+  // Why this run must end: another machine took the folder over while this one was frozen, or the
+  // folder is gone for good. Known with the next beat, or after look(), if the disk answers that
+  // within a second.
   std::optional<std::string> lost() const;
   void look() const;
 

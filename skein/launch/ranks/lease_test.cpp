@@ -7,6 +7,7 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -23,6 +24,7 @@
 
 #include "skein/core/error.h"
 #include "skein/core/file_system.h"
+#include "skein/core/host.h"
 #include "skein/core/testing.h"
 #include "skein/launch/process/child.h"
 
@@ -57,6 +59,17 @@ struct LeaseTest : testing::Test {
     times[1] = times[0];
     utimensat(AT_FDCWD, path.c_str(), times, 0);
   }
+  // The record of a process of this machine, last touched now. No namespace: as older programs
+  // wrote it.
+  void write_local(pid_t pid, const std::string& pid_namespace) const {
+    fs::create_directories(output);
+    const auto inside =
+        pid_namespace.empty() ? "" : fmt::format(R"("pid_namespace":"{}",)", pid_namespace);
+    std::ofstream(output / ".skein-lease")
+        << fmt::format(R"({{"host":"here","boot":"{}",{}"pid":{},"since":"noon","token":"t"}})",
+                       boot_id(), inside, pid);
+  }
+  std::string record() const { return read_file(output / ".skein-lease"); }
   std::string refusal() const {
     return skein::refusal<UserError>([&] { const Lease lease(output, quick); });
   }
@@ -208,6 +221,56 @@ TEST_F(LeaseTest, ARankThatLivesOnHoldsIt) {
   EXPECT_EQ(refusal(), "");
 }
 
+// As through another mount of the folder: nobody's lock is seen, and ours is granted.
+TEST_F(LeaseTest, AHolderThatLivesIsNotTakenOverWhereItsLockIsNotSeen) {
+  const Lease lease(output, quick);
+  const pid_t child = fork();
+  if (child == 0) {
+    let_fail(SYS_fcntl, 0, F_OFD_SETLK);
+    const auto said = refusal();
+    _exit(contains(said, "in use by the run on host ") ? 7 : 1);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(WEXITSTATUS(status), 7);
+  EXPECT_EQ(lease.lost(), std::nullopt);
+}
+
+TEST_F(LeaseTest, OnlyAProcessThatIsKnownToBeGoneIsTakenOverAtOnce) {
+  const pid_t gone = fork();
+  if (gone == 0) _exit(0);
+  waitpid(gone, nullptr, 0);
+  const pid_t zombie = fork();
+  if (zombie == 0) _exit(0);
+  siginfo_t info{};
+  waitid(P_PID, static_cast<id_t>(zombie), &info, WEXITED | WNOWAIT);
+  const auto told = [&](pid_t pid, const std::string& pid_namespace) {
+    write_local(pid, pid_namespace);
+    testing::internal::CaptureStderr();
+    EXPECT_NO_THROW(Lease(output, {.beat = milliseconds(20), .stale = milliseconds(300)}));
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_EQ(told(gone, pid_namespace()), "");
+  EXPECT_EQ(told(zombie, pid_namespace()), "");
+  waitpid(zombie, nullptr, 0);
+  EXPECT_PRED2(contains, told(gone, "pid:[1]"), "gave its last sign 0 s ago");
+  EXPECT_PRED2(contains, told(gone, ""), "gave its last sign 0 s ago");
+  EXPECT_PRED2(contains, told(getppid(), pid_namespace()), "gave its last sign 0 s ago");
+}
+
+// Whoever may write the folder writes no lines of our log.
+TEST_F(LeaseTest, AHoldersWordsStandOnOneLine) {
+  fs::create_directories(output);
+  std::ofstream(output / ".skein-lease")
+      << R"({"host":"h\nerror: forged","boot":"other","pid":7,"since":"\u001b[2J\n","token":"t"})";
+  touch_foreign(31);
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(refusal(), "");
+  const auto told = testing::internal::GetCapturedStderr();
+  EXPECT_PRED2(contains, told, R"(host h\nerror: forged, pid 7, since \x1b[2J\n)");
+  EXPECT_FALSE(contains(told, "\nerror")) << told;
+}
+
 TEST_F(LeaseTest, AnotherMachinesHeartbeatDecides) {
   write_foreign(0);
   std::atomic<bool> ended = false;
@@ -352,6 +415,32 @@ TEST_F(LeaseTest, AFenceKnowsTheRunAndTheFolder) {
   EXPECT_PRED2(contains, fence.lost().value_or(""), ".skein-lease is gone");
 }
 
+TEST_F(LeaseTest, ARecordThatWasWipedIsWrittenAgain) {
+  const Lease lease(output, quick);
+  const auto written = record();
+  for (const char* content : {"", "x", "{}"}) {
+    std::ofstream(output / ".skein-lease") << content;
+    for (int i = 0; i < 1000 && record() != written; ++i)
+      std::this_thread::sleep_for(milliseconds(5));
+    EXPECT_EQ(record(), written);
+    EXPECT_NO_THROW(Fence(output, lease.token()).check());
+  }
+  EXPECT_EQ(lease.lost(), std::nullopt);
+}
+
+TEST_F(LeaseTest, AFolderThatIsMovedAwayIsLost) {
+  const Lease lease(output, quick);
+  const Fence fence(output, lease.token());
+  fs::rename(output, folder / "moved");
+  for (int i = 0; i < 1000 && !lease.lost(); ++i) std::this_thread::sleep_for(milliseconds(5));
+  EXPECT_PRED2(contains, lease.lost().value_or(""), "out is gone: it was moved or removed");
+  EXPECT_THROW(fence.check(), IoError);
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < 10; ++i) EXPECT_THROW(fence.check(), IoError);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, milliseconds(2000));  // it waits no more
+  EXPECT_FALSE(fs::exists(output));
+}
+
 TEST_F(LeaseTest, WhoLosesItIsTold) {
   std::atomic<int> told = 0;
   const Lease lease(output, quick, [&](const std::string&) { ++told; });
@@ -380,6 +469,35 @@ TEST_F(LeaseTest, AFullDiskLeavesNothing) {
   const ScopedFileSystem scope(disk);
   EXPECT_THROW(Lease(output, quick), IoError);
   EXPECT_TRUE(fs::is_empty(output));
+}
+
+// Whatever a process lacks when it has taken the file: descriptors, or a thread.
+TEST_F(LeaseTest, WhatCannotBeHeldIsGivenBack) {
+  const auto try_with = [&](const std::function<void()>& limit) {
+    const pid_t child = fork();
+    if (child == 0) {
+      limit();
+      try {
+        const Lease lease(output, quick);
+        _exit(8);
+      } catch (const std::exception&) {
+        _exit(7);
+      }
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    if (WEXITSTATUS(status) == 8) fs::remove(output / ".skein-lease");  // left by _exit()
+    EXPECT_FALSE(fs::exists(output / ".skein-lease"));
+    return WEXITSTATUS(status);
+  };
+  int refused = 0;
+  for (rlim_t descriptors = 3; descriptors < 40; ++descriptors) {
+    const rlimit limit{descriptors, descriptors};
+    if (try_with([&] { setrlimit(RLIMIT_NOFILE, &limit); }) == 7) ++refused;
+  }
+  EXPECT_GT(refused, 0);
+  EXPECT_LT(refused, 37);
+  EXPECT_EQ(try_with([] { let_fail(SYS_clone3, EAGAIN); }), 7);
 }
 
 TEST_F(LeaseTest, ALinkIsNotFollowed) {
