@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <limits>
 #include <set>
@@ -32,6 +33,11 @@ int64_t parse_integer(const std::string& name, const std::string& text, int64_t 
   const auto value = parse_number<int64_t>(name, text, "an integer");
   if (value >= least) return value;
   throw UserError(fmt::format("--{} is {}, expected at least {}", name, value, least));
+}
+
+std::string lower_case(std::string text) {
+  std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
+  return text;
 }
 
 // Without the dashes in front and without a value; those inside as they are declared.
@@ -135,13 +141,27 @@ std::vector<std::string> FlagSet::read(std::span<const std::string> arguments,
 
 const FlagSet::Flag* FlagSet::find(const std::string& word) const {
   if (!word.starts_with("--") && word.find('=') == std::string::npos) return nullptr;
-  const auto found = std::ranges::find(flags_, name_of(word), &Flag::name);
-  return found == flags_.end() ? nullptr : &*found;
+  const auto name = name_of(word);
+  if (const auto found = std::ranges::find(flags_, name, &Flag::name); found != flags_.end()) {
+    return &*found;
+  }
+  const auto foreign = std::ranges::find_if(flags_, [&](const Flag& flag) {
+    return flag.takes == Takes::kForeign && flag.name == lower_case(name);
+  });
+  return foreign == flags_.end() ? nullptr : &*foreign;
+}
+
+std::vector<std::string> FlagSet::names() const {
+  std::vector<std::string> names;
+  for (const auto& flag : flags_) {
+    if (flag.takes != Takes::kForeign) names.push_back(flag.name);
+  }
+  return names;
 }
 
 void FlagSet::refuse(const std::string& word) const {
   std::vector<std::string> known = {"--help"};
-  for (const auto& flag : flags_) known.push_back("--" + flag.name);
+  for (const auto& name : names()) known.push_back("--" + name);
   const auto typed = "--" + name_of(word);
   throw UserError(fmt::format("{} has no flag '{}'{} (`{} --help` lists them)", command_, typed,
                               config::did_you_mean(typed, known), command_));

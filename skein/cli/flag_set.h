@@ -58,8 +58,11 @@ class FlagSet {
   void add(const std::string& name, std::function<void(const std::string& value)> use);
   // The same, and takes all words up to the next flag.
   void add_list(const std::string& name, std::vector<std::string>& values);
-  // Another program's flag, refused with what to type instead.
+  // Another program's flag, in whatever case, refused with what to type instead. Never suggested.
   void add_foreign(const std::string& name, const std::string& instead);
+
+  // Of all that are not another program's, as they were declared.
+  std::vector<std::string> names() const;
 
   enum class Unknown {
     kRefuse,

@@ -101,6 +101,12 @@ TEST(FlagSet, ForeignFlagsSayWhatToTypeInstead) {
   flags.add_foreign("max-length", "--max-new-tokens N");
   const auto read = [&] { flags.read(Words{"--max_length", "3"}); };
   EXPECT_EQ(skein::refusal<UserError>(read), "skein try has no --max-length: --max-new-tokens N");
+  const auto shouted = [&] { flags.read(Words{"--MAX-Length=3"}); };
+  EXPECT_EQ(skein::refusal<UserError>(shouted), skein::refusal<UserError>(read));
+  // Nobody is sent to a flag that is refused.
+  const auto misspelt = [&] { flags.read(Words{"--max-lenght", "3"}); };
+  EXPECT_EQ(skein::refusal<UserError>(misspelt).find("did you mean"), std::string::npos);
+  EXPECT_TRUE(flags.names().empty());
 }
 
 TEST(FlagSet, UnknownFlagsAreRefusedWithSuggestionsOrKept) {

@@ -29,7 +29,7 @@ std::string as_flag(std::string name, bool with_dashes) {
 
 }  // namespace
 
-void check_flags(std::span<const std::string> arguments, std::initializer_list<const char*> own) {
+void check_flags(std::span<const std::string> arguments, const std::vector<std::string>& own) {
   std::vector<std::string> unknown;
   for (const auto& word : arguments) {
     if (!word.starts_with("--")) continue;
@@ -37,7 +37,7 @@ void check_flags(std::span<const std::string> arguments, std::initializer_list<c
     if (config::is_key(key) || key == "config" || key.starts_with("training.")) continue;
     const bool with_dashes = word.find('_') == std::string::npos;
     std::vector<std::string> known;
-    for (const auto* name : own) known.push_back(as_flag(name, with_dashes));
+    for (const auto& name : own) known.push_back(as_flag(underscored(name), with_dashes));
     for (const auto& name : config::key_spellings()) known.push_back(as_flag(name, with_dashes));
     for (const auto& flag : launch::flag_names()) {
       known.push_back(as_flag(underscored(flag.substr(2)), with_dashes));

@@ -4,15 +4,14 @@
 
 // Which `--word` of a command that takes configuration keys and launch flags is neither?
 
-#include <initializer_list>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace skein::cli {
 
 // Throws UserError, with suggestions, for the first. Flags that were read are gone from
 // `arguments`; `own` names those of the command itself, without dashes, to be suggested too.
-void check_flags(std::span<const std::string> arguments,
-                 std::initializer_list<const char*> own = {});
+void check_flags(std::span<const std::string> arguments, const std::vector<std::string>& own = {});
 
 }  // namespace skein::cli

@@ -30,6 +30,7 @@ struct Command {
   int (*run)(Arguments);  // null: in skein-worker
   // It sees to signals that ask for a stop itself; otherwise they end it, as every program.
   bool takes_stops = false;
+  bool helps_by_verb = false;  // `skein COMMAND VERB --help` is another text
 };
 
 constexpr Command kCommands[] = {
@@ -51,7 +52,7 @@ constexpr Command kCommands[] = {
     {"export", "CHECKPOINT --out DIR [--dtype D]", "a checkpoint becomes a plain model folder",
      run_export_command},
     {"gradients", "collect|merge|score|select ...", "which training data helps? (LESS)",
-     run_gradients_command, /*takes_stops=*/true},
+     run_gradients_command, /*takes_stops=*/true, /*helps_by_verb=*/true},
     {"doctor", "[--path DIR] [--json]", "what this machine offers, and what would stop a run",
      run_doctor_command},
     {"generate", "MODEL --prompt TEXT ...", "continue a text", nullptr},
@@ -93,10 +94,11 @@ std::string as_training(const std::string& word) {
                               config::did_you_mean(word, names)));
 }
 
-// `skein data prepare --help` is answered as `skein data --help`.
+// `skein data prepare --help` is answered as `skein data --help`, unless verbs have help of their
+// own.
 int run_command(const Command& command, Arguments rest) {
   const std::string help[] = {"--help"};
-  if (asks_for_help(rest)) rest = help;
+  if (asks_for_help(rest) && !command.helps_by_verb) rest = help;
   if (!command.takes_stops) release_stop_signals();
   if (!command.run) exec_worker(command.name, rest);
   return command.run(rest);

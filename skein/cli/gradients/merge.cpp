@@ -37,12 +37,17 @@ int merge_gradients(Arguments arguments) {
   gradient_features::MergeOptions options;
   FlagSet flags("skein gradients merge");
   flags.add("parts", options.parts);
-  add_less_flags(flags);
+  add_less_flags(flags, "merge");
   const auto words = flags.read(arguments);
   if (words.size() != 1) {
-    throw UserError("skein gradients merge takes one folder: the output_path of a collection");
+    throw UserError(fmt::format(
+        "skein gradients merge takes one folder, the output_path of a collection, and {} given: "
+        "type skein gradients merge DIR{}",
+        words.empty() ? "none is" : fmt::format("{} are", words.size()),
+        words.empty() ? "" : ", once for each"));
   }
   options.output = words[0];
+  tell_overwritten({options.output / gradient_features::kMergedFile});
   const auto summary = gradient_features::merge_collection(options);
   tell_skipped(summary.skipped, SkipReason::kNoTarget, "nothing of it is supervised");
   tell_skipped(summary.skipped, SkipReason::kNotFinite, "its gradient is not finite");

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright the skein authors.
+"""What `skein gradients …` says: which keys and flags it reads, why it does what it does, what to type instead."""
+import shutil
+import unittest
+
+from harness import ChatWorkspace, run_skein
+
+
+class Words(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.work = ChatWorkspace(num_rows=12, per_device_train_batch_size=2)
+        cls.work.run("output_dir=base", "max_steps=1", "save_strategy=no")
+        cls.work.run("output_dir=warm", "model_name_or_path=base", "train_from_scratch=false", "finetuning_type=lora",
+                     "lora_rank=4", "max_steps=2", "save_steps=1")
+        for name, more in (("train", ["--gradient_type", "sgd"]), ("dev", ["--validation", "--max_samples", "4"])):
+            cls.collect(name, *more)
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.work.folder)
+
+    @classmethod
+    def collect(cls, output, *more, code=0, model="warm/checkpoint-2", rows=("--train_file", "chat.jsonl")):
+        return run_skein(["gradients", "collect", *rows, "--template", "chatml", *(["--model", model] if model else []),
+                          "--output_path", output, "device=cpu",
+                          *([] if "--gradient_projection_dimension" in more else ["--gradient_projection_dimension", "64"]),
+                          *more], cls.work.folder, code)
+
+    @classmethod
+    def gradients(cls, *words, code=0):
+        return run_skein(["gradients", *words], cls.work.folder, code)
+
+    def test_flags_of_less(self):
+        for verb, words, says in [
+                ("collect", ["--dims", "8192"], "--gradient_projection_dimension N"),
+                ("collect", ["--Proj_Dim=8192"], "--gradient_projection_dimension N"),
+                ("collect", ["--data_dir", "d"], "--train_file F"),
+                ("collect", ["--ckpts", "1"], "--model DIR/checkpoint-N"),
+                ("score", ["--gradient_path", "d"], "--train DIR…"),
+                ("score", ["--gradient-path=d"], "--train DIR…"),
+                ("score", ["--train_file_names", "d"], "--train DIR…"),
+                ("score", ["--CKPTS", "1"], "--checkpoints DIR…"),
+                ("score", ["--checkpoint_weights", "1"], "--weights X…"),
+                ("score", ["--validation_gradient_path", "d"], "--validation DIR…"),
+                ("score", ["--target_task_names", "bbh"], "--groups FILE|KEY"),
+                ("score", ["--output_path", "d"], "--out DIR"),
+                ("select", ["--train_file_names", "d"], "--train-files F…"),
+                ("select", ["--percentage", "0.05"], "--top 5%"),
+                ("select", ["--max_samples", "5"], "--top N"),
+                ("select", ["--output_path", "d"], "--out DIR"),
+                ("merge", ["--output_path", "d"], "skein gradients merge DIR")]:
+            with self.subTest(verb=verb, words=words):
+                ended = self.gradients(verb, *words, code=2)
+                self.assertEqual(ended.stderr.count("\n"), 1, ended.stderr)
+                self.assertIn(f"skein gradients {verb} has no --", ended.stderr)
+                self.assertIn(says, ended.stderr)
+        # What is suggested is a flag of the verb: --max-samples is select's only in LESS.
+        self.assertNotIn("--max-samples", self.gradients("select", "--max-sample", "5", code=2).stderr)
+        self.assertIn("did you mean '--block", self.collect("never", "--block_sample", "5", code=2).stderr)
+
+    def test_help_of_a_verb(self):
+        for verb, has, lacks in (("collect", "--gradient_type", "--weights"), ("score", "--weights", "--gradient_type"),
+                                 ("select", "--top", "--weights"), ("merge", "--parts", "--top")):
+            ended = self.gradients(verb, "--help")
+            self.assertIn(f"skein gradients {verb}", ended.stdout)
+            self.assertIn(has, ended.stdout)
+            self.assertNotIn(lacks, ended.stdout)
+        ended = self.gradients("colect", code=2)
+        self.assertIn("did you mean 'collect'", ended.stderr)
+        self.assertEqual(ended.stderr.count("\n"), 1)
+
+
+if __name__ == "__main__":
+    unittest.main()
