@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright the skein authors.
 """What `skein gradients …` says: which keys and flags it reads, why it does what it does, what to type instead."""
+import json
 import shutil
 import unittest
 
@@ -31,6 +32,27 @@ class Words(unittest.TestCase):
     @classmethod
     def gradients(cls, *words, code=0):
         return run_skein(["gradients", *words], cls.work.folder, code)
+
+    def facts(self, output):
+        return json.loads((self.work / output / "collection.json").read_text())
+
+    def test_keys_of_a_configuration(self):
+        self.work.write_recipe({"model_name_or_path": "base", "train_file": "chat.jsonl", "template": "chatml", "stage": "sft",
+                                "cutoff_len": 40, "max_samples": 7, "seed": 9, "learning_rate": 0.1, "num_train_epochs": 2,
+                                "output_dir": "elsewhere", "device": "cpu"}, "less.yaml")
+        adapter = json.loads((self.work / "warm/checkpoint-2/adapter_config.json").read_text())
+        shutil.copytree(self.work / "warm/checkpoint-2", self.work / "moved", ignore=shutil.ignore_patterns("manifest*"))
+        (self.work / "moved/adapter_config.json").write_text(json.dumps(adapter | {"base_model_name_or_path": "gone"}))
+        words = ["gradients", "collect", "less.yaml", "--model", "moved", "--gradient_projection_dimension", "64"]
+        ended = run_skein([*words, "--output_path", "keys"], self.work.folder)
+        facts = self.facts("keys")
+        self.assertEqual([facts[key] for key in ("max_length", "num_samples", "max_samples", "seed")], [40, 7, 7, 9])
+        self.assertEqual(ended.stderr.count("no effect on gradients"), 1)
+        self.assertIn("no effect on gradients: learning_rate, num_train_epochs, output_dir\n", ended.stderr)
+        # Flags count more.
+        run_skein([*words, "--output_path", "flags", "--max_length", "50", "--max_samples", "3"], self.work.folder)
+        self.assertEqual([self.facts("flags")[key] for key in ("max_length", "num_samples")], [50, 3])
+        self.assertNotIn("no effect", self.collect("plain").stderr)
 
     def test_flags_of_less(self):
         for verb, words, says in [
