@@ -54,6 +54,21 @@ class Words(unittest.TestCase):
         self.assertEqual([self.facts("flags")[key] for key in ("max_length", "num_samples")], [50, 3])
         self.assertNotIn("no effect", self.collect("plain").stderr)
 
+    def test_why_it_is_sgd(self):
+        ended = self.collect("of-run", model="warm")
+        self.assertIn("gradient_type is sgd: warm is the folder of a run", ended.stderr)
+        self.assertIn("give --model warm/checkpoint-2", ended.stderr)
+        shutil.copytree(self.work / "warm/checkpoint-2", self.work / "their run/checkpoint-7",
+                        ignore=shutil.ignore_patterns("manifest*", "optimizer*"))
+        (self.work / "their run/checkpoint-7/optimizer.pt").write_bytes(b"pickle")
+        ended = self.collect("of-pickle", model="their run/checkpoint-7")
+        self.assertIn("gradient_type is sgd: optimizer.pt is a pickle", ended.stderr)
+        self.assertIn("`scripts/hf_moments.py 'their run/checkpoint-7'`", ended.stderr)
+        ended = self.collect("of-pickle", "--gradient_type", "adam", model="their run/checkpoint-7", code=2)
+        self.assertIn("`scripts/hf_moments.py 'their run/checkpoint-7'`", ended.stderr)
+        self.assertIn("gradient_type is sgd: the rows are for validation", self.collect("dev", "--validation", "--max_samples",
+                                                                                       "4").stderr)
+
     def test_flags_of_less(self):
         for verb, words, says in [
                 ("collect", ["--dims", "8192"], "--gradient_projection_dimension N"),

@@ -26,13 +26,15 @@ struct CollectFlags {
   fs::path output;
   gradient_features::InfoType info = gradient_features::InfoType::kGrads;
   gradient_features::GradientType type = gradient_features::GradientType::kSgd;
-  bool chose_type = false;  // nobody asked for it: a line says so
+  // Why it is that, and what to type for another, where nobody has asked for one; else empty.
+  std::string why_type;
   gradient_features::AdamForm adam_form = gradient_features::AdamForm::kLess;
   gradient_features::ProjectionKind projection = gradient_features::ProjectionKind::kDense;
   std::vector<int64_t> dimensions{8192};  // rising; as they were asked for
   std::vector<std::string> parameters{"adapter"};
   // Beside a model without one: LESS's, of which B is zero.
   std::optional<adapter::AdapterConfig> new_adapter;
+  uint64_t seed = 0;          // of the projection
   int64_t max_samples = 0;    // 0: all
   int64_t block_samples = 0;  // 0: as many as are handy
   int64_t batch_tokens = 8192;

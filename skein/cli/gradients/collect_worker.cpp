@@ -127,6 +127,7 @@ gf::CollectionFacts facts_of(const CollectFlags& flags, const OpenModel& model,
   gf::CollectionFacts facts{.info_type = flags.info,
                             .gradient_type = flags.type,
                             .adam_form = flags.adam_form,
+                            .seed = flags.seed,
                             .output_dtype = flags.output_dtype,
                             .model_digest = model_digest(flags.model, flags.fresh()),
                             .dtype = model.dtype(),
@@ -173,16 +174,6 @@ gf::GradientForm form_of(const CollectFlags& flags, const gf::CollectionFacts& f
   return form;
 }
 
-const char* why_type(const CollectFlags& flags, const gf::CollectionFacts& facts) {
-  if (flags.new_adapter) return "a new adapter has no moments";
-  if (facts.projection == gf::ProjectionKind::kFactorised) {
-    return "a factorised projection never forms the gradient that others need";
-  }
-  return facts.gradient_type == gf::GradientType::kAdam
-             ? "the checkpoint has the optimizer's moments"
-             : "there are no moments, or the rows are for validation";
-}
-
 void announce(const CollectFlags& flags, const gf::CollectionFacts& facts) {
   log_info("collecting {} of {} samples{}", gf::word_of(facts.info_type), facts.num_samples,
            facts.info_type == gf::InfoType::kGrads
@@ -197,8 +188,8 @@ void announce(const CollectFlags& flags, const gf::CollectionFacts& facts) {
         facts.dimension(), flags.dimensions.back(),
         flags.dimensions.back() / std::ssize(facts.parameters));
   }
-  if (facts.info_type == gf::InfoType::kGrads && flags.chose_type) {
-    log_info("gradient_type is {}: {}", gf::word_of(facts.gradient_type), why_type(flags, facts));
+  if (facts.info_type == gf::InfoType::kGrads && !flags.why_type.empty()) {
+    log_info("gradient_type is {}: {}", gf::word_of(facts.gradient_type), flags.why_type);
   }
   if (flags.new_adapter) {
     log_info(
