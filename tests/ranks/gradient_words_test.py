@@ -69,6 +69,14 @@ class Words(unittest.TestCase):
         self.assertIn("gradient_type is sgd: the rows are for validation", self.collect("dev", "--validation", "--max_samples",
                                                                                        "4").stderr)
 
+    def test_rows_do_not_go_into_a_model(self):
+        for output in ("warm/checkpoint-2/grads", "warm/checkpoint-2", "base/grads"):
+            with self.subTest(output):
+                ended = self.collect(output, code=2)
+                self.assertIn(f"--output_path {output} lies in ", ended.stderr)
+                self.assertIn("give a folder outside of it", ended.stderr)
+        self.assertFalse((self.work / "warm/checkpoint-2/grads").exists())
+
     def test_flags_of_less(self):
         for verb, words, says in [
                 ("collect", ["--dims", "8192"], "--gradient_projection_dimension N"),
