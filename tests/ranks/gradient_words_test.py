@@ -105,6 +105,18 @@ class Words(unittest.TestCase):
         self.assertNotIn("--max-samples", self.gradients("select", "--max-sample", "5", code=2).stderr)
         self.assertIn("did you mean '--block", self.collect("never", "--block_sample", "5", code=2).stderr)
 
+    def test_several_values(self):
+        ended = self.collect("never", rows=("--train_file", "chat.jsonl", "more rows.jsonl"), code=2)
+        self.assertIn("--train_file chat.jsonl,'more rows.jsonl'", ended.stderr)
+        self.assertIn("--train_file_dir DIR", ended.stderr)
+        ended = self.gradients("select", "--top", "5%", "6%", "--scores", "s", code=2)
+        self.assertIn("'6%' belongs to no flag: --scores and --train-files take several words", ended.stderr)
+        ended = self.collect("never", model="warm/checkpoint-3", code=2)
+        self.assertIn("'warm/checkpoint-3' does not exist: warm has checkpoint-1, checkpoint-2", ended.stderr)
+        ended = self.gradients("score", "--train", "train", "--validation", "dev", "--checkpoints", "warm/checkpoint-9", code=2)
+        self.assertIn("warm has checkpoint-1, checkpoint-2", ended.stderr)
+        self.gradients("score", "--train", "train,train", "--validation", "dev,dev", "--weights", "0.25,0.75", "--out", "s4")
+
     def test_help_of_a_verb(self):
         for verb, has, lacks in (("collect", "--gradient_type", "--weights"), ("score", "--weights", "--gradient_type"),
                                  ("select", "--top", "--weights"), ("merge", "--parts", "--top")):

@@ -6,11 +6,14 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <set>
 #include <sstream>
 
 #include "skein/checkpoint/files/file_layout.h"
 #include "skein/checkpoint/files/weights_digest.h"
 #include "skein/cli/flag_set.h"
+#include "skein/cli/gradients/collect_keys.h"
+#include "skein/cli/gradients/shell_word.h"
 #include "skein/cli/gradients/verbs.h"
 #include "skein/cli/key_flags.h"
 #include "skein/config/syntax/values.h"
@@ -69,6 +72,49 @@ bool has_moments(const fs::path& model) {
   return false;
 }
 
+bool has_pickled_moments(const fs::path& model) {
+  std::error_code ignored;
+  return fs::exists(model / "optimizer.pt", ignored);
+}
+
+// The last checkpoint of a run's folder of which that is true; empty: none.
+fs::path last_checkpoint(const fs::path& run, bool (*is_wanted)(const fs::path&)) {
+  fs::path last;
+  int64_t last_step = -1;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(run, ignored)) {
+    const auto name = entry.path().filename().string();
+    constexpr std::string_view kBegin = "checkpoint-";
+    if (!name.starts_with(kBegin) || !is_wanted(entry.path())) continue;
+    const auto step = config::parse_integer(name.substr(kBegin.size()));
+    if (!step || *step <= last_step) continue;
+    last_step = *step;
+    last = run / name;
+  }
+  return last;
+}
+
+// Why a folder without moments has none, and what to type.
+std::string without_moments(const fs::path& model) {
+  constexpr auto kScript =
+      "optimizer.pt is a pickle, which is not read: `scripts/hf_moments.py {0}` makes an "
+      "optimizer.safetensors of it, then give --model {0}";
+  if (has_pickled_moments(model)) return fmt::format(kScript, shell_word(model.string()));
+  if (const auto found = last_checkpoint(model, has_moments); !found.empty()) {
+    return fmt::format(
+        "{} is the folder of a run, and the optimizer's moments lie in its checkpoints: give "
+        "--model {}",
+        shown(model.string()), shell_word(found.string()));
+  }
+  if (const auto found = last_checkpoint(model, has_pickled_moments); !found.empty()) {
+    return fmt::format(kScript, shell_word(found.string()));
+  }
+  return fmt::format(
+      "{} has no {}.safetensors, the optimizer's moments: give --model with a checkpoint-N of the "
+      "run that has them (saved without save_only_model)",
+      shown(model.string()), checkpoint::kOptimizerStem);
+}
+
 // LESS's extraction on a model without an adapter makes one.
 adapter::AdapterConfig new_adapter(int64_t rank, double alpha) {
   adapter::AdapterConfig made;
@@ -79,14 +125,36 @@ adapter::AdapterConfig new_adapter(int64_t rank, double alpha) {
   return made;
 }
 
+bool is_rows_flag(const std::string& word) {
+  return word == "--train_file" || word == "--train-file";
+}
+
 struct RawWords {
   std::string model, output, info = "grads", type, form = "less", dimensions, parameters;
   std::string non_finite = "error", dtype = "float32", projection = "dense";
   std::string base;
   bool validation = false, initialize_lora = false;
-  int64_t lora_rank = 8, max_length = kLessLength;
+  int64_t lora_rank = 8;
+  int64_t max_length = 0;  // 0: as the configuration says, else LESS's
   std::optional<double> lora_alpha;
 };
+
+// `--train_file a.jsonl b.jsonl`: the second would be taken for a configuration.
+void refuse_loose_rows(const std::vector<std::string>& words) {
+  for (size_t i = 0; i < words.size(); ++i) {
+    const auto& word = words[i];
+    const auto ending = fs::path(word).extension();
+    const bool is_value =
+        i > 0 && words[i - 1].starts_with("--") && words[i - 1].find('=') == std::string::npos;
+    if (is_value || word.starts_with("--") || word.find('=') != std::string::npos) continue;
+    if (ending != ".jsonl" && ending != ".json" && ending != ".txt") continue;
+    const bool follows = i > 1 && is_rows_flag(words[i - 2]);
+    throw UserError(fmt::format(
+        "'{}' belongs to no flag: --train_file takes one word; for several files put commas "
+        "between them (--train_file {},{}), or give their folder, --train_file_dir DIR",
+        shown(word), shell_word(follows ? words[i - 1] : "a.jsonl"), shell_word(word)));
+  }
+}
 
 std::vector<std::string> read(std::span<const std::string> arguments, RawWords& raw,
                               CollectFlags& result) {
@@ -112,11 +180,12 @@ std::vector<std::string> read(std::span<const std::string> arguments, RawWords& 
   flags.add("gradient-memory", result.memory, /*least=*/1);
   flags.add("non-finite", raw.non_finite);
   flags.add("output-dtype", raw.dtype);
-  add_less_flags(flags);  // those that are flags here come first
+  const auto own = flags.names();
+  add_less_flags(flags, "collect");
   auto rest = flags.read(arguments, FlagSet::Unknown::kKeep);
+  refuse_loose_rows(rest);
+  check_flags(rest, own);
   rest.emplace_back("stage=sft");  // so rows are read
-  check_flags(rest, {"model", "output_path", "gradient_type", "gradient_projection_dimension",
-                     "info_type", "parameters", "max_samples", "max_length", "validation"});
   return rest;
 }
 
@@ -149,27 +218,30 @@ void require_sgd(gf::GradientType type) {
                   gf::word_of(type)));
 }
 
+std::string why_sgd(const RawWords& raw, const CollectFlags& flags) {
+  if (flags.new_adapter) return "a new adapter has no moments";
+  if (flags.projection == gf::ProjectionKind::kFactorised) {
+    return "a factorised projection never forms the gradient that others need";
+  }
+  return raw.validation ? "the rows are for validation" : without_moments(flags.given_model);
+}
+
 void choose_type(const RawWords& raw, CollectFlags& result) {
-  std::error_code ignored;
   const bool factorised = result.projection == gf::ProjectionKind::kFactorised;
   const bool moments = has_moments(result.given_model);
-  result.chose_type = raw.type.empty();
-  if (result.chose_type) {
+  if (raw.type.empty()) {
     const bool adam = moments && !result.new_adapter && !raw.validation && !factorised;
     result.type = adam ? gf::GradientType::kAdam : gf::GradientType::kSgd;
+    result.why_type = adam ? "the checkpoint has the optimizer's moments" : why_sgd(raw, result);
     return;
   }
   result.type = choose("gradient_type", raw.type, gf::gradient_type(raw.type), "adam, sgd, sign");
   if (factorised) require_sgd(result.type);
   if (result.type == gf::GradientType::kAdam && !moments) {
     throw UserError(
-        fmt::format("--gradient_type adam needs the optimizer's moments, and {} has no "
-                    "{}.safetensors: name a checkpoint-N of a run, or give "
-                    "--gradient_type sgd{}",
-                    result.given_model.string(), checkpoint::kOptimizerStem,
-                    fs::exists(result.given_model / "optimizer.pt", ignored)
-                        ? " (scripts/hf_moments.py makes one of optimizer.pt)"
-                        : ""));
+        fmt::format("--gradient_type adam needs the optimizer's moments: {}; or give "
+                    "--gradient_type sgd",
+                    without_moments(result.given_model)));
   }
 }
 
@@ -186,6 +258,10 @@ void choose_parameters(const RawWords& raw, CollectFlags& result) {
   result.new_adapter = new_adapter(raw.lora_rank, raw.lora_alpha.value_or(32));
 }
 
+bool is_given(const CollectFlags& flags, const char* key) {
+  return flags.run.origin_of(key).kind != config::Origin::Kind::kDefault;
+}
+
 // The rows are those of a run's training data; nothing is held out.
 void resolve_run(const RawWords& raw, CollectFlags& result) {
   auto& run = result.run.config;
@@ -194,8 +270,15 @@ void resolve_run(const RawWords& raw, CollectFlags& result) {
       run.model.tokenizer_name_or_path.empty() && folder != result.model.weights) {
     run.model.tokenizer_name_or_path = folder.string();
   }
-  run.data.block_size = raw.max_length;
+  if (raw.max_length > 0) {
+    run.data.block_size = raw.max_length;
+  } else if (!is_given(result, "block_size")) {
+    run.data.block_size = kLessLength;
+  }
+  if (result.max_samples == 0) result.max_samples = run.data.max_train_samples.value_or(0);
+  if (is_given(result, "seed")) result.seed = static_cast<uint64_t>(run.seed);
   run.checkpoint.output_dir = raw.output;
+  run.checkpoint.experiment_name.clear();  // rows lie where --output_path says
   run.rows.packing = false;
   if (run.data.train_file.empty() && run.data.train_file_dir.empty()) {
     throw UserError("skein gradients collect needs --train_file FILE, the rows");
@@ -230,12 +313,37 @@ void require_folder(const fs::path& output) {
                               shown(output.string()), shown(path.string())));
 }
 
+// A folder that holds a model, an adapter or a checkpoint, whose files belong together.
+bool is_model_folder(const fs::path& folder) {
+  const auto has = [&](const char* name) {
+    std::error_code ignored;
+    return fs::exists(folder / name, ignored);
+  };
+  const bool has_weights = has("model.safetensors") || has("model.safetensors.index.json") ||
+                           has("pytorch_model.bin") || has("pytorch_model.bin.index.json");
+  return has(adapter::kConfigName) || has("trainer_state.json") ||
+         (has("config.json") && has_weights);
+}
+
+// Who removes, copies or publishes a checkpoint would do it to the rows as well.
+void refuse_model_folder(const fs::path& output, const fs::path& typed) {
+  for (auto folder = output; folder.has_relative_path(); folder = folder.parent_path()) {
+    if (!is_model_folder(folder)) continue;
+    throw UserError(
+        fmt::format("--output_path {} lies in {}, the folder of a model or a checkpoint, whose "
+                    "files belong together: give a folder outside of it, as --output_path {}",
+                    shown(typed.string()), shown(folder.string()),
+                    shell_word((folder.parent_path() / "grads").string())));
+  }
+}
+
 // The files of a collection are no rows, and a folder of rows would be read with them when it is
 // continued.
 void check_output(const CollectFlags& flags) {
   require_folder(flags.output);
   std::error_code error;
   const auto output = fs::weakly_canonical(flags.output, error);
+  refuse_model_folder(output, flags.output);
   const auto& data = flags.run.config.data;
   for (const auto& named : {data.train_file_dir, data.train_file}) {
     for (const auto& word : words_of(named)) {
@@ -285,27 +393,21 @@ std::string model_digest(const plan::ModelFolder& model, const std::string& fres
   return digest(all + fresh);
 }
 
-void add_less_flags(FlagSet& flags) {
-  flags.add_foreign("task",
-                    "its data sets are not built in; --train_file of `skein gradients collect` "
-                    "names the data, and --groups of `skein gradients score` its subtasks");
-  flags.add_foreign("target-task-names", "name subtasks with --groups FILE|KEY");
-  flags.add_foreign("ckpts", "give the folders, --checkpoints DIR…");
-  flags.add_foreign("checkpoint-weights", "type --weights X…");
-  flags.add_foreign("percentage", "type --top 5%");
-  flags.add_foreign("max-samples", "type --top N");
-  flags.add_foreign("output-path", "type --out DIR");
-}
-
 CollectFlags parse_collect_flags(std::span<const std::string> arguments) {
   CollectFlags result;
   RawWords raw;
   result.run = config::load(read(arguments, raw, result));
   const auto& configured = result.run.config;
+  std::set<std::string> unused;  // keys that --model stands for
+  if (!raw.model.empty()) unused.insert("adapter_name_or_path");
+  if (raw.model.empty()) raw.model = configured.finetune.adapter_name_or_path;
+  const auto& named = configured.model.model_name_or_path;
   if (raw.model.empty()) {
-    raw.model = configured.finetune.adapter_name_or_path.empty()
-                    ? configured.model.model_name_or_path
-                    : configured.finetune.adapter_name_or_path;
+    raw.model = named;
+  } else if (raw.base.empty() && plan::names_adapter(raw.model)) {
+    raw.base = named;
+  } else {
+    unused.insert("model_name_or_path");
   }
   if (raw.model.empty()) {
     throw UserError(
@@ -335,6 +437,9 @@ CollectFlags parse_collect_flags(std::span<const std::string> arguments) {
   resolve_run(raw, result);
   check_rows(result);
   check_output(result);
+  if (auto idle = idle_collect_keys(result.run, unused); !idle.empty()) {
+    result.run.notes.push_back(std::move(idle));
+  }
   return result;
 }
 

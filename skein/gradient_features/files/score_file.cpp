@@ -64,10 +64,14 @@ Facts facts_in(const checkpoint::Header& header, const fs::path& path) {
 
 }  // namespace
 
+std::vector<fs::path> score_files(const fs::path& folder, const std::string& name) {
+  const auto stem = name + "_influence_score";
+  return {folder / (stem + ".safetensors"), folder / (stem + ".pt")};
+}
+
 std::vector<fs::path> write_scores(const fs::path& folder, const std::string& name,
                                    const Scores& scores) {
-  const auto stem = name + "_influence_score";
-  const std::vector<fs::path> files = {folder / (stem + ".safetensors"), folder / (stem + ".pt")};
+  const auto files = score_files(folder, name);
   make_directories(folder);
   for (const auto& file : files) sweep_temporaries_of(file);
   Facts facts{.count = scores.values.size(),

@@ -19,7 +19,9 @@ struct StoredScores {
   std::vector<DataFile> data_files;
 };
 
-// DIR/NAME_influence_score.safetensors and DIR/NAME_influence_score.pt. Returns both.
+// DIR/NAME_influence_score.safetensors and DIR/NAME_influence_score.pt.
+std::vector<fs::path> score_files(const fs::path& folder, const std::string& name);
+// Returns both.
 std::vector<fs::path> write_scores(const fs::path& folder, const std::string& name,
                                    const Scores& scores);
 // The .safetensors file. Throws UserError for another file, IoError for a damaged one.

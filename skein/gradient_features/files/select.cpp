@@ -180,6 +180,13 @@ void write_histogram(const fs::path& path, const std::vector<Sample>& samples, f
                               shown(text)));
 }
 
+[[noreturn]] void refuse_fraction(const std::string& text, double value) {
+  throw UserError(fmt::format(
+      "--top is '{}', expected a share (5%) or a number of samples (100): for {:g} % of "
+      "them type --top {:g}%",
+      shown(text), value * 100, value * 100));
+}
+
 }  // namespace
 
 Top parse_top(const std::string& text) {
@@ -193,6 +200,7 @@ Top parse_top(const std::string& text) {
     if (value > 100) refuse_top(text);
     return {.share = value / 100};
   }
+  if (value < 1) refuse_fraction(text, value);
   if (value != std::floor(value) || value > 1e15) refuse_top(text);
   return {.count = static_cast<int64_t>(value)};
 }
@@ -202,6 +210,11 @@ std::string top_file_name(const Top& top) {
                        : fmt::format("top_num{}.jsonl", top.count);
 }
 
+std::vector<fs::path> selected_files(const SelectOptions& options) {
+  return {options.out / "sorted.csv", options.out / top_file_name(options.top),
+          options.out / "scores.svg"};
+}
+
 SelectSummary select(const SelectOptions& options) {
   const auto files = open_lines(options.train_files);
   const auto samples = sorted_samples(options, files);
@@ -209,12 +222,10 @@ SelectSummary select(const SelectOptions& options) {
   const auto with_score = std::ranges::count_if(
       samples, [](const Sample& sample) { return std::isfinite(sample.score); });
   const int64_t asked = wanted(options.top, count);
-  SelectSummary summary{
-      .num_samples = count,
-      .num_asked = asked,
-      .num_selected = std::min<int64_t>(asked, with_score),
-      .files = {options.out / "sorted.csv", options.out / top_file_name(options.top),
-                options.out / "scores.svg"}};
+  SelectSummary summary{.num_samples = count,
+                        .num_asked = asked,
+                        .num_selected = std::min<int64_t>(asked, with_score),
+                        .files = selected_files(options)};
   if (summary.num_selected == 0) throw UserError("no sample has a score: all were skipped");
   const auto selected = std::span(samples).first(static_cast<size_t>(summary.num_selected));
   summary.lowest = selected.back().score;

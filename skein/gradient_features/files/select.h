@@ -39,6 +39,9 @@ struct SelectSummary {
   std::vector<fs::path> files;
 };
 
+// sorted.csv, the selected lines, scores.svg.
+std::vector<fs::path> selected_files(const SelectOptions& options);
+
 // Writes sorted.csv (all samples, best first: file name, index, score), the selected lines in the
 // same order, and scores.svg, a histogram, into `out`; each is written anew. Equal scores come in
 // the order of the files. Throws UserError when scores and data do not belong together, and for an
