@@ -77,6 +77,24 @@ class Words(unittest.TestCase):
                 self.assertIn("give a folder outside of it", ended.stderr)
         self.assertFalse((self.work / "warm/checkpoint-2/grads").exists())
 
+    def test_score_says_what_is_compared(self):
+        ended = self.gradients("score", "--train", "train", "--validation", "dev", "--out", "s1")
+        self.assertIn("train rows: sgd gradients in float32; validation rows: sgd gradients in float32", ended.stderr)
+        self.assertNotIn("warning", ended.stderr)
+        self.collect("adam-dev", "--max_samples", "4", "dtype=bfloat16")
+        ended = self.gradients("score", "--train", "train", "--validation", "adam-dev", "--out", "s2")
+        self.assertIn("validation rows: adam gradients in bfloat16", ended.stderr)
+        self.assertIn("validation rows are adam gradients, where LESS takes sgd", ended.stderr)
+        self.assertIn("rows were computed in bfloat16 and float32", ended.stderr)
+        # Once more into the same folder.
+        ended = self.gradients("score", "--train", "train", "--validation", "dev", "--out", "s1")
+        self.assertIn("written over: s1/train_influence_score.safetensors, s1/train_influence_score.pt", ended.stderr)
+
+    def test_dimensions_that_differ(self):
+        self.collect("dev-short", "--validation", "--max_samples", "4", "--gradient_projection_dimension", "32")
+        ended = self.gradients("score", "--train", "train", "--validation", "dev-short", "--out", "s3")
+        self.assertIn("train rows have 64 columns, validation rows 32: the first 32 of both are compared", ended.stderr)
+
     def test_flags_of_less(self):
         for verb, words, says in [
                 ("collect", ["--dims", "8192"], "--gradient_projection_dimension N"),
@@ -116,6 +134,21 @@ class Words(unittest.TestCase):
         ended = self.gradients("score", "--train", "train", "--validation", "dev", "--checkpoints", "warm/checkpoint-9", code=2)
         self.assertIn("warm has checkpoint-1, checkpoint-2", ended.stderr)
         self.gradients("score", "--train", "train,train", "--validation", "dev,dev", "--weights", "0.25,0.75", "--out", "s4")
+
+    def test_what_select_takes(self):
+        self.gradients("score", "--train", "train", "--validation", "dev", "--out", "s5")
+        for words in (["chat.jsonl"], ["ch?t.jsonl"], ["only-rows"]):
+            (self.work / "only-rows").mkdir(exist_ok=True)
+            shutil.copy(self.work / "chat.jsonl", self.work / "only-rows/rows.jsonl")
+            with self.subTest(words):
+                self.gradients("select", "--scores", "s5", "--train-files", *words, "--top", "25%", "--out", "chosen")
+                self.assertEqual(len((self.work / "chosen/top_p0.25.jsonl").read_text().splitlines()), 3)
+        ended = self.gradients("select", "--scores", "s5", "--train-files", "chat.jsonl", "--top", "3", "--out", "chosen")
+        self.assertIn("written over: chosen/sorted.csv, chosen/scores.svg", ended.stderr)
+        ended = self.gradients("select", "--scores", "s5", "--train-files", "chat.jsonl", "--top", "0.05", code=2)
+        self.assertIn("type --top 5%", ended.stderr)
+        ended = self.gradients("select", "--scores", "warm", "--train-files", "chat.jsonl", "--top", "3", code=2)
+        self.assertIn("holds no _influence_score.safetensors", ended.stderr)
 
     def test_help_of_a_verb(self):
         for verb, has, lacks in (("collect", "--gradient_type", "--weights"), ("score", "--weights", "--gradient_type"),

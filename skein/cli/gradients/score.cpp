@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 
 #include "skein/cli/gradients/collect_flags.h"
 #include "skein/cli/gradients/verbs.h"
@@ -43,10 +44,11 @@ Words parse(Arguments arguments) {
   flags.add("out", words.out);
   flags.add("name", words.name);
   flags.add("threads", words.threads);
-  add_less_flags(flags);
-  const auto others = flags.read(arguments);
-  if (!others.empty()) {
-    throw UserError(fmt::format("skein gradients score: '{}' belongs to no flag", others[0]));
+  add_less_flags(flags, "score");
+  refuse_loose_words("score", flags.read(arguments),
+                     "--train, --validation, --checkpoints and --weights");
+  for (auto* list : {&words.train, &words.validation, &words.checkpoints, &words.weights}) {
+    *list = without_commas(*list);
   }
   if (words.train.empty() || words.validation.empty()) {
     throw UserError(
@@ -59,6 +61,9 @@ Words parse(Arguments arguments) {
 // Rows are of the checkpoint that is named beside them, as far as that can be told: of an adapter
 // whose base is where it says.
 void check_checkpoint(const fs::path& checkpoint, const fs::path& collection) {
+  if (std::error_code error; !fs::is_directory(checkpoint, error)) {
+    throw UserError(plan::no_model_message(checkpoint));
+  }
   const auto model = [&]() -> std::optional<plan::ModelFolder> {
     try {
       return plan::open_model_folder({.folder = checkpoint});
@@ -149,12 +154,59 @@ std::string name_of(const Words& words) {
   return (folder.has_filename() ? folder : folder.parent_path()).filename().string();
 }
 
+// Of rows that are longer the beginning is compared.
+void tell_dimension(const Words& words, int64_t dimension) {
+  const int64_t train = gradient_features::read_collection(words.train[0]).dimension();
+  const int64_t validation = gradient_features::read_collection(words.validation[0]).dimension();
+  if (train == validation) return;
+  log_info(
+      "train rows have {} columns, validation rows {}: the first {} of both are compared (a "
+      "smaller "
+      "dimension is the beginning of a larger)",
+      train, validation, dimension);
+}
+
+// "adam gradients in bfloat16".
+std::string kind_of(const gradient_features::CollectionFacts& facts) {
+  const bool is_gradients = facts.info_type == gradient_features::InfoType::kGrads;
+  return fmt::format(
+      "{} in {}",
+      is_gradients ? fmt::format("{} gradients", gradient_features::word_of(facts.gradient_type))
+                   : std::string(gradient_features::word_of(facts.info_type)),
+      dtype_word(facts.dtype));
+}
+
+// What is compared with what. Score() refuses what cannot be; the rest is the user's to know.
+void announce(const Words& words) {
+  const auto train = gradient_features::read_collection(words.train[0]);
+  const auto validation = gradient_features::read_collection(words.validation[0]);
+  log_info("train rows: {}; validation rows: {}", kind_of(train), kind_of(validation));
+  if (validation.info_type == gradient_features::InfoType::kGrads &&
+      validation.gradient_type != gradient_features::GradientType::kSgd) {
+    log_warning(
+        "validation rows are {} gradients, where LESS takes sgd: what helps is a step's direction "
+        "against the plain gradient; `skein gradients collect --validation` collects that",
+        gradient_features::word_of(validation.gradient_type));
+  }
+  std::set<std::string> dtypes;
+  for (const auto* folders : {&words.train, &words.validation}) {
+    for (const auto& folder : *folders) {
+      dtypes.emplace(dtype_word(gradient_features::read_collection(folder).dtype));
+    }
+  }
+  if (dtypes.size() > 1) {
+    log_warning("rows were computed in {}, which round differently: collect all with one dtype=…",
+                fmt::join(dtypes, " and "));
+  }
+}
+
 }  // namespace
 
 int score_gradients(Arguments arguments) {
   const auto words = parse(arguments);
   const auto name = name_of(words);
   check_name(name);
+  announce(words);
   const auto scores = gradient_features::score(
       {.train = {words.train.begin(), words.train.end()},
        .validation = {words.validation.begin(), words.validation.end()},
@@ -162,6 +214,8 @@ int score_gradients(Arguments arguments) {
        .groups = groups_of(words),
        .dimension = words.dimension,
        .threads = static_cast<int>(std::min<int64_t>(words.threads, 1024))});
+  tell_overwritten(gradient_features::score_files(words.out, name));
+  tell_dimension(words, scores.dimension);
   const auto files = gradient_features::write_scores(words.out, name, scores);
   if (scores.num_skipped > 0) {
     log_warning("{} without a row: last, with minus infinity",

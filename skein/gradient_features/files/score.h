@@ -23,7 +23,7 @@ struct ScoreOptions {
   std::vector<fs::path> train, validation;
   std::vector<double> weights;       // as many, of which the sum is not 0; divided by it
   std::vector<std::string> groups;   // of each validation sample; empty: all are one group
-  std::optional<int64_t> dimension;  // absent: the largest that all of them offer
+  std::optional<int64_t> dimension;  // absent: the largest that all of them have
   int threads = 0;                   // 0: all cores
 };
 
