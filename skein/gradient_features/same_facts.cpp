@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstring>
 #include <optional>
+#include <string_view>
 
 #include "skein/core/error.h"
 #include "skein/core/foreign_text.h"
@@ -46,6 +47,15 @@ std::optional<int64_t> first_rank(bool differs, comm::Group& group) {
   return std::nullopt;
 }
 
+// What a digest is of, whose letters say nothing; null: the key is none.
+const char* digested(std::string_view key) {
+  if (key == "projection_digest") return "the choice of parameters";
+  if (key == "model_digest") return "the model (its weights, adapter or settings)";
+  if (key == "moments_digest") return "the optimizer's state";
+  if (key == "data_digest") return "the data (its rows, tokenizer or template)";
+  return nullptr;
+}
+
 }  // namespace
 
 void require_same_facts(const CollectionFacts& facts, comm::Group& group) {
@@ -57,6 +67,12 @@ void require_same_facts(const CollectionFacts& facts, comm::Group& group) {
   const auto rank = first_rank(differs < std::ssize(own), group);
   if (!rank) return;
   const auto key = static_cast<size_t>(share({differs}, *rank, group)[0]);
+  if (const auto* name = digested(entries[key].key)) {
+    throw UserError(
+        fmt::format("the ranks are to collect different rows: {} of rank {} is not that of rank 0. "
+                    "Start all of them with the same words, on the same files",
+                    name, *rank));
+  }
   const auto asked = share_text(entries[key].value, 0, group);
   const auto other = share_text(entries[key].value, *rank, group);
   throw UserError(

@@ -150,6 +150,27 @@ class Words(unittest.TestCase):
         ended = self.gradients("select", "--scores", "warm", "--train-files", "chat.jsonl", "--top", "3", code=2)
         self.assertIn("holds no _influence_score.safetensors", ended.stderr)
 
+    def test_facts_in_words(self):
+        (self.work / "fewer.jsonl").write_text("".join((self.work / "chat.jsonl").read_text().splitlines(True)[:5]))
+        (self.work / "other.jsonl").write_text((self.work / "chat.jsonl").read_text().replace("!", "?"))
+        for more, says in [
+                ({"model": "warm/checkpoint-1"}, "the model is another"),
+                ({"rows": ("--train_file", "other.jsonl")}, "12 rows in 1 file against as many with other bytes")]:
+            with self.subTest(says):
+                ended = self.collect("train", "--gradient_type", "sgd", code=2, **more)
+                self.assertIn(f"train holds another collection of gradients: ", ended.stderr)
+                self.assertIn(says, ended.stderr)
+                self.assertNotIn("digest", ended.stderr)
+        self.collect("by-seed", "seed=3", "--validation")
+        ended = self.gradients("score", "--train", "train", "--validation", "by-seed", code=2)
+        self.assertIn("the seed of the projection is 0 against 3", ended.stderr)
+
+    def test_another_encoding(self):
+        (self.work / "gbk.jsonl").write_bytes('{"prompt": "你好", "completion": "再见"}\n'.encode("gbk"))
+        ended = self.collect("never", rows=("--train_file", "gbk.jsonl"), code=4)
+        self.assertIn("gbk.jsonl:1: invalid UTF-8", ended.stderr)
+        self.assertIn("iconv -f GB18030 -t UTF-8", ended.stderr)
+
     def test_help_of_a_verb(self):
         for verb, has, lacks in (("collect", "--gradient_type", "--weights"), ("score", "--weights", "--gradient_type"),
                                  ("select", "--top", "--weights"), ("merge", "--parts", "--top")):

@@ -178,7 +178,7 @@ class Collected(unittest.TestCase):
         # A pickle alone has none.
         (checkpoint / "optimizer.safetensors").rename(checkpoint / "optimizer.pt")
         ended = self.collect("pickle", model="foreign-2")
-        self.assertIn("gradient_type is sgd: there are no moments", ended.stderr)
+        self.assertIn("gradient_type is sgd: optimizer.pt is a pickle", ended.stderr)
         ended = self.collect("pickle-adam", "--gradient_type", "adam", model="foreign-2", code=2)
         self.assertIn("scripts/hf_moments.py", ended.stderr)
 
@@ -290,7 +290,7 @@ class Collected(unittest.TestCase):
         for words, says in [
                 (["--train-files", "reversed.jsonl"], "reversed.jsonl is not the file"),
                 (["--train-files", "doubled.jsonl"], "doubled.jsonl is not the file"),
-                (["--train-files", "warm"], "is a folder"),
+                (["--train-files", "warm"], "is about 1 file, and "),
                 (["--train-files", "chat.jsonl", "--scores", "scored-scores/s_influence_score.pt"],
                  "give scored-scores/s_influence_score.safetensors")]:
             with self.subTest(words):
@@ -322,13 +322,13 @@ class Collected(unittest.TestCase):
         self.collect("theta", "--gradient_type", "sgd", model="base-theta")
         (base / "config.json").write_text(json.dumps(config | {"rms_norm_eps": 1e-2}))
         ended = self.collect("theta", "--gradient_type", "sgd", model="base-theta", code=2)
-        self.assertIn("model_digest is", ended.stderr)
+        self.assertIn("the model is another", ended.stderr)
         checkpoint = self.work / "counted-2"
         shutil.copytree(self.work / "warm/checkpoint-2", checkpoint, ignore=shutil.ignore_patterns("manifest*", "trainer_*"))
         for step, code in ((2, 0), (3, 2)):
             (checkpoint / "trainer_state.json").write_text(json.dumps({"global_step": step, "log_history": []}))
             ended = self.collect("counted", "--adam_form", "standard", model="counted-2", code=code)
-        self.assertIn("moments_digest is", ended.stderr)
+        self.assertIn("the optimizer's moments are others", ended.stderr)
 
     def test_where_nothing_can_be_collected(self):
         (self.work / "a-file").write_text("")

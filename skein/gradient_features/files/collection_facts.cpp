@@ -10,6 +10,7 @@
 #include <cmath>
 #include <utility>
 
+#include "skein/core/amounts.h"
 #include "skein/core/error.h"
 #include "skein/core/foreign_text.h"
 #include "skein/core/hash.h"
@@ -255,6 +256,31 @@ void check_signs_fit(const CollectionFacts& facts, int64_t num_elements) {
                   num_elements));
 }
 
+namespace {
+
+// "37 rows in 1 file".
+std::string rows_in_words(const CollectionFacts& facts) {
+  int64_t rows = 0;
+  for (const auto& file : facts.data_files) rows += file.rows;
+  return fmt::format("{} in {}", counted(static_cast<uint64_t>(rows), "row"),
+                     counted(facts.data_files.size(), "file"));
+}
+
+std::string parameter_difference(const CollectionFacts& one, const CollectionFacts& other) {
+  if (one.parameters == other.parameters) {
+    return one.seed == other.seed
+               ? std::string("the parameters have the same names and other shapes: another model")
+               : fmt::format("the seed of the projection is {} against {}", one.seed, other.seed);
+  }
+  const auto [mine, theirs] = std::ranges::mismatch(one.parameters, other.parameters);
+  return fmt::format(
+      "the parameters that are projected are others, {} against {}: the first that differs is {}",
+      one.parameters.size(), other.parameters.size(),
+      shown(mine != one.parameters.end() ? *mine : *theirs));
+}
+
+}  // namespace
+
 std::vector<FactEntry> fact_entries(const CollectionFacts& facts) {
   return {{"format", json_text(kFormatName)},
           {"version", fmt::format("{}", kVersion)},
@@ -302,12 +328,33 @@ CollectionFacts parse_facts(std::string_view text, std::string_view file) try {
 
 std::string facts_digest(const CollectionFacts& facts) { return digest(facts_text(facts)); }
 
+std::string difference_in_words(std::string_view key, const CollectionFacts& one,
+                                const CollectionFacts& other) {
+  if (key == "projection_digest" || key == "parameters") return parameter_difference(one, other);
+  if (key == "model_digest") {
+    return "the model is another: its weights, its adapter's, or its settings (config.json, "
+           "adapter_config.json)";
+  }
+  if (key == "moments_digest") {
+    return "the optimizer's moments are others, or another number of updates";
+  }
+  if (key != "data_digest" && key != "data_files") return "";
+  if (one.data_files == other.data_files) {
+    return "the files of rows are the same, and their tokens others: another tokenizer, template "
+           "or mask";
+  }
+  const auto rows = rows_in_words(one), others = rows_in_words(other);
+  return fmt::format("the files of rows are others, {} against {}", rows,
+                     rows == others ? "as many with other bytes" : others);
+}
+
 std::optional<std::string> first_difference(const CollectionFacts& there,
                                             const CollectionFacts& now) {
   const auto old_entries = fact_entries(there), new_entries = fact_entries(now);
   for (size_t i = 0; i < old_entries.size(); ++i) {
     const auto& [key, value] = old_entries[i];
     if (value == new_entries[i].value) continue;
+    if (auto words = difference_in_words(key, there, now); !words.empty()) return words;
     return fmt::format("{} is {} there and {} now", key, shown(value), shown(new_entries[i].value));
   }
   return std::nullopt;

@@ -92,7 +92,14 @@ std::vector<FactEntry> fact_entries(const CollectionFacts& facts);
 // Of the text: 32 hexadecimal digits.
 std::string facts_digest(const CollectionFacts& facts);
 
-// "gradient_type: adam there, sgd now": the first key that differs, with both values. None: equal.
+// What it means that a digest or a list of these facts differs, in words, with what is known of
+// both: "the files of rows are others, 37 rows in 1 file against 20 rows in 1 file". Empty: the
+// key's values speak for themselves.
+std::string difference_in_words(std::string_view key, const CollectionFacts& one,
+                                const CollectionFacts& other);
+
+// "gradient_type is adam there and sgd now": the first key that differs, with both values, or
+// difference_in_words(). None: equal.
 std::optional<std::string> first_difference(const CollectionFacts& there,
                                             const CollectionFacts& now);
 

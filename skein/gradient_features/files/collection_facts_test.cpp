@@ -74,6 +74,14 @@ TEST(CollectionFacts, FirstDifferenceNamesKeyAndBothValues) {
   now = there;
   now.parameters = {std::string(10000, 'x')};
   EXPECT_LT(first_difference(there, now)->size(), 1200U);
+  now = there;
+  now.data_digest = digest("other rows");
+  EXPECT_PRED2(contains, *first_difference(there, now), "their tokens others");
+  now.data_files.front().rows += 3;
+  EXPECT_PRED2(contains, *first_difference(there, now), "the files of rows are others, ");
+  now = there;
+  now.model_digest = digest("other weights");
+  EXPECT_FALSE(contains(*first_difference(there, now), "digest"));
 }
 
 TEST(CollectionFacts, RefusesWhatNoCollectionCanHave) {

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <map>
 #include <set>
@@ -48,6 +49,15 @@ void require_equal(const Collection& one, const Collection& other, const char* k
                               other.folder.string(), values.second, why));
 }
 
+// The same for digests, whose letters say nothing.
+void require_same(const Collection& one, const Collection& other, const char* key, bool is_same,
+                  const char* why) {
+  if (is_same) return;
+  throw UserError(fmt::format("{} and {} cannot be compared: {}; {}", one.folder.string(),
+                              other.folder.string(),
+                              difference_in_words(key, one.facts, other.facts), why));
+}
+
 void check_pair(const Collection& train, const Collection& validation) {
   const auto &t = train.facts, &v = validation.facts;
   require_equal(train, validation, "info_type", {word_of(t.info_type), word_of(v.info_type)},
@@ -60,11 +70,17 @@ void check_pair(const Collection& train, const Collection& validation) {
   }
   require_equal(train, validation, "projection", {word_of(t.projection), word_of(v.projection)},
                 "rows of different projections cannot be compared");
-  require_equal(train, validation, "projection_digest", {t.projection_digest, v.projection_digest},
-                "collect both with the same seed, parameters and (factorised) dimension");
-  require_equal(train, validation, "model_digest", {t.model_digest, v.model_digest},
-                "the rows of one checkpoint come from the same weights; are the folders in the "
-                "same order?");
+  if (t.projection == ProjectionKind::kFactorised) {
+    require_equal(train, validation, "dimension",
+                  {fmt::format("{}", t.dimension()), fmt::format("{}", v.dimension())},
+                  "of a factorised projection no part of a row is a row: collect both with the "
+                  "same --gradient_projection_dimension");
+  }
+  require_same(train, validation, "projection_digest", t.projection_digest == v.projection_digest,
+               "collect both with the same seed and --parameters");
+  require_same(train, validation, "model_digest", t.model_digest == v.model_digest,
+               "rows of one checkpoint come from the same weights; are the folders in the same "
+               "order?");
 }
 
 // Collections of several checkpoints are of the same samples.
@@ -74,8 +90,8 @@ void check_same_samples(const std::vector<Collection>& all) {
     require_equal(all.front(), other, "num_samples",
                   {fmt::format("{}", a.num_samples), fmt::format("{}", b.num_samples)},
                   "the collections of all checkpoints are of the same samples");
-    require_equal(all.front(), other, "data_digest", {a.data_digest, b.data_digest},
-                  "the collections of all checkpoints are of the same samples");
+    require_same(all.front(), other, "data_digest", a.data_digest == b.data_digest,
+                 "the collections of all checkpoints are of the same samples");
   }
 }
 
@@ -96,28 +112,37 @@ bool offers(const Collection& collection, int64_t dimension) {
   return std::ranges::count(collection.facts.dimensions, dimension) > 0;
 }
 
+// Of a dense projection every beginning of a row is a row.
+bool can_give(const Collection& collection, int64_t dimension) {
+  const auto& facts = collection.facts;
+  return offers(collection, dimension) ||
+         (facts.projection == ProjectionKind::kDense && dimension < facts.dimension());
+}
+
+// The largest that somebody was asked for and all can give, or the one that is asked for now.
 int64_t choose_dimension(const std::vector<Collection>& all, std::optional<int64_t> asked) {
-  const auto& offered = all.front().facts.dimensions;
+  std::set<int64_t, std::greater<>> offered;
+  for (const auto& collection : all) {
+    offered.insert(collection.facts.dimensions.begin(), collection.facts.dimensions.end());
+  }
   const auto in_all = [&](int64_t dimension) {
-    return std::ranges::all_of(all, [&](const auto& c) { return offers(c, dimension); });
+    return std::ranges::all_of(all, [&](const auto& c) { return can_give(c, dimension); });
   };
+  if (asked && offered.contains(*asked) && in_all(*asked)) return *asked;
   for (const auto& collection : all) {
     if (!asked || offers(collection, *asked)) continue;
     throw UserError(fmt::format("dimension {} is not offered by {}: it has {}", *asked,
                                 collection.folder.string(),
                                 fmt::join(collection.facts.dimensions, ", ")));
   }
-  if (asked) return *asked;
-  for (auto dimension = offered.rbegin(); dimension != offered.rend(); ++dimension) {
-    if (in_all(*dimension)) return *dimension;
-  }
-  const auto other = std::ranges::find_if(all, [&](const auto& c) {
-    return std::ranges::none_of(offered, [&](int64_t dimension) { return offers(c, dimension); });
-  });
-  const auto& last = other == all.end() ? all.back() : *other;
+  const auto found = std::ranges::find_if(offered, in_all);
+  if (found != offered.end()) return *found;
+  const auto& first = all.front();
+  const auto& other = *std::ranges::find_if(
+      all, [&](const auto& c) { return c.facts.dimensions != first.facts.dimensions; });
   throw UserError(fmt::format("the collections have no dimension in common: {} has {}, {} has {}",
-                              all.front().folder.string(), fmt::join(offered, ", "),
-                              last.folder.string(), fmt::join(last.facts.dimensions, ", ")));
+                              first.folder.string(), fmt::join(first.facts.dimensions, ", "),
+                              other.folder.string(), fmt::join(other.facts.dimensions, ", ")));
 }
 
 std::vector<double> normalised(std::vector<double> weights, size_t count) {

@@ -117,6 +117,13 @@ TEST_F(ScoreTest, ASmallerDimensionIsTheBeginningOfTheRows) {
       {.train = {make("ts", small, 0)}, .validation = {make("vs", facts, 2)}, .weights = {1}});
   EXPECT_EQ(whole.values, cut.values);
   EXPECT_EQ(cut.dimension, 3);
+  // Also where the other side was never asked for it.
+  auto long_rows = train_;
+  long_rows.dimensions = {5};
+  const auto mixed = score(
+      {.train = {make("tl", long_rows, 0)}, .validation = {make("vc", facts, 2)}, .weights = {1}});
+  EXPECT_EQ(mixed.values, cut.values);
+  EXPECT_EQ(mixed.dimension, 3);
 }
 
 TEST_F(ScoreTest, RefusesWhatDoesNotBelongTogether) {
@@ -131,16 +138,22 @@ TEST_F(ScoreTest, RefusesWhatDoesNotBelongTogether) {
       score({.train = {train}, .validation = {validation}, .weights = {1}, .dimension = dimension});
     });
   };
-  auto message = refused([](auto& f) { f.projection_digest = digest("other"); });
-  EXPECT_PRED2(contains, message, "projection_digest");
-  EXPECT_PRED2(contains, message, digest("other"));
-  EXPECT_PRED2(contains, message, digest("projection"));
-  EXPECT_PRED2(contains, refused([](auto& f) { f.model_digest = digest("x"); }), "model_digest");
+  auto message = refused([](auto& f) {
+    f.projection_digest = digest("other");
+    f.parameters = {"w"};
+  });
+  EXPECT_PRED2(contains, message, "the parameters that are projected are others, ");
+  EXPECT_PRED2(contains, message, "collect both with the same seed and --parameters");
+  message = refused([](auto& f) {
+    f.projection_digest = digest("other");
+    f.seed = 7;
+  });
+  EXPECT_PRED2(contains, message, "the seed of the projection is 0 against 7");
+  message = refused([](auto& f) { f.model_digest = digest("x"); });
+  EXPECT_PRED2(contains, message, "the model is another");
+  EXPECT_FALSE(contains(message, digest("x")));
   EXPECT_PRED2(contains, refused([](auto& f) { f.info_type = InfoType::kReps; }),
                "info_type grads");
-  message = refused([](auto& f) { f.dimensions = {4}; });
-  EXPECT_PRED2(contains, message, "no dimension in common");
-  EXPECT_PRED2(contains, message, "has 3, 5");
   EXPECT_PRED2(contains, refused([](auto&) {}, 4), "dimension 4 is not offered by");
   EXPECT_PRED2(contains, refused([](auto&) {}, 0), "dimension 0 is not offered by");
   EXPECT_EQ(refused([](auto&) {}, 3), "");
@@ -193,7 +206,7 @@ TEST_F(ScoreTest, RefusesCountsThatDiffer) {
                refused({.train = {train, make("other", other, 0)},
                         .validation = {validation, validation},
                         .weights = {1, 1}}),
-               "data_digest");
+               "cannot be compared: the files of rows");
 }
 
 TEST_F(ScoreTest, AGroupWithoutRowsIsRefused) {
