@@ -12,6 +12,11 @@ if (($# < 5)); then
   exit 2
 fi
 ranks=${6:-8} port=${7:-29500}
+if [[ ! $ranks =~ ^[1-9][0-9]*$ || ! $port =~ ^[1-9][0-9]*$ ]]; then
+  echo "error: $(basename "$0"): GPUS is '$ranks' and PORT is '$port', expected two numbers, as 8 29500 (keys and flags come" \
+    "after them)" >&2
+  exit 2
+fi
 if [[ -n ${CUDA_VISIBLE_DEVICES:-} ]]; then
   visible=$(awk -F, '{ print NF }' <<< "$CUDA_VISIBLE_DEVICES")
 else

@@ -13,8 +13,11 @@ import argparse
 import sys
 from pathlib import Path
 
-import torch
-from safetensors.torch import save_file
+try:
+    import torch
+    from safetensors.torch import save_file
+except ImportError as missing:
+    sys.exit(f"error: {missing}: hf_moments.py needs torch, transformers, safetensors and, for adapters, peft (pip install …)")
 
 STATES = ("exp_avg", "exp_avg_sq")
 
@@ -64,13 +67,42 @@ def moments_by_name(state_dict, order):
     return tensors
 
 
+def refuse_failure(what, error):
+    """One line of what torch, transformers or peft have to say."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    sys.exit(f"error: {what}: {lines[0]}")
+
+
+def read_optimizer(checkpoint):
+    path = checkpoint / "optimizer.pt"
+    if not path.is_file():
+        beside = sorted(p.parent.name for p in checkpoint.glob("checkpoint-*/optimizer.pt"))
+        sys.exit(f"error: {checkpoint} has no optimizer.pt: " + (
+            f"name one of its checkpoints ({', '.join(beside)})" if beside else
+            "name a checkpoint-N of the Trainer, saved without save_only_model"))
+    try:
+        state_dict = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # whatever a damaged or foreign pickle makes torch raise
+        refuse_failure(f"cannot read {path}", error)
+    if not isinstance(state_dict, dict) or not {"state", "param_groups"} <= state_dict.keys():
+        sys.exit(f"error: {path} is no state of an optimizer")
+    return state_dict
+
+
+def read_order(checkpoint, base):
+    try:
+        return trainer_order(open_model(checkpoint, base))
+    except Exception as error:  # a folder that is no model, a base that is elsewhere, a missing package
+        refuse_failure(f"cannot open {checkpoint} (--base MODEL names an adapter's base)", error)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("checkpoint", type=Path)
     parser.add_argument("--base", help="of an adapter, if not where it says")
     options = parser.parse_args()
-    state_dict = torch.load(options.checkpoint / "optimizer.pt", map_location="cpu", weights_only=True)
-    tensors = moments_by_name(state_dict, trainer_order(open_model(options.checkpoint, options.base)))
+    state_dict = read_optimizer(options.checkpoint)
+    tensors = moments_by_name(state_dict, read_order(options.checkpoint, options.base))
     save_file(tensors, options.checkpoint / "optimizer.safetensors", metadata={"format": "pt"})
     print(f"{options.checkpoint / 'optimizer.safetensors'}: moments of {len(tensors) // 2} parameters")
 

@@ -75,6 +75,18 @@ std::vector<int64_t> share_missing_blocks(const CollectTask& task, comm::Group& 
   return missing;
 }
 
+// Blocks are what is dealt. Those of a collection that was begun stay as they are.
+void tell_idle_ranks(const CollectionFacts& facts, int64_t missing, int64_t ranks) {
+  if (missing >= ranks || missing < facts.num_blocks()) return;
+  const int64_t samples = (facts.num_samples + ranks - 1) / ranks;
+  log_warning("there {} for {} ranks, of which {} nothing to do: {}",
+              missing == 1 ? "is 1 block" : fmt::format("are {} blocks", missing), ranks,
+              ranks - missing == 1 ? "1 has" : fmt::format("{} have", ranks - missing),
+              samples < facts.samples_per_block
+                  ? fmt::format("--block_samples {} makes more of them", samples)
+                  : fmt::format("{} samples are too few", facts.num_samples));
+}
+
 // The samples of a rank's blocks, as they are done.
 std::unique_ptr<Progress> progress_of(const CollectTask& task, const std::vector<int64_t>& blocks,
                                       const comm::Group& group) {
@@ -124,6 +136,7 @@ class BlockWriter {
   // All of them are durable when it returns.
   void finish() {
     if (!writing_.valid()) return;
+    board::enter_phase(board::Phase::kSave);
     const board::HostWork work("writing rows");
     writing_.get();
   }
@@ -136,7 +149,6 @@ class BlockWriter {
 
 class Collector {
  public:
-    board::enter_phase(board::Phase::kSave);
   Collector(const CollectTask& task, CollectRanks& ranks)
       : task_(task),
         ranks_(ranks),
@@ -224,6 +236,7 @@ class Collector {
         compute_run(data::make_run(task_.samples.source, {}, 0), 0);
       }
     }
+    if (is_true_of_any(is_cut_short_)) return std::nullopt;
     return rows;
   }
 
@@ -236,7 +249,6 @@ class Collector {
   }
 
   void compute_batch(const BlockBatches& block, const std::vector<int64_t>& places,
-    if (is_true_of_any(is_cut_short_)) return std::nullopt;
                      const at::Tensor& rows) {
     std::vector<int64_t> samples;
     for (const int64_t place : places) {
@@ -250,6 +262,7 @@ class Collector {
   }
 
   void show(int64_t samples) {
+    num_shown_ += samples;
     if (progress_) progress_->add(static_cast<uint64_t>(samples));
   }
 
@@ -274,7 +287,6 @@ class Collector {
 
   // Places of rows whose numbers are all finite; the others are skipped, or end the collection.
   std::vector<int64_t> finite_places(const at::Tensor& rows, BlockBatches& block) const {
-    num_shown_ += samples;
     const auto finite = at::isfinite(rows).all(1);
     const bool is_hopeless = rows.size(0) > 1 && !finite.any().item<bool>();
     if (is_hopeless && task_.skips_non_finite) {
@@ -309,6 +321,9 @@ class Collector {
   fs::path folder_;
   std::optional<FeatureRows> features_;  // absent: not gradients
   std::unique_ptr<Progress> progress_;   // null: another rank shows its own
+  std::string doing_;                    // in words
+  int64_t num_shown_ = 0;                // samples, as progress has them
+  bool is_cut_short_ = false;            // the batch under way, by a stop
   BlockWriter writer_;
 };
 
@@ -321,10 +336,8 @@ CollectResult collect(const CollectTask& task, CollectRanks& ranks) {
                  "a sharded model (distributed_strategy=zero3)",
                  "name others, as --parameters q_proj,v_proj, or give distributed_strategy=ddp");
   }
-  std::string doing_;                    // in words
-  int64_t num_shown_ = 0;                // samples, as progress has them
-  bool is_cut_short_ = false;            // the batch under way, by a stop
   const auto missing = share_missing_blocks(task, ranks.group);
+  if (ranks.group.rank() == 0) tell_idle_ranks(task.facts, std::ssize(missing), ranks.group.size());
   return Collector(task, ranks).run(missing);
 }
 

@@ -2,10 +2,15 @@
 # Copyright the skein authors.
 """What `skein gradients …` says: which keys and flags it reads, why it does what it does, what to type instead."""
 import json
+import os
 import shutil
+import signal
+import subprocess
+import sys
+import time
 import unittest
 
-from harness import ChatWorkspace, run_skein
+from harness import ENVIRONMENT, ROOT, SKEIN, ChatWorkspace, finish, run_skein, start_skein
 
 
 class Words(unittest.TestCase):
@@ -35,6 +40,20 @@ class Words(unittest.TestCase):
 
     def facts(self, output):
         return json.loads((self.work / output / "collection.json").read_text())
+
+    def test_a_stop_is_seen_inside_a_batch(self):
+        """All rows are one batch of many columns: without a look inside it would end before anybody asks."""
+        process = start_skein(["gradients", "collect", "--train_file", "chat.jsonl", "--template", "chatml", "--model", "base",
+                               "--output_path", "long", "device=cpu", "--gradient_projection_dimension", "65536",
+                               "--parameters", "q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj",
+                               "--batch_tokens", "100000"], self.work.folder)
+        deadline = time.monotonic() + 60
+        while not (self.work / "long/collection.json").exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        time.sleep(0.2)
+        os.kill(process.pid, signal.SIGTERM)
+        self.assertEqual(finish(process).returncode, 75)
+        self.assertEqual(list((self.work / "long").glob("block-*")), [])
 
     def test_keys_of_a_configuration(self):
         self.work.write_recipe({"model_name_or_path": "base", "train_file": "chat.jsonl", "template": "chatml", "stage": "sft",
@@ -171,6 +190,10 @@ class Words(unittest.TestCase):
         self.assertIn("gbk.jsonl:1: invalid UTF-8", ended.stderr)
         self.assertIn("iconv -f GB18030 -t UTF-8", ended.stderr)
 
+    def test_more_ranks_than_blocks(self):
+        ended = self.collect("few", "--nproc-per-node", "3")
+        self.assertIn("there is 1 block for 3 ranks, of which 2 have nothing to do: --block_samples 4 makes more", ended.stderr)
+
     def test_help_of_a_verb(self):
         for verb, has, lacks in (("collect", "--gradient_type", "--weights"), ("score", "--weights", "--gradient_type"),
                                  ("select", "--top", "--weights"), ("merge", "--parts", "--top")):
@@ -181,6 +204,52 @@ class Words(unittest.TestCase):
         ended = self.gradients("colect", code=2)
         self.assertIn("did you mean 'collect'", ended.stderr)
         self.assertEqual(ended.stderr.count("\n"), 1)
+
+    def test_wrappers_want_numbers(self):
+        words = ["chat.jsonl", "warm/checkpoint-2", "never", "64", "sgd"]
+        for script, more, says in [
+                ("get_train_lora_grads.sh", ["device=cpu"], "GPU_ID is 'device=cpu'"),
+                ("get_train_lora_grads_multi_gpu.sh", ["device=cpu"], "GPUS is 'device=cpu'"),
+                ("get_train_lora_grads_multi_gpu.sh", ["2", "template=chatml"], "PORT is 'template=chatml'"),
+                ("get_train_lora_grads_torchrun.sh", ["two"], "GPUS is 'two'")]:
+            with self.subTest(script):
+                ended = subprocess.run([ROOT / "scripts" / script, *words, *more], cwd=self.work.folder, text=True,
+                                       env=ENVIRONMENT | {"SKEIN_BUILD": str(SKEIN.parents[1])}, stdin=subprocess.DEVNULL,
+                                       capture_output=True, check=False)
+                self.assertEqual(ended.returncode, 2)
+                self.assertIn(says, ended.stderr)
+                self.assertEqual(ended.stderr.count("\n"), 1)
+
+    def test_moments_script_fails_in_one_line(self):
+        """Stand-ins for the packages it needs."""
+        stubs = self.work / "stubs"
+        (stubs / "safetensors").mkdir(parents=True)
+        (stubs / "torch.py").write_text("def load(*_, **__):\n    raise RuntimeError('no pickle\\nat all')\n")
+        (stubs / "safetensors/__init__.py").write_text("")
+        (stubs / "safetensors/torch.py").write_text("save_file = None\n")
+        (self.work / "trainer/checkpoint-3").mkdir(parents=True)
+        (self.work / "trainer/checkpoint-3/optimizer.pt").write_text("?")
+        for folder, says in (("trainer", "name one of its checkpoints (checkpoint-3)"), ("base", "has no optimizer.pt"),
+                             ("trainer/checkpoint-3", "optimizer.pt: no pickle")):
+            ended = subprocess.run([sys.executable, ROOT / "scripts/hf_moments.py", folder], cwd=self.work.folder, text=True,
+                                   env=ENVIRONMENT | {"PYTHONPATH": str(stubs)}, capture_output=True, check=False)
+            self.assertEqual(ended.returncode, 1)
+            self.assertIn(says, ended.stderr)
+            self.assertEqual(ended.stderr.count("\n"), 1, ended.stderr)
+
+    def test_who_holds_the_folder(self):
+        process = start_skein(["gradients", "collect", "--train_file", "chat.jsonl", "--template", "chatml", "--model", "base",
+                               "--output_path", "held", "device=cpu", "--gradient_projection_dimension", "65536",
+                               "--parameters", "q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj"], self.work.folder)
+        deadline = time.monotonic() + 60
+        while not (self.work / "held/collection.json").exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        try:
+            ended = self.collect("held", code=2)
+            self.assertIn("--output_path", ended.stderr)
+        finally:
+            os.kill(process.pid, signal.SIGTERM)
+            finish(process)
 
 
 if __name__ == "__main__":
