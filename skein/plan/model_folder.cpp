@@ -3,7 +3,9 @@
 #include "skein/plan/model_folder.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "skein/checkpoint/files/model_files.h"
@@ -41,12 +43,33 @@ std::string unfinished_message(const fs::path& folder, const fs::path& checkpoin
   throw UserError(fmt::format("'{}' {}", folder.string(), why));
 }
 
+// Those of a run beside one that is not there, by their numbers: "checkpoint-5, checkpoint-10".
+std::string checkpoints_beside(const fs::path& folder) {
+  constexpr std::string_view kBegin = "checkpoint-";
+  if (!folder.filename().string().starts_with(kBegin) || fs::exists(folder)) return "";
+  std::vector<std::string> names;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(folder.parent_path(), ignored)) {
+    auto name = entry.path().filename().string();
+    if (name.starts_with(kBegin)) names.push_back(shown(name));
+  }
+  std::ranges::sort(names, [](const auto& one, const auto& other) {
+    return std::pair(one.size(), one) < std::pair(other.size(), other);
+  });
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
 constexpr const char* kModelFiles = "config.json and weights";
 constexpr const char* kAdapterFiles = "adapter_config.json and adapter_model.safetensors";
 
 // Empty: it is a folder.
 std::string no_folder_message(const fs::path& folder, const char* files) {
   if (fs::is_directory(folder)) return "";
+  const auto siblings = checkpoints_beside(folder);
+  if (!siblings.empty()) {
+    return fmt::format("'{}' does not exist: {} has {}", folder.string(),
+                       folder.parent_path().string(), siblings);
+  }
   return fmt::format("'{}' {}: name a folder with {}{}", folder.string(),
                      fs::exists(folder) ? "is not a folder" : "does not exist", files,
                      download_advice(folder));
@@ -135,6 +158,12 @@ ModelFolder open_model_folder(const ModelWords& words) {
   if (!words.base.empty()) refuse(folder, "is no adapter: --base has nothing to say");
   check_weights(folder);
   return {.weights = folder, .adapter = {}};
+}
+
+bool names_adapter(const fs::path& folder) {
+  const auto latest = latest_checkpoint(folder);
+  const auto& newest = latest.empty() ? folder : latest;
+  return is_adapter(newest) && !has_weights(newest);
 }
 
 ModelFolder open_adapter(const fs::path& folder, const fs::path& base) {

@@ -37,6 +37,8 @@ struct ModelWords {
 ModelFolder open_model_folder(const ModelWords& words);
 // An adapter and its base, whatever else lies in its folder. `base` may be empty.
 ModelFolder open_adapter(const fs::path& folder, const fs::path& base);
+// Does open_model_folder() take it for an adapter, whose base it looks for?
+bool names_adapter(const fs::path& folder);
 // Weights alone: an adapter does not count.
 ModelFolder open_weights(const fs::path& folder);
 
