@@ -126,7 +126,8 @@ milliseconds age_of(const File& lease, const fs::path& folder) {
 
 [[noreturn]] void refuse_use(const fs::path& output, const std::string& holder) {
   throw UserError(
-      fmt::format("{} is in use by {}: wait for it, stop it, or give another output_dir",
+      fmt::format("{} is in use by {}: wait for it, stop it, or give another output_dir (of `skein "
+                  "gradients collect` --output_path)",
                   output.string(), holder));
 }
 
