@@ -129,7 +129,13 @@ void build(std::string_view text, Builder& builder) try {
   walk_json(text, kLimits, builder);
 } catch (const JsonError& error) {
   const std::string why = error.what();
-  throw IoError(error.byte == 0 ? why : fmt::format("{} at byte {} of the row", why, error.byte));
+  // What is no UTF-8 in rows is most often Chinese text of an older encoding.
+  const auto* hint = why == "invalid UTF-8"
+                         ? " (if the file has another encoding, convert it: `iconv -f GB18030 -t "
+                           "UTF-8 FILE > NEW`)"
+                         : "";
+  throw IoError(error.byte == 0 ? why + hint
+                                : fmt::format("{} at byte {} of the row{}", why, error.byte, hint));
 }
 
 }  // namespace
