@@ -68,9 +68,27 @@ RowReader::RowReader(File file, fs::path path) : path_(std::move(path)), file_(s
   }
   if (path_.extension() == ".jsonl") return;
   const bool is_empty = first == std::string_view::npos && offset_ == size_;
-  if (is_empty || (first != std::string_view::npos && rest_[first] == '{')) return;
+  if (is_empty) return;
+  if (first != std::string_view::npos && rest_[first] == '{') {
+    check_first_line();
+    return;
+  }
   throw IoError(fmt::format("{}: a .json file must hold a list of rows, or one row per line",
                             path_.string()));
+}
+
+// An object that goes on in the next line is no row: often it holds the list.
+void RowReader::check_first_line() const {
+  const auto begin = rest_.find('{');
+  const auto end = rest_.find('\n', begin);
+  if (end == std::string_view::npos) return;
+  ValueEnd value;
+  for (const char letter : rest_.substr(begin, end - begin)) value.is_after(letter);
+  if (value.is_after(',')) return;
+  throw IoError(
+      fmt::format("{0}: holds one object; a list of rows is expected, or one row per line: where "
+                  "its \"data\" is the list, jq '.data' {0}",
+                  path_.string()));
 }
 
 bool RowReader::next(RawRow& row) {

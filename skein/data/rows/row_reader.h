@@ -39,6 +39,7 @@ class RowReader {
   uint64_t bytes_read() const { return offset_ - rest_.size(); }
 
  private:
+  void check_first_line() const;
   bool refill();
   bool at_end() { return rest_.empty() && !refill(); }
   void skip_space();

@@ -78,6 +78,9 @@ TEST_F(RowReaderTest, BrokenListsAreRefusedByRow) {
   EXPECT_PRED2(contains, refusal_of("a.json", "[{}] x"), "more after the end of the list");
   EXPECT_PRED2(contains, refusal_of("a.json", "hello"),
                "a.json: a .json file must hold a list of rows, or one row per line");
+  EXPECT_PRED2(contains, refusal_of("a.json", "{\n  \"data\": [{}, {\"a\": 1}]\n}\n"),
+               "a.json: holds one object; a list of rows is expected");
+  EXPECT_PRED2(contains, refusal_of("a.json", " {\"a\": \"}\",\r\n \"b\": 1}"), "jq '.data'");
 }
 
 TEST_F(RowReaderTest, OtherEncodingsAreRefusedWithTheCommandThatConverts) {
