@@ -183,6 +183,11 @@ Message parse_message(const OrderedJson& entry, size_t number) {
                   .extra_json = {}};
   message.content = content_of(entry, message.role == "assistant" && !extra.empty(), number);
   if (name == kFunctionCall) move_calls(message, extra, number);
+  // To a template none is not "": it overrides the content there.
+  const auto written = entry.find("content");
+  if (written != entry.end() && written->is_null() && message.content.empty()) {
+    extra["content"] = nullptr;
+  }
   if (!extra.empty()) message.extra_json = extra.dump();
   return message;
 }

@@ -133,7 +133,8 @@ TEST(Row, PartsAndFlagsAndOtherFieldsOfAMessage) {
   const auto& messages = row.conversation.messages;
   EXPECT_EQ(messages[0].extra_json, R"({"name":"n"})");
   EXPECT_EQ(messages[0].trained, std::nullopt);
-  EXPECT_EQ(messages[1].extra_json, R"({"tool_calls":[{"id":"1"}]})");
+  EXPECT_EQ(messages[1].extra_json, R"({"tool_calls":[{"id":"1"}],"content":null})")
+      << "none, as a template of transformers sees it";
   EXPECT_EQ(messages[1].trained, false);
   EXPECT_EQ(messages[2].extra_json, R"({"tool_call_id":"1"})");
   EXPECT_EQ(messages[3].trained, true);
