@@ -174,7 +174,7 @@ std::optional<std::string> LabelAudit::refusal(Split split) const {
         shown_count(counts.without_target), shown_count(counts.rows), split_name(split),
         100 * share);
   }
-  if (expects_end && end_trained == 0) {
+  if (expects_end && end_trained == 0 && split == Split::kTrain) {
     return fmt::format(
         "in no row of the {} data is the end of a turn trained on ({} is the first): the model "
         "would never stop; {} (skein data inspect shows rows)",
@@ -205,6 +205,11 @@ std::string LabelAudit::text(Split split) const {
     text += fmt::format("       the end of a turn is trained on in {} of {} rows{}\n",
                         shown_count(end_trained), shown_count(samples),
                         first_without_end.empty() ? "" : ", first not in " + first_without_end);
+  }
+  if (expects_end && end_trained == 0 && split == Split::kEval) {
+    text +=
+        "       warning: no turn of these rows is measured to its end: their loss says nothing about "
+        "stopping; a larger cutoff_len keeps the ends of long rows\n";
   }
   if (!expects_end) {
     text +=

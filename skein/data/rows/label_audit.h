@@ -51,7 +51,8 @@ struct LabelAudit {
   // Nothing but the counts is known yet.
   static LabelAudit expecting(const AuditTokens& tokens, const RowCounts& counts);
 
-  // Why the run must not start; absent: it may.
+  // Why the run must not start; absent: it may. Ends of turns that no row of the evaluation has are
+  // no reason: they are told in text().
   std::optional<std::string> refusal(Split split) const;
   // A few lines for people.
   std::string text(Split split) const;
