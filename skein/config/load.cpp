@@ -30,22 +30,36 @@ namespace {
 
 using Notes = std::vector<std::string>;
 
+std::vector<std::string> keys_that_work() {
+  auto keys = translated_keys();
+  for (const auto& [spelling, name] : field_index().canonical) keys.push_back(spelling);
+  return keys;
+}
+
 [[noreturn]] void refuse_unknown(const Setting& setting) {
   const auto section = setting.key.substr(0, setting.key.find('.'));
   if (field_index().canonical.contains(section)) {
     refuse(setting.origin, fmt::format("'{}' takes a value, not a section", section));
   }
-  auto candidates = translated_keys();
-  for (const auto& [spelling, name] : field_index().canonical) candidates.push_back(spelling);
-  refuse(setting.origin,
-         fmt::format("unknown key '{}'{}", setting.key, did_you_mean(setting.key, candidates)));
+  refuse(setting.origin, fmt::format("unknown key '{}'{}", setting.key,
+                                     did_you_mean(setting.key, keys_that_work())));
+}
+
+// Of other tools' keys by their beginning (`lora_*`): more likely than a feature that is missing
+// is a slip in the name of a key that works.
+void check_for_slip(const KeyRule& rule, const Setting& setting) {
+  const bool is_pattern = rule.key.ends_with('*') && rule.status == KeyRule::Status::kRefused;
+  if (!is_pattern || rule.is_off(setting.value) || is_null(setting.value)) return;
+  const auto meant = did_you_mean(setting.key, keys_that_work(), /*most_slips=*/2);
+  if (meant.empty()) return;
+  refuse(setting.origin, fmt::format("unknown key '{}'{}", setting.key, meant));
 }
 
 [[noreturn]] void refuse_second(const std::string& key, const Setting& first,
                                 const Setting& second) {
   if (first.key == second.key) {
     refuse(second.origin,
-           fmt::format("'{}' is given twice: also at {}", key, first.origin.place()));
+           fmt::format("'{}' is given twice: also at {}", second.key, first.origin.place()));
   }
   refuse(second.origin, fmt::format("'{}' contradicts '{}' ({}): both say what '{}' is; keep one",
                                     second.key, first.key, first.origin.place(), key));
@@ -156,6 +170,7 @@ class LayerBuilder {
         insert(key, resolved, true);
       }
     } else if (const auto* known = find_known_key(setting.key)) {
+      check_for_slip(*known, setting);
       auto note = check_known_key(*known, setting);
       if (!note.empty()) notes_.push_back(std::move(note));
     } else {

@@ -68,6 +68,8 @@ TEST_F(LoadTest, RefusalsSayWhereAndWhy) {
       {"learning_rate:\n  a: 1\n", "run.yaml:2:3: 'learning_rate' takes a value, not a section"},
       {"seed: 1\ntraining:\n  seed: 2\n",
        "run.yaml:3:3: 'seed' is given twice: also at run.yaml:1:1"},
+      {"cutoff_len: 1\ntraining:\n  cutoff_len: 2\n",
+       "run.yaml:3:3: 'cutoff_len' is given twice: also at run.yaml:1:1"},
       {"lr: 1\nlearning_rate: 1\n",
        "run.yaml:2:1: 'learning_rate' contradicts 'lr' (run.yaml:1:1)"},
       {"bf16: true\ndtype: float32\n", "run.yaml:2:1: 'dtype' contradicts 'bf16'"},
@@ -258,6 +260,19 @@ TEST_F(LoadTest, KeysWithoutEffectAreNoted) {
     EXPECT_PRED2(contains, notes_of(resolved),
                  "run.yaml:1:1: '" + std::string(key) + "' has no effect: ");
   }
+}
+
+// What `lora_*` and others of the table would take for a feature that is missing.
+TEST_F(LoadTest, ASlipInAKeyThatWorksIsNoMissingFeature) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"lora_alpah: 8", "unknown key 'lora_alpah'; did you mean 'lora_alpha'?"},
+      {"lora_rnk: 8", "did you mean 'lora_rank'"},
+      {"freeze_trainable_layer: 8", "did you mean 'freeze_trainable_layers'"},
+      {"eval_setps: 8", "did you mean 'eval_steps'"},
+      {"lora_qkv_kernel: true", "'lora_qkv_kernel' is a known key, but this version"},
+      {"freeze_vision_tower: true", "'freeze_vision_tower' is a known key, but this version"},
+  };
+  for (const auto& [yaml, says] : cases) EXPECT_PRED2(contains, error_of(yaml), says) << yaml;
 }
 
 TEST_F(LoadTest, KeysOfMissingFeaturesSayWhatToTypeInstead) {

@@ -29,9 +29,10 @@ size_t edit_distance(std::string_view a, std::string_view b) {
 
 }  // namespace
 
-std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates) {
+std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates,
+                         std::optional<size_t> most_slips) {
   constexpr size_t kMost = 3;
-  const size_t limit = std::max<size_t>(1, word.size() / 3);
+  const size_t limit = most_slips.value_or(std::max<size_t>(1, word.size() / 3));
   std::set<std::pair<size_t, std::string>> near;
   for (const auto& candidate : candidates) {
     const auto distance = edit_distance(word, candidate);
