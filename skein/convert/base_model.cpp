@@ -10,6 +10,7 @@
 #include "skein/core/error.h"
 #include "skein/core/folder.h"
 #include "skein/core/json.h"
+#include "skein/plan/hf_config.h"
 
 namespace skein::convert {
 
@@ -41,11 +42,8 @@ BaseModel open_base_model(const fs::path& folder) {
                  .config = read_beneath(folder, "config.json", kMaxConfigBytes),
                  .model_type = ""};
   const auto origin = (folder / "config.json").string();
+  plan::check_not_quantised(base.config, origin);
   const auto config = JsonObject::parse(base.config, origin);
-  if (config.find("quantization_config") != nullptr) {
-    config.refuse(
-        "the model is quantised (quantization_config); name the one that it was made from");
-  }
   config.read("model_type", base.model_type);
   base.files = checkpoint::open_model_files(folder);
   base.tied_head = !base.files.tensors.contains(kHeadName);

@@ -45,6 +45,14 @@ HfConfig read_hf_config(const std::filesystem::path& folder) {
   return parse_hf_config(read_beneath(folder, "config.json", kLimits.bytes), path.string());
 }
 
+void check_not_quantised(std::string_view text, const std::string& origin) {
+  const auto config = JsonObject::parse(text, origin, kLimits);
+  if (config.find("quantization_config") == nullptr) return;
+  config.refuse(
+      "the model is quantised (quantization_config); name the one that it was made from, or take "
+      "the key out where the weights are ordinary ones");
+}
+
 std::string attention_dropout_advice(const char* key, double probability) {
   if (probability == 0) return "";
   return fmt::format(

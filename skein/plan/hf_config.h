@@ -32,6 +32,10 @@ HfConfig parse_hf_config(std::string_view text, const std::string& origin);
 // Reads FOLDER/config.json.
 HfConfig read_hf_config(const std::filesystem::path& folder);
 
+// Weights in fewer bits can neither be trained nor merged. Throws UserError where a config.json
+// says that it has them.
+void check_not_quantised(std::string_view text, const std::string& origin);
+
 // config.json for saving: the source with its unknown keys and their order, with the dtype updated.
 std::string hf_config_json(const HfConfig& config, const std::string& dtype);
 

@@ -252,6 +252,17 @@ TEST_F(RunModelTest, OfGemmaOnlyFullAttention) {
   EXPECT_EQ(decoder.window_rope.theta, 30);
 }
 
+// Such a model could be trained, and neither exported nor merged.
+TEST_F(RunModelTest, AQuantisedModelIsRefused) {
+  write_config(R"({"model_type": "llama", "quantization_config": {"bits": 4}, )" + kSmallSizes +
+               "}");
+  EXPECT_NE(why_not(asked("")).find("config.json: the model is quantised (quantization_config)"),
+            std::string::npos)
+      << why_not(asked(""));
+  write_config(R"({"model_type": "llama", "quantization_config": null, )" + kSmallSizes + "}");
+  EXPECT_EQ(why_not(asked("")), "");
+}
+
 TEST_F(RunModelTest, WhatDoesNotFitIsRefused) {
   write_config(R"({"model_type": "llama", )" + kSmallSizes + "}");
   EXPECT_NE(why_not(asked("linear", 0.5)).find("expected 0"), std::string::npos);

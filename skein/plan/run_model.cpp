@@ -158,6 +158,7 @@ bool grow_vocabulary(const config::ModelConfig& asked, const HfConfig& model, or
 HfConfig read_run_model(const config::RunConfig& config) {
   const fs::path folder = config.model.model_name_or_path;
   auto model = read_hf_config(folder);
+  check_not_quantised(model.source, (folder / "config.json").string());
   auto json = ordered_json::parse(model.source);  // keys stay in their order
   const bool scaled = scale_rope(config, model, json);
   const bool grown = grow_vocabulary(config.model, model, json);
