@@ -203,8 +203,9 @@ Tuning tuning_of(const config::RunConfig& config) {
   Tuning tuning;
   if (keys.finetuning_type == FinetuningType::kFreeze) tuning.freeze = freeze_options(keys);
   if (keys.finetuning_type != FinetuningType::kLora) return tuning;
-  tuning.lora = keys.adapter_name_or_path.empty() ? new_adapter(keys)
-                                                  : read_adapter(keys.adapter_name_or_path);
+  const fs::path folder = keys.adapter_name_or_path;
+  tuning.lora = folder.empty() ? new_adapter(keys) : read_adapter(folder);
+  if (!folder.empty()) tuning.lora_file = (folder / adapter::kConfigName).string();
   if (config.model.quantization_bit == config::QuantizationBit::kFour) {
     tuning.four_bits = FourBits{.doubly = config.model.double_quantization};
   }
@@ -314,6 +315,10 @@ void check_adapter(const config::RunConfig& config, const HfConfig& model) {
   const fs::path folder = config.finetune.adapter_name_or_path;
   if (folder.empty()) return;
   const auto tuning = tuning_of(config);
+  // First of all: beside another base its modules and shapes fit by chance at best.
+  check_adapter_base(folder, {.folder = config.model.model_name_or_path,
+                              .said_by = "model_name_or_path",
+                              .cure = "Give its base, or no adapter_name_or_path"});
   const auto tuned = tune(model.architecture, tuning);
   checkpoint::LoadOptions options{.foreign = false, .adapter = true};
   const auto files = checkpoint::open_model_files(folder, checkpoint::kAdapterStem);
@@ -329,9 +334,6 @@ void check_adapter(const config::RunConfig& config, const HfConfig& model) {
     options.tensors.push_back({.name = again, .shape = {shape.begin(), shape.end()}});
   }
   checkpoint::require_match(files, options);
-  check_adapter_base(folder, {.folder = config.model.model_name_or_path,
-                              .said_by = "model_name_or_path",
-                              .cure = "Give its base, or no adapter_name_or_path"});
 }
 
 }  // namespace skein::plan

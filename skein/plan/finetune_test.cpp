@@ -159,6 +159,9 @@ TEST_F(FinetuneTest, ATargetThatMatchesNoLayerIsRefusedWithTheNearest) {
   keys().lora_target = {"q_prj"};
   const auto why = refusal<UserError>([&] { tuned_model(config(), model()); });
   EXPECT_NE(why.find("q_proj"), std::string::npos) << why;
+  keys().lora_target = {"all_linear"};
+  EXPECT_PRED2(contains, refusal<UserError>([&] { tuned_model(config(), model()); }),
+               "lora_target: the model has no module 'all_linear'; did you mean 'all-linear'?");
 }
 
 TEST_F(FinetuneTest, AnAdapterSaysItselfWhatItIs) {
@@ -245,6 +248,20 @@ TEST_F(FinetuneTest, AnAdapterOfAnotherBaseIsRefused) {
   config().model.model_name_or_path = (folder_ / "base").string();
   keys().adapter_name_or_path = (folder_ / "adapter").string();
   EXPECT_EQ(adapter_refused(), why);
+}
+
+// Of a family with other modules: what is wrong is the base, or the adapter, not a key of the run.
+TEST_F(FinetuneTest, AnAdapterOfAnotherFamilyIsRefusedByItsName) {
+  write_model("other", '2');
+  write_adapter("other");
+  const auto file = folder_ / "adapter/adapter_config.json";
+  auto text = read_file(file);
+  for (size_t at; (at = text.find("q_proj")) != std::string::npos;) text.replace(at, 6, "c_attn");
+  write("adapter/adapter_config.json", text);
+  EXPECT_PRED2(contains, adapter_refused(), "is an adapter of " + (folder_ / "other").string());
+  fs::remove_all(folder_ / "other");
+  EXPECT_PRED2(contains, adapter_refused(),
+               file.string() + ": target_modules: the model has no module 'c_attn'");
 }
 
 TEST_F(FinetuneTest, BrokenAdaptersAreRefused) {

@@ -159,15 +159,15 @@ std::optional<fs::path> check_model_and_data(const config::Resolved& resolved) {
   check_sources(config, dimensions.vocabulary);
   check_tokenizer_names(config.model);
   check_finetune_keys(resolved);
-  tuned_model(config, model);
   auto checkpoint = checkpoint_to_continue(config.checkpoint);
+  if (!checkpoint) check_adapter(config, model);
+  tuned_model(config, model);
   const bool reads_base = config.finetune.finetuning_type == config::FinetuningType::kLora ||
                           (!checkpoint && !config.model.train_from_scratch);
   if (reads_base) {
     // What lies there has the rows from before resize_vocab.
     check_weights(config.model.model_name_or_path, read_hf_config(config.model.model_name_or_path));
   }
-  if (!checkpoint) check_adapter(config, model);
   return checkpoint;
 }
 

@@ -30,12 +30,15 @@ bool is_or_begins_with(const std::string& path, const std::string& module) {
   return path == module || path.starts_with(module + ".");
 }
 
-[[noreturn]] void refuse_module(const char* key, const std::string& name,
-                                const std::set<std::string>& known) {
-  const std::vector<std::string> names(known.begin(), known.end());
+// `others`: words that may have been meant, besides modules.
+[[noreturn]] void refuse_module(const std::string& key, const std::string& name,
+                                const std::set<std::string>& known,
+                                const std::vector<std::string>& others = {}) {
+  std::vector<std::string> names(known.begin(), known.end());
+  names.insert(names.end(), others.begin(), others.end());
   throw UserError(fmt::format("{}: the model has no module '{}'{}; it has {}", key, name,
                               config::did_you_mean(name, names),
-                              fmt::join(names.begin(), names.end(), ", ")));
+                              fmt::join(known.begin(), known.end(), ", ")));
 }
 
 // Which blocks train, by LLaMA-Factory's rules.
@@ -142,15 +145,20 @@ std::vector<adapter::Module> modules_of(const Shapes& shapes) {
 }
 
 // PEFT passes over names that match nothing where others do: a typing error would go unnoticed.
-void check_names(const AdapterConfig& config, const Shapes& shapes,
+void check_names(const Tuning& tuning, const Shapes& shapes,
                  const std::vector<adapter::Module>& modules) {
+  const auto& config = *tuning.lora;
+  const auto key = [&](const char* of_run, const char* of_file) {
+    return tuning.lora_file.empty() ? of_run : fmt::format("{}: {}", tuning.lora_file, of_file);
+  };
   std::set<std::string> known;
   for (const auto& module : modules) known.insert(last_word(module.name));
   for (const auto& name : config.targets.names) {
     const bool found = std::ranges::any_of(modules, [&](const adapter::Module& module) {
       return module.name == name || module.name.ends_with("." + name);
     });
-    if (!found) refuse_module("lora_target", name, known);
+    if (found) continue;
+    refuse_module(key("lora_target", "target_modules"), name, known, {"all", "all-linear"});
   }
   for (const auto& parameter : shapes.parameters)
     known.insert(last_word(module_of(parameter.name)));
@@ -160,13 +168,14 @@ void check_names(const AdapterConfig& config, const Shapes& shapes,
     const bool found =
         std::ranges::any_of(modules, saved, &adapter::Module::name) ||
         std::ranges::any_of(shapes.parameters, [&](auto& p) { return saved(module_of(p.name)); });
-    if (!found) refuse_module("modules_to_save", name, known);
+    if (!found) refuse_module(key("modules_to_save", "modules_to_save"), name, known);
   }
 }
 
-std::map<std::string, LoraShape> find_adapters(const AdapterConfig& config, const Shapes& shapes) {
+std::map<std::string, LoraShape> find_adapters(const Tuning& tuning, const Shapes& shapes) {
+  const auto& config = *tuning.lora;
   const auto modules = modules_of(shapes);
-  check_names(config, shapes, modules);
+  check_names(tuning, shapes, modules);
   const adapter::Strengths strengths(config);
   std::map<std::string, LoraShape> adapters;
   for (const auto index : adapter::find_targets(config, modules)) {
@@ -237,7 +246,7 @@ TunedModel tune(const std::shared_ptr<const Architecture>& architecture, const T
         "model: give ensure_weight_tying, or adapters for them");
   }
   const auto own = tuned.architecture->shapes();
-  if (tuning.lora) tuned.adapters = find_adapters(*tuning.lora, own);
+  if (tuning.lora) tuned.adapters = find_adapters(tuning, own);
   std::function<bool(const ParameterShape&)> trains = [](auto&) { return true; };
   if (tuning.lora) trains = [](auto&) { return false; };
   if (tuning.freeze) {

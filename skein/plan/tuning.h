@@ -40,6 +40,8 @@ struct FourBits {
 struct Tuning {
   // PEFT's adapters on `targets`; of the model's own parameters modules_to_save alone train.
   std::optional<adapter::AdapterConfig> lora{};
+  // The adapter_config.json that says so; empty: the run's keys.
+  std::string lora_file{};
   // These of the model's own parameters train.
   std::optional<FreezeOptions> freeze{};
   // Beside adapters.
