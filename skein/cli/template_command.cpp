@@ -114,6 +114,17 @@ text::Conversation conversation_of(std::string_view json, const std::string& sou
   }
 }
 
+// Of a file, which may be one of many conversations.
+text::Conversation only_conversation(std::string_view json, const std::string& source, bool as_is) {
+  try {
+    return conversation_of(json, source, as_is);
+  } catch (const UserError& error) {
+    if (!source.ends_with(".jsonl")) throw;
+    throw UserError(fmt::format("{} (one conversation per line is read by --lines < {})",
+                                error.what(), source));
+  }
+}
+
 std::string all_of_stdin() {
   if (::isatty(STDIN_FILENO) == 1) {
     log_info(
@@ -148,7 +159,7 @@ int render(Arguments arguments) {
           "skein template render: no conversation on stdin: give --messages FILE, or echo "
           "'[{\"role\": \"user\", \"content\": \"Hi\"}]' | skein template render DIR");
     }
-    const auto line = answer(conversation_of(json, source, options.as_is));
+    const auto line = answer(only_conversation(json, source, options.as_is));
     fmt::print("{}{}", encoder ? line.dump() : line["text"].get<std::string>(),
                encoder ? "\n" : "");
     return 0;

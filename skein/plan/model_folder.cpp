@@ -167,7 +167,13 @@ bool names_adapter(const fs::path& folder) {
 }
 
 ModelFolder open_adapter(const fs::path& folder, const fs::path& base) {
-  return beside_base(newest_of(folder, kAdapterFiles), base);
+  const auto newest = newest_of(folder, kAdapterFiles);
+  if (!is_adapter(newest) && has_weights(newest)) {
+    refuse(folder, fmt::format("is no adapter but a model: name the folder with "
+                               "adapter_config.json, and this one, if it is the base, as --base {}",
+                               folder.string()));
+  }
+  return beside_base(newest, base);
 }
 
 ModelFolder open_weights(const fs::path& given) {

@@ -124,6 +124,8 @@ TEST_F(ModelFolderTest, ABaseIsNamed) {
   EXPECT_PRED2(contains, refused({base, "", base}), "is no adapter: --base has nothing to say");
   EXPECT_PRED2(contains, refused({base, of_hub, base}), "leave it out");
   EXPECT_PRED2(contains, refused({base, base, ""}), "is no adapter");
+  EXPECT_PRED2(contains, refusal<UserError>([&] { open_adapter(base, ""); }),
+               "is no adapter but a model: name the folder with adapter_config.json");
 }
 
 TEST_F(ModelFolderTest, AnotherBaseIsRefused) {

@@ -101,12 +101,12 @@ Sources sources_in(const fs::path& folder) {
 }
 
 [[noreturn]] void refuse_without(const ChatTemplateOptions& options) {
-  throw UserError(
-      fmt::format("{} has no chat template: set template to the format that the model was trained "
-                  "with ({}), or "
-                  "chat_template to a file with a Jinja template",
-                  options.folder.empty() ? "the model" : options.folder.string(),
-                  fmt::join(built_in_templates(), ", ")));
+  throw UserError(fmt::format(
+      "{} has no chat template: set template to the format that the model was trained "
+      "with ({}), or chat_template to a file with a Jinja template; on the command line "
+      "--template NAME or --chat-template FILE",
+      options.folder.empty() ? "the model" : options.folder.string(),
+      fmt::join(built_in_templates(), ", ")));
 }
 
 // axolotl and others have one key for files and for formats that they know.

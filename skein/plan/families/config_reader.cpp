@@ -27,7 +27,7 @@ void ConfigReader::read_probability(const char* key, double& value) const {
 
 void ConfigReader::read_positive(const char* key, double& value) const {
   object_.read(key, value);
-  if (!(value > 0 && value < 1e30)) object_.refuse_value(key, "positive");
+  if (!(value > 0 && value < 1e30)) object_.refuse_value(key, "positive and below 1e30");
 }
 
 void ConfigReader::read_or_none(const char* key, std::optional<int64_t>& value) const {
