@@ -76,18 +76,38 @@ std::optional<fs::path> newest_above(int64_t step, const Survey& survey) {
   return std::nullopt;
 }
 
-// What the ranks would warn of one by one.
-std::string problems_of(const Survey& survey) {
-  std::string text;
+constexpr size_t kMostNamed = 5;  // of a folder that may hold hundreds
+
+// The first of those that this run has not left, each in the words of `describe`.
+template <typename Describe>
+std::string first_of(const Survey& survey, const char* separator, const Describe& describe) {
+  std::vector<std::string> texts;
+  size_t others = 0;
   for (const auto& seen : survey) {
     if (seen.relation == checkpoint::Relation::kLeft) continue;
+    if (texts.size() == kMostNamed) {
+      ++others;
+    } else {
+      texts.push_back(describe(seen));
+    }
+  }
+  const auto named = fmt::format("{}", fmt::join(texts, separator));
+  return others == 0 ? named : fmt::format("{} and {} more", named, others);
+}
+
+std::string name_of(const checkpoint::SurveyedCheckpoint& seen) {
+  return seen.listed.path.filename().string();
+}
+
+// What the ranks would warn of one by one.
+std::string problems_of(const Survey& survey) {
+  return first_of(survey, "; ", [](const auto& seen) {
     const auto problems = seen.relation == checkpoint::Relation::kStranger
                               ? std::vector<checkpoint::Problem>{}
                               : visible_problems(seen.listed, seen.listed.path);
-    text += fmt::format("{}{}: {}", text.empty() ? "" : "; ", seen.listed.path.filename().string(),
-                        problems.empty() ? "it is another run's" : problems.front().message());
-  }
-  return text;
+    return fmt::format("{}: {}", name_of(seen),
+                       problems.empty() ? "it is another run's" : problems.front().message());
+  });
 }
 
 std::optional<fs::path> newest_or_refuse(const fs::path& output, const Survey& survey) {
@@ -336,6 +356,20 @@ StartFrom start_from(const config::CheckpointConfig& options, const fs::path& ou
       output.string()));
 }
 
+namespace {
+
+// By identity: a mount may show the output folder, or one checkpoint of it, under another path.
+bool lies_in(const fs::path& output, const fs::path& checkpoint) {
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(output, ignored)) {
+    if (entry.is_symlink(ignored)) continue;  // what it leads to stays
+    if (fs::equivalent(entry.path(), checkpoint, ignored)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
 fs::path named_checkpoint(const config::CheckpointConfig& options, const fs::path& output) {
   fs::path path = options.resume_from_checkpoint;
   std::error_code ignored;
@@ -350,7 +384,7 @@ fs::path named_checkpoint(const config::CheckpointConfig& options, const fs::pat
         fmt::format("resume_from_checkpoint: there is no {}", options.resume_from_checkpoint));
   }
   path = fs::canonical(path);
-  if (options.fresh && path.parent_path() == fs::weakly_canonical(output)) {
+  if (options.fresh && lies_in(output, path)) {
     throw UserError(
         fmt::format("--fresh would remove {}, from which resume_from_checkpoint would go on: give "
                     "another output_dir, or leave one of the two out",
@@ -365,17 +399,13 @@ std::optional<fs::path> newest_saved(const fs::path& output) {
 
 std::string nothing_to_continue(const fs::path& output, const Survey& survey,
                                 const std::string& why) {
-  std::vector<std::string> names;
-  for (const auto& seen : survey) {
-    if (seen.relation == checkpoint::Relation::kLeft) continue;
-    names.push_back(seen.listed.path.filename().string());
-  }
+  const auto names = first_of(survey, ", ", name_of);
   if (names.empty()) return "";
   return fmt::format(
       "{} holds {}, of which none can be continued{}. Repair one or bring it back, give another "
       "output_dir, or start over with --fresh, which removes what this run has written and renames "
       "the rest",
-      output.string(), fmt::join(names, ", "), why);
+      output.string(), names, why);
 }
 
 std::optional<fs::path> checkpoint_to_continue(const config::CheckpointConfig& options) {

@@ -132,7 +132,9 @@ void announce(Session& run, int64_t step) {
                     .config_text = config::to_yaml(run.resolved),
                     .hparams = hparams_of(run),
                     .resume_step = run.beginning.checkpoint ? std::optional(step) : std::nullopt,
-                    .announce = [&](const auto& paths) { record_files(run.output, paths); }});
+                    .announce = [&](const auto& paths) {
+                      record_files(run.output, start_token(run.output, run.world), paths);
+                    }});
 }
 
 }  // namespace skein::train

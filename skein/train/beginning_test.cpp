@@ -22,6 +22,7 @@
 #include "skein/core/hash.h"
 #include "skein/core/log_writer.h"
 #include "skein/core/testing.h"
+#include "skein/plan/continuation.h"
 #include "skein/train/run_folder.h"
 
 namespace skein::train {
@@ -343,6 +344,39 @@ TEST_F(BeginningTest, ABeginningElsewhereLeavesAllThatIsHere) {
   EXPECT_EQ(checkpoints(), (Names{"checkpoint-4.aside-b", "checkpoint-8.aside-b"}));
 }
 
+// A folder that was set aside is a beginning like one elsewhere: what lies here is another branch.
+TEST_F(BeginningTest, ABeginningThatWasSetAsideLeavesAllThatIsHere) {
+  start("a");
+  for (const int step : {2, 4, 6}) save("a", step);
+  EXPECT_EQ(start("b", {"resume_from_checkpoint=" + (output_ / "checkpoint-2").string()}),
+            "checkpoint-2");
+  for (const int step : {4, 6}) save("b", step);
+  const auto wish = "resume_from_checkpoint=" + (output_ / "checkpoint-4.aside-b").string();
+  EXPECT_EQ(start("c", {wish}), "checkpoint-4.aside-b");
+  EXPECT_EQ(checkpoint::list_checkpoints(output_).size(), 0U);
+  // Until it has saved there is nothing that nan_policy=rollback could go back to.
+  on_ranks("c", [&](World& world) { EXPECT_FALSE(newest_checkpoint(output_, world)); });
+  EXPECT_EQ(start("d", {wish}), "checkpoint-4.aside-b");
+  save("d", 5);
+  EXPECT_EQ(start("e", {wish}), "checkpoint-5");
+  EXPECT_EQ(start("f"), "checkpoint-5");
+}
+
+TEST_F(BeginningTest, AnotherRunsCheckpointInThisFolderIsABeginningElsewhere) {
+  start("a");
+  for (const int step : {4, 6}) save("a", step);
+  save("stranger", 8);
+  const auto wish = "resume_from_checkpoint=" + (output_ / "checkpoint-8").string();
+  EXPECT_EQ(start("b", {wish}), "checkpoint-8");
+  EXPECT_EQ(checkpoints(), (Names{"checkpoint-4.aside-b", "checkpoint-6.aside-b", "checkpoint-8"}));
+  on_ranks("b", [&](World& world) { EXPECT_FALSE(newest_checkpoint(output_, world)); });
+  EXPECT_PRED2(contains, refused<IoError>(), "checkpoint-8, of which none can be continued");
+  EXPECT_EQ(start("c", {wish}), "checkpoint-8");
+  save("c", 10);
+  EXPECT_EQ(start("d", {wish}), "checkpoint-10");
+  EXPECT_EQ(start("e"), "checkpoint-10");
+}
+
 TEST_F(BeginningTest, FreshRemovesWhatTheRunHasWrittenAndNothingElse) {
   start("a");
   save("a", 4);
@@ -352,7 +386,7 @@ TEST_F(BeginningTest, FreshRemovesWhatTheRunHasWrittenAndNothingElse) {
   write("out/wandb/run-a/files/x", "x");
   write("out/trainer_log.jsonl", "{}\n");
   write("out/notes.txt", "x");
-  record_files(output_, {output_ / "runs/events.a", output_ / "wandb/run-a", "/elsewhere/x"});
+  record_files(output_, "a", {output_ / "runs/events.a", output_ / "wandb/run-a", "/elsewhere/x"});
   EXPECT_EQ(start("b", {"--fresh"}), "");
   EXPECT_EQ(checkpoints(), (Names{"checkpoint-40.aside-b"}));
   EXPECT_TRUE(fs::exists(output_ / "runs/mine.txt"));
@@ -381,7 +415,7 @@ TEST_F(BeginningTest, FreshRemovesNothingThroughALink) {
     write(fmt::format("{}/events.a", elsewhere), "x");
     fs::remove(output_ / "runs");
     fs::create_directory_symlink(folder_ / elsewhere, output_ / "runs");
-    record_files(output_, {output_ / "runs/events.a"});
+    record_files(output_, "a", {output_ / "runs/events.a"});
     EXPECT_EQ(start("b", {"--fresh"}), "");
     EXPECT_TRUE(fs::exists(folder_ / elsewhere / "events.a"));
     EXPECT_TRUE(fs::is_symlink(output_ / "runs"));
@@ -404,6 +438,64 @@ TEST_F(BeginningTest, AnInterruptedFreshIsMadeUpFor) {
   EXPECT_EQ(checkpoints(), (Names{"checkpoint-4"}));
   EXPECT_EQ(start("c"), "");
   EXPECT_EQ(checkpoints(), (Names{}));
+}
+
+// Whoever names what an interrupted --fresh would still remove wants it.
+TEST_F(BeginningTest, ANamedCheckpointTakesAnInterruptedFreshBack) {
+  for (const char* name : {"checkpoint-4", "checkpoint-8.aside-b"}) {
+    fs::remove_all(output_);
+    make_directories(output_);
+    start("a");
+    for (const int step : {2, 4, 8}) save("a", step);
+    start("b", {"resume_from_checkpoint=" + (output_ / "checkpoint-4").string()});
+    save("b", 6);
+    FaultyDisk disk;
+    disk.error = EACCES;
+    disk.fails = [](const auto& call, const auto& path) {
+      return call == "rename" && path.filename() == "checkpoint-4";
+    };
+    {
+      const ScopedFileSystem scope(disk);
+      EXPECT_PRED2(contains, start("c", {"--fresh"}), "refused");
+    }
+    const auto left = Names{"checkpoint-2", "checkpoint-4", "checkpoint-8.aside-b"};
+    EXPECT_EQ(checkpoints(), left);
+    const auto wish = "resume_from_checkpoint=" + (output_ / name).string();
+    EXPECT_EQ(start("d", {wish}), name);
+    EXPECT_EQ(start("e", {wish}), name);
+    EXPECT_PRED2(contains, log_, "a --fresh that was cut off is taken back");
+    EXPECT_EQ(checkpoints().size(), 3U);  // an aside one leaves the others
+    if (name == std::string("checkpoint-4")) {
+      EXPECT_EQ(checkpoints(), left);
+      EXPECT_EQ(start("f"), name);
+    }
+    EXPECT_EQ(start("g", {"--fresh"}), "");
+    EXPECT_EQ(checkpoints(), Names{});
+  }
+}
+
+TEST_F(BeginningTest, ARecordThatWasDeletedUnderARunKnowsItsCheckpoints) {
+  save("old", 2);
+  start("a");
+  save("a", 4);
+  fs::remove(output_ / ".skein-run");
+  record_files(output_, "a", {output_ / "model.safetensors"});
+  save("a", 6);
+  EXPECT_EQ(start("b"), "checkpoint-6");
+  EXPECT_EQ(checkpoint::list_checkpoints(output_).size(), 3U);
+}
+
+TEST_F(BeginningTest, ARefusalNamesTheFirstFew) {
+  start("a");
+  for (int step = 1; step <= 150; ++step) save("stranger", step);
+  constexpr const char* kNamed =
+      "holds checkpoint-150, checkpoint-149, checkpoint-148, "
+      "checkpoint-147, checkpoint-146 and 145 more, of which none";
+  EXPECT_PRED2(contains, refused<IoError>(), kNamed);
+  const auto said =
+      refusal<IoError>([&] { plan::checkpoint_to_continue(resolved({}).config.checkpoint); });
+  EXPECT_PRED2(contains, said, kNamed);
+  EXPECT_PRED2(contains, said, "checkpoint-146: it is another run's and 145 more)");
 }
 
 TEST_F(BeginningTest, FilesThatSkeinDidNotWriteAreNotReplaced) {

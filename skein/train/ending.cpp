@@ -23,7 +23,7 @@ void record_model(const Session& run, const checkpoint::Contents& contents) {
       contents.stem, contents.model, static_cast<uint64_t>(run.config.checkpoint.max_shard_size));
   for (const auto& file : layout.files) paths.push_back(run.output / file.name);
   if (!layout.index_name.empty()) paths.push_back(run.output / layout.index_name);
-  record_files(run.output, paths);
+  record_files(run.output, start_token(run.output, run.world), paths);
 }
 
 // A run may be too short for its loss scale to find its place, or nan_policy may skip every step.

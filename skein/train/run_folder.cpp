@@ -86,6 +86,19 @@ void remove_below(const fs::path& output, const std::string& name) {
   fs::remove(path.parent_path(), error);  // only when it is empty
 }
 
+// A start that goes on from what an interrupted --fresh was about to remove takes that back: of the
+// old run nothing more goes.
+void take_back(const fs::path& output, RunRecord& record) {
+  log_info("{}: a --fresh that was cut off is taken back, since this start goes on from that run",
+           output.string());
+  for (const auto& token : record.removing_starts) {
+    record.starts.push_back({.token = token, .step = {}, .asked = "", .began_at = ""});
+  }
+  for (const auto& name : record.removing_files) record.add_file(name);
+  record.removing_starts.clear();
+  record.removing_files.clear();
+}
+
 // What --fresh has written down to be removed. An interrupted removal is made up for here.
 void finish_removal(const fs::path& output, RunRecord& record) {
   if (!record.is_removing()) return;
@@ -114,13 +127,15 @@ void set_aside(const Renames& renames) {
   }
 }
 
-// The checkpoint of this folder that the start goes on from; 0 where there is none.
-int64_t kept_step_of(const fs::path& output, const Beginning& beginning) {
-  if (!beginning.checkpoint) return 0;
+// The checkpoint of this run that the start goes on from; 0 where it begins with anything else:
+// another folder's, another run's, one that was set aside.
+int64_t kept_step_of(const fs::path& output, const fs::path& begun,
+                     const checkpoint::Manifest& manifest, const RunRecord& record) {
+  const auto step = static_cast<int64_t>(manifest.step);
   std::error_code error;
-  const auto folder = beginning.checkpoint->parent_path();
-  if (!fs::equivalent(folder.empty() ? "." : folder, output, error)) return 0;
-  return static_cast<int64_t>(checkpoint::read_manifest(*beginning.checkpoint).step);
+  const bool is_followed = record.has_start(manifest.run) && !record.has_left(manifest.run, step) &&
+                           fs::equivalent(begun, output / checkpoint::checkpoint_name(step), error);
+  return is_followed ? step : 0;
 }
 
 // `latest` follows: what it named may have another name now.
@@ -141,14 +156,27 @@ void note_given_up(const config::Resolved& resolved, const World& world, RunReco
       .words = world.given_up, .ranks = ranks, .rows = batches.per_device * batches.accumulation};
 }
 
+// What the folder's record is before this start enters it, and the step that the start goes on
+// from.
+std::pair<RunRecord, int64_t> record_before(const fs::path& output,
+                                            const std::optional<RunRecord>& old,
+                                            const std::vector<SurveyedCheckpoint>& survey,
+                                            const Beginning& beginning, bool fresh) {
+  auto record = fresh ? begin_anew(old.value_or(RunRecord())) : old ? *old : adopt(survey);
+  if (!beginning.checkpoint) return {std::move(record), 0};
+  const auto manifest = checkpoint::read_manifest(*beginning.checkpoint);
+  if (!fresh && record.is_being_removed(manifest.run)) take_back(output, record);
+  const auto step = kept_step_of(output, *beginning.checkpoint, manifest, record);
+  return {std::move(record), step};
+}
+
 void claim(const fs::path& output, const config::Resolved& resolved, const Beginning& beginning,
            const World& world) {
   const auto token = start_token(output, world);
   const bool fresh = resolved.config.checkpoint.fresh;
   const auto old = checkpoint::read_record(output);
   const auto survey = checkpoint::survey(output, old);
-  const auto kept_step = kept_step_of(output, beginning);
-  auto record = fresh ? begin_anew(old.value_or(RunRecord())) : old ? *old : adopt(survey);
+  auto [record, kept_step] = record_before(output, old, survey, beginning, fresh);
   record.starts.push_back(
       {.token = token,
        .step = kept_step,
@@ -204,8 +232,14 @@ void claim_folder(const fs::path& output, const config::Resolved& resolved,
   world.group.barrier();
 }
 
-void record_files(const fs::path& output, const std::vector<fs::path>& paths) {
-  auto record = checkpoint::read_record(output).value_or(RunRecord());
+void record_files(const fs::path& output, const std::string& token,
+                  const std::vector<fs::path>& paths) {
+  auto found = checkpoint::read_record(output);
+  // Somebody has deleted it: the next start must know this one's checkpoints all the same.
+  auto record = found ? *std::move(found) : adopt(checkpoint::survey(output, std::nullopt));
+  if (!record.has_start(token)) {
+    record.starts.push_back({.token = token, .step = {}, .asked = "", .began_at = ""});
+  }
   for (const auto& path : paths) {
     const auto name = path.lexically_relative(output).string();
     if (!name.empty() && !name.starts_with("..")) record.add_file(name);

@@ -28,8 +28,10 @@ std::string start_token(const fs::path& output, const World& world);
 void claim_folder(const fs::path& output, const config::Resolved& resolved,
                   const Beginning& beginning, World& world);
 
-// Adds what is about to be made below the folder to what --fresh removes. For one rank of it.
-void record_files(const fs::path& output, const std::vector<fs::path>& paths);
+// Adds what the start `token` is about to make below the folder to what --fresh removes. For one
+// rank of it.
+void record_files(const fs::path& output, const std::string& token,
+                  const std::vector<fs::path>& paths);
 
 // Collective: plan::has_final_model(), for all that lead a folder.
 bool has_final_model(const fs::path& output, int64_t steps, World& world);

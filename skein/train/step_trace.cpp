@@ -138,7 +138,7 @@ void StepTrace::record(const std::string& name) const try {
   for (int rank = 0; rank < run_.world.group.size(); ++rank) {
     paths.push_back(run_.output / trace_name(name, rank));
   }
-  record_files(run_.output, paths);
+  record_files(run_.output, start_token(run_.output, run_.world), paths);
 } catch (const IoError& error) {
   log_warning("{}", error.what());
 }

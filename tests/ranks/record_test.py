@@ -2,6 +2,7 @@
 # Copyright the skein authors.
 """Whose is what lies in an output folder: what is continued, counted, set aside, removed, or refused."""
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -177,6 +178,39 @@ class Fresh(Case):
         self.work.run("learning_rate=0.005", "output_dir=whole", ranks=1)
         self.assertEqual((self.work / "out/model.safetensors").read_bytes(),
                          (self.work / "whole/model.safetensors").read_bytes())
+
+
+    def test_what_a_start_names_is_not_removed(self):
+        """The rescue after a --fresh that was a mistake, and was killed."""
+        self.work.run(ranks=1)
+        record = json.loads((self.work / "out/.skein-run").read_text())
+        new = record["starts"][0] | {"token": "0badcafe"}
+        removing = {"starts": [record["starts"][0]["token"]], "files": record["files"]}
+        (self.work / "out/.skein-run").write_text(json.dumps(record | {"starts": [new], "files": [], "removing": removing}))
+        ended = self.work.run("resume_from_checkpoint=out/checkpoint-6", "max_steps=8", ranks=1)
+        self.assertIn("a --fresh that was cut off is taken back", ended.stderr)
+        self.assertEqual(checkpoints(self.work), [f"checkpoint-{step}" for step in (2, 4, 6, 8)])
+        self.assertIn("continuing out/checkpoint-8", self.work.run("max_steps=10", ranks=1).stderr)
+
+    @unittest.skipIf(os.geteuid() != 0, "a mount needs root")
+    def test_a_mount_of_the_folder_is_the_folder(self):
+        self.work.run(ranks=1)
+        (self.work / "mnt").mkdir()
+        for source, named in (("out", "mnt/checkpoint-6"), ("out/checkpoint-6", "mnt")):
+            prefix = ("unshare", "--mount", "sh", "-c", f'mount --bind {source} mnt && exec "$@"', "sh")
+            command = self.work.command("--fresh", f"resume_from_checkpoint={named}", "max_steps=8", ranks=1)
+            said = run_skein(command, self.work.folder, code=2, prefix=prefix).stderr
+            self.assertIn("--fresh would remove", said)
+        self.assertEqual(checkpoints(self.work), ["checkpoint-2", "checkpoint-4", "checkpoint-6"])
+
+
+class DeletedRecord(Case):
+    def test_the_run_goes_on_and_is_continued(self):
+        process = self.work.start("max_steps=60", "save_steps=20", ranks=1)
+        self.work.wait_for_step(process, "out", 25)
+        (self.work / "out/.skein-run").unlink()
+        finish(process, 0)
+        self.assertIn("continuing out/checkpoint-60", self.work.run("max_steps=62", ranks=1).stderr)
 
 
 class FinalModel(Case):
