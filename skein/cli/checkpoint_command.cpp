@@ -14,6 +14,7 @@
 #include "skein/config/syntax/suggest.h"
 #include "skein/core/amounts.h"
 #include "skein/core/error.h"
+#include "skein/core/foreign_text.h"
 
 namespace skein::cli {
 namespace {
@@ -111,14 +112,19 @@ Json summary(const Examined& seen) {
           {"problems", problems}};
 }
 
+// Names on a disk are bytes; JSON holds no others than UTF-8.
+void print_json(const Json& json) {
+  fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
+}
+
 void print_row(const Examined& seen, bool full, bool latest) {
   const auto state = !seen.whole() ? "damaged: " + seen.problems.front().message()
                      : full        ? std::string("verified")
                                    : std::string("sizes match");
   const auto& manifest = seen.manifest;
-  fmt::print("{:<20} {:>10}  {:<20} {:>5} {:>5} {:>5}  {}{}\n", seen.name(),
-             shown_bytes(seen.bytes()), manifest.saved_at, manifest.conditions.size,
-             manifest.conditions.stage, manifest.conditions.tier, state,
+  fmt::print("{:<20} {:>10}  {:<20} {:>5} {:>5} {:>5}  {}{}\n", shown(seen.name()),
+             shown_bytes(seen.bytes()), shown(manifest.saved_at), manifest.conditions.size,
+             manifest.conditions.stage, shown(manifest.conditions.tier), shown(state),
              latest ? ", the latest" : "");
 }
 
@@ -161,7 +167,7 @@ int list(std::span<const std::string> arguments) {
                    {"latest", latest ? Json(latest->name()) : Json(nullptr)},
                    {"checkpoints", Json::array()}};
     for (const auto& seen : all) result["checkpoints"].push_back(summary(seen));
-    fmt::print("{}\n", result.dump(2));
+    print_json(result);
     return 0;
   }
   fmt::print("{:<20} {:>10}  {:<20} {:>5} {:>5} {:>5}  {}\n", "checkpoint", "size", "saved at",
@@ -189,16 +195,13 @@ int verify(std::span<const std::string> arguments) {
     results.push_back(summary(seen));
     if (!json) {
       fmt::print("{}: {}\n", paths[i].string(), seen.whole() ? "whole" : "damaged");
-      for (const auto& problem : seen.problems) fmt::print("  {}\n", problem.message());
+      for (const auto& problem : seen.problems) fmt::print("  {}\n", shown(problem.message()));
     }
     if (seen.whole()) continue;
     ++damaged;
     if (first.empty()) first = fmt::format("{}/{}", seen.name(), seen.problems.front().message());
   }
-  if (json) {
-    fmt::print("{}\n",
-               Json{{"whole", damaged == 0 && !results.empty()}, {"checkpoints", results}}.dump(2));
-  }
+  if (json) print_json({{"whole", damaged == 0 && !results.empty()}, {"checkpoints", results}});
   if (damaged == 0 && !results.empty()) return 0;
   std::fflush(stdout);
   if (results.empty()) throw IoError("nothing was verified: all was removed meanwhile");

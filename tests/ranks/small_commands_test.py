@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright the skein authors.
 """`skein plan` against what a run then does, and `skein checkpoint` on what it left."""
+import ctypes
 import fcntl
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import termios
 import time
 import unittest
@@ -73,6 +76,21 @@ class Plan(unittest.TestCase):
                 self.assertIn(words, shown)
 
 
+def digest(data):
+    """XXH3-128, as in manifests."""
+    with tempfile.TemporaryDirectory() as folder:
+        source = "#define XXH_INLINE_ALL\n#include <xxhash.h>\nXXH128_hash_t h(const void* d, size_t n) { return XXH3_128bits(d, n); }\n"
+        subprocess.run(["cc", "-shared", "-fPIC", "-x", "c", "-o", f"{folder}/x.so", "-"], input=source, text=True, check=True)
+        hash_of = ctypes.CDLL(f"{folder}/x.so").h
+        hash_of.argtypes, hash_of.restype = (ctypes.c_char_p, ctypes.c_size_t), Low64High64
+        result = hash_of(data, len(data))
+    return f"{result.high64:016x}{result.low64:016x}"
+
+
+class Low64High64(ctypes.Structure):
+    _fields_ = (("low64", ctypes.c_uint64), ("high64", ctypes.c_uint64))
+
+
 class Checkpoints(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -118,6 +136,28 @@ class Checkpoints(unittest.TestCase):
         shown = finish(process, 0).stdout
         self.assertEqual((shown.count(": whole"), shown.count(": damaged")), (1, 0))
         self.assertIn("checkpoint-2 was removed while it was read", told)
+
+    def test_what_a_manifest_says_stands_on_one_line(self):
+        copy = self.work / "forged"
+        shutil.copytree(self.work / "out", copy, symlinks=True)
+        self.addCleanup(shutil.rmtree, copy)
+        path = copy / "checkpoint-4/manifest.json"
+        text = re.sub(r'"saved_at": "[^"]*"', r'"saved_at": "now\\\\ncheckpoint-9 forged"', path.read_text())
+        text = text.replace('"tier": "T1"', r'"tier": "\u001b[2JT1"').partition('  "digest"')[0]
+        path.write_text(f'{text}  "digest": "{digest(text.encode())}"\n}}\n')
+        shown = self.ask("list", "forged").stdout
+        self.assertEqual(len(shown.splitlines()), 3)
+        self.assertIn(r"now\ncheckpoint-9 forged", shown)
+        self.assertNotIn("\x1b", shown)
+
+    def test_a_folder_whose_name_is_no_text(self):
+        name = os.fsencode(self.work.folder) + b"/b\xff"
+        shutil.copytree(os.fsencode(self.work / "out"), name, symlinks=True)
+        self.addCleanup(shutil.rmtree, name)
+        for verb in ("list", "verify"):
+            ended = subprocess.run([SKEIN, "checkpoint", verb, name, "--json"], env=ENVIRONMENT, capture_output=True)
+            self.assertEqual(ended.returncode, 0, ended.stderr)
+            self.assertEqual(len(json.loads(ended.stdout)["checkpoints"]), 2)
 
     def test_mistakes(self):
         for words in (["list"], ["list", "nowhere"], ["list", "model"], ["verify", "model"], ["lsit", "out"],
