@@ -7,8 +7,17 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
+#include <array>
+#include <cerrno>
+#include <cstddef>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -108,6 +117,35 @@ TEST(Gloo, BetweenMachinesAFirewallIsThoughtOf) {
   const auto message = refusal<CommError>([&] { connect(elsewhere, store); });
   EXPECT_NE(message.find("does a firewall between the machines close them?"), std::string::npos)
       << message;
+}
+
+// From here on this process gets no thread any more.
+void let_threads_fail() {
+  std::array<sock_filter, 4> program = {
+      {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+       BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone3, 0, 1),
+       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EAGAIN),
+       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)}};
+  const sock_fprog filter{program.size(), program.data()};
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+      prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) != 0) {
+    _exit(99);
+  }
+}
+
+// The limit is this process's: neither a peer nor the network is to blame.
+TEST(Gloo, ThreadsThatCannotBeHadAreNoCommError) {
+  EXPECT_EXIT(
+      {
+        MemoryStore store;
+        let_threads_fail();
+        try {
+          connect({.size = 2, .timeout = std::chrono::milliseconds(200)}, store);
+        } catch (const std::system_error& error) {
+          _exit(error.code() == std::errc::resource_unavailable_try_again ? 7 : 1);
+        }
+      },
+      testing::ExitedWithCode(7), "");
 }
 
 TEST(Gloo, OneStoreServesSeveralGroups) {

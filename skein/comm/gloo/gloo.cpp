@@ -18,6 +18,7 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <system_error>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <utility>
 
@@ -286,6 +287,18 @@ struct Wires {
   std::unique_ptr<Wire> host, tensors;
 };
 
+CommError not_joined(const GroupOptions& options, Clock::time_point start,
+                     const std::exception& error) {
+  // Gloo listens on ports of the system's choice, and its own words name none of them.
+  const auto* advice = options.address.starts_with("127.")
+                           ? ""
+                           : " (the ranks connect to each other on ports of the system's choice: "
+                             "does a firewall between the machines close them?)";
+  return CommError(fmt::format("rank {} of {} could not join the others on {} after {:.1f} s: {}{}",
+                               options.rank, options.size, options.address, seconds_since(start),
+                               reason_of(error), advice));
+}
+
 Wires join_all(const Meeting& meeting, bool with_tensors) {
   const auto& options = meeting.options;
   const auto start = Clock::now();
@@ -296,15 +309,12 @@ Wires join_all(const Meeting& meeting, bool with_tensors) {
     wires.tensors = share_memory(*wires.host, options.shared_memory, options.timeout);
     if (!wires.tensors) wires.tensors = join(meeting, "tensors/", device);
     return wires;
+  } catch (const std::system_error& error) {
+    // No thread is to be had here: no peer and no network is to blame.
+    if (error.code() == std::errc::resource_unavailable_try_again) throw;
+    throw not_joined(options, start, error);
   } catch (const std::exception& error) {
-    // It listens on ports of the system's choice, and its own words name none of them.
-    const auto* advice = options.address.starts_with("127.")
-                             ? ""
-                             : " (the ranks connect to each other on ports of the system's choice: "
-                               "does a firewall between the machines close them?)";
-    throw CommError(fmt::format(
-        "rank {} of {} could not join the others on {} after {:.1f} s: {}{}", options.rank,
-        options.size, options.address, seconds_since(start), reason_of(error), advice));
+    throw not_joined(options, start, error);
   }
 }
 
