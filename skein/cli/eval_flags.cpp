@@ -34,9 +34,10 @@ config::TrainingStage stage_of(const std::string& asked, const std::string& data
   throw UserError(fmt::format("--stage: '{}' is neither pt (text) nor sft (rows)", asked));
 }
 
-// Of blocks: what the model knows positions for, at most 1,024; of rows all of them.
+// Of blocks: what the model is made for, at most 1,024; of rows all of it.
 int64_t longest_sample(const config::RunConfig& run) {
-  const auto positions = plan::read_hf_config(run.model.model_name_or_path).dimensions().positions;
+  const auto positions =
+      plan::read_hf_config(run.model.model_name_or_path).dimensions().usable_positions();
   return plan::trains_on_rows(run) ? positions : std::min<int64_t>(positions, 1024);
 }
 

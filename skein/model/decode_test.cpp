@@ -2,7 +2,11 @@
 // Copyright the skein authors.
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/stack.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
 
 #include "skein/core/error.h"
 #include "skein/model/tiny_models.h"
@@ -106,13 +110,28 @@ TEST(Decode, TurnsByTheRowsOwnLength) {
   EXPECT_FALSE(model->outgrows(4, 5));
   EXPECT_TRUE(model->outgrows(5, 6));
   EXPECT_FALSE(model->outgrows(6, 7));
+  // Of other families transformers keeps the cache.
+  const auto llama =
+      tiny_model(tiny_config(kTinyLlama, R"(, "max_position_embeddings": 9, "rope_scaling":
+          {"rope_type": "longrope", "original_max_position_embeddings": 5,
+           "short_factor": [1], "long_factor": [2]})"));
+  EXPECT_FALSE(llama->outgrows(5, 6));
 }
 
 // Dynamic's tokens turn as those of a text that ends with them, and what the cache holds stays.
 TEST(Decode, DynamicGoesOnBeyondThePositionsOfTheFile) {
-  const auto model = tiny_model(tiny_config(
-      kTinyQwen3,
-      R"(, "max_position_embeddings": 5, "rope_scaling": {"rope_type": "dynamic", "factor": 1.9})"));
+  constexpr double kTheta = 100, kFactor = 1.9, kPositions = 5, kHead = 6;
+  const auto model =
+      tiny_model(tiny_config(kTinyQwen3, R"(, "rope_theta": 100.0, "max_position_embeddings": 5,
+                     "rope_scaling": {"rope_type": "dynamic", "factor": 1.9})"));
+  // The same weights, which turn as a text of that length does.
+  const auto turning_as = [&](int64_t length) {
+    const double stretch = kFactor * static_cast<double>(length) / kPositions - (kFactor - 1);
+    const double theta = kTheta * std::pow(std::max(stretch, 1.0), kHead / (kHead - 2));
+    return tiny_model(tiny_config(
+        kTinyQwen3,
+        fmt::format(R"(, "max_position_embeddings": 9, "rope_theta": {:.17g})", theta)));
+  };
   EXPECT_EQ(model->max_positions(), 9);
   EXPECT_FALSE(model->outgrows(5, 6));
   tensor::PlainUnits units;
@@ -120,7 +139,15 @@ TEST(Decode, DynamicGoesOnBeyondThePositionsOfTheFile) {
   KvCache cache(1, 9);
   expect_near(model->decode(tokens.narrow(1, 0, 5), cache, units),
               forward_of(*model, tokens.narrow(1, 0, 5)));
-  for (int64_t step = 5; step < 9; ++step) model->decode(tokens.narrow(1, step, 1), cache, units);
+  KvCache by_hand(1, 9);
+  turning_as(5)->decode(tokens.narrow(1, 0, 5), by_hand, units);
+  for (int64_t step = 5; step < 9; ++step) {
+    const auto next = tokens.narrow(1, step, 1);
+    const auto found = model->decode(next, cache, units);
+    const auto expected = turning_as(step + 1)->decode(next, by_hand, units);
+    // Angles are formed in fp32, each time in another way.
+    EXPECT_TRUE(at::allclose(found, expected, 1e-5, 1e-5)) << step;
+  }
   KvCache too_large(1, 10);
   EXPECT_THROW(model->decode(tokens, too_large, units), InternalError);
 }

@@ -95,7 +95,7 @@ class Decoder final : public Model {
  public:
   Decoder(const plan::Decoder& config, const Recipe& recipe);
 
-  int64_t max_positions() const override;
+  int64_t max_positions() const override { return config_.dimensions().usable_positions(); }
   int64_t vocab_size() const override { return config_.vocabulary; }
   double logit_cap() const override { return config_.logit_cap.value_or(0); }
   bool outgrows(int64_t before, int64_t after) const override;
@@ -199,16 +199,10 @@ at::Tensor Decoder::hidden_states(const Batch& batch, const StepKey& key, Units&
   return run(batch.tokens, {rotary, draws, attend, noise_of(embedding_noise_, batch, key)}, units);
 }
 
-// `dynamic` begins at config.json's positions, and is made for its factor times as many.
-int64_t Decoder::max_positions() const {
-  if (config_.rope.type != plan::RopeType::kDynamic) return config_.positions;
-  const auto stretched =
-      static_cast<double>(config_.positions) * std::max(config_.rope.factor, 1.0);
-  return static_cast<int64_t>(std::min(stretched, 0x1p53));
-}
-
-// As transformers' Phi-3; the slow growth of `dynamic` it leaves to the new tokens.
+// As transformers' Phi-3. Of other families, and where `dynamic` slowly grows, new tokens turn
+// otherwise and the cache stays.
 bool Decoder::outgrows(int64_t before, int64_t after) const {
+  if (!config_.long_rope_alone) return false;
   return std::ranges::any_of(
       std::array{&config_.rope, &config_.window_rope}, [&](const auto* rope) {
         return rope->type == plan::RopeType::kLongRope && before <= rope->original_positions &&

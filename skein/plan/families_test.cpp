@@ -154,6 +154,32 @@ TEST(Families, ReadLlama3sRope) {
   EXPECT_EQ(rope.original_positions, 8192);
 }
 
+// Files may count positions from before they were stretched (advice for Qwen, dynamic), or after.
+TEST(Families, KnowTheLongestTextThatTheyAreMadeFor) {
+  const auto usable = [](const std::string& type, const std::string& rope) {
+    return decoder_of(type, R"(, "max_position_embeddings": 32)" + rope)
+        .dimensions()
+        .usable_positions();
+  };
+  const auto scaled = [](const std::string& keys) {
+    return R"(, "rope_scaling": {"rope_type": )" + keys + "}";
+  };
+  const std::string yarn = R"("yarn", "factor": 4, "original_max_position_embeddings": )";
+  EXPECT_EQ(usable("llama", ""), 32);
+  EXPECT_EQ(usable("qwen2", scaled(yarn + "32")), 128);
+  EXPECT_EQ(usable("qwen2", scaled(yarn + "8")), 32);
+  EXPECT_EQ(usable("qwen2", scaled(yarn + "4")), 32) << "no less than the file says";
+  EXPECT_EQ(usable("llama", scaled(R"("dynamic", "factor": 1.9)")), 60);
+  EXPECT_EQ(usable("llama", scaled(R"("dynamic", "factor": 0.5)")), 32);
+  EXPECT_EQ(usable("llama", scaled(R"("linear", "factor": 2.5)")), 80);
+  EXPECT_EQ(usable("llama", scaled(R"("linear", "factor": 2)") +
+                                R"(, "original_max_position_embeddings": 16)"),
+            32)
+      << "multiplied by a run of ours";
+  EXPECT_EQ(usable("gemma3_text", scaled(R"("linear", "factor": 8)")), 32) << "as its files are";
+  EXPECT_EQ(usable("llama", scaled(R"("dynamic", "factor": 9e29)")), int64_t{1} << 53);
+}
+
 TEST(Families, RefuseWhatTheyDoNotCompute) {
   const auto expect = [](const std::string& type, const std::string& keys, const char* words) {
     const auto message = why_refused(type, keys);

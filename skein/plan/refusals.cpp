@@ -371,12 +371,12 @@ std::vector<std::string> run_warnings(const config::Resolved& resolved, const Pl
     }
     const auto dimensions = model.dimensions();
     if (auto note = rope_scaling_note(config); !note.empty()) warnings.push_back(std::move(note));
-    if (!dimensions.positions_are_learned && config.data.block_size > dimensions.positions &&
-        config.model.rope_scaling != "dynamic") {
+    const auto most = dimensions.usable_positions();
+    if (!dimensions.positions_are_learned && config.data.block_size > most) {
       warnings.push_back(fmt::format(
-          "block_size is {}, but the model's max_position_embeddings is {}: it learns positions "
-          "that other programs will not give it",
-          config.data.block_size, dimensions.positions));
+          "block_size is {}, but the model's config.json is made for {} positions: it learns "
+          "positions that other programs will not give it",
+          config.data.block_size, most));
     }
   }
   const auto sources = sources_of(config, data::Split::kTrain);

@@ -118,6 +118,7 @@ bool scale_rope(const config::RunConfig& config, const HfConfig& model, ordered_
   check_not_stretched(config.model, own);
   ordered_json scaling = {{"rope_type", type}, {"factor", factor}};
   if (type == "yarn" || type == "llama3") scaling["original_max_position_embeddings"] = positions;
+  if (type == "linear") json["original_max_position_embeddings"] = positions;
   if (type == "llama3") {
     scaling["low_freq_factor"] = 1.0;
     scaling["high_freq_factor"] = 4.0;

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright the skein authors.
 """`skein generate`, against transformers' generate: greedy, repetition penalty, end tokens."""
+import copy
 import functools
 import json
 import os
@@ -13,7 +14,7 @@ import transformers
 
 from conftest import (BUILD, decoder_config, gemma2_config, gemma3_config, gpt2_config, llama_config, phi3_config,
                       save_random_model)
-from model_test import LLAMA3, YARN
+from model_test import LLAMA3, LONG, YARN
 
 CONFIGS = {
     "gpt2": lambda: gpt2_config(n_positions=128),
@@ -21,9 +22,11 @@ CONFIGS = {
     "llama": lambda: llama_config(max_position_embeddings=128),  # two key heads for four
     "llama_tied": lambda: llama_config(max_position_embeddings=128, tie_word_embeddings=True),
     "llama_biases": lambda: llama_config(max_position_embeddings=128, attention_bias=True, mlp_bias=True),
-    "llama_linear": lambda: llama_config(max_position_embeddings=128, rope_parameters={
+    # Texts outgrow the positions of these files on their way.
+    "llama_linear": lambda: llama_config(max_position_embeddings=48, rope_parameters={
         "rope_type": "linear", "rope_theta": 100.0, "factor": 2.5}),
-    # Texts outgrow the positions of the file on their way.
+    "qwen2_yarn": lambda: decoder_config("Qwen2", max_position_embeddings=32, rope_parameters=YARN | {
+        "original_max_position_embeddings": 32}),
     "llama_dynamic": lambda: llama_config(max_position_embeddings=48, rope_parameters={
         "rope_type": "dynamic", "rope_theta": 100.0, "factor": 3.0}),
     "llama_llama3": lambda: llama_config(max_position_embeddings=128, rope_parameters=LLAMA3),
@@ -39,13 +42,15 @@ CONFIGS = {
                                 partial_rotary_factor=0.7, hidden_size=120),
     # Texts outgrow the short factors on their way.
     "phi3_longrope": lambda: phi3_config(
-        max_position_embeddings=128, original_max_position_embeddings=48,
-        rope_parameters=dict(rope_type="longrope", rope_theta=100.0, short_factor=[1.0, 1.5, 2.5],
-                             long_factor=[2.0, 4.0, 9.0])),
+        max_position_embeddings=128, original_max_position_embeddings=48, rope_parameters=LONG),
+    # There the cache stays.
+    "llama_longrope": lambda: llama_config(max_position_embeddings=128, head_dim=6, rope_parameters=LONG | {
+        "original_max_position_embeddings": 48}),
 }
 
 # Lengths differ: in a batch the shorter ones are padded. Bytes are the tokens.
-PROMPTS = ["a", "Once upon a time", "你好，世界", "The quick brown fox jumps over the lazy dog"]
+PROMPTS = ["a", "Once upon a time", "你好，世界", "The quick brown fox jumps over the lazy dog",
+           "Longer than the positions of some of the files above"]
 
 NEW_TOKENS = 64
 
@@ -84,7 +89,7 @@ def load(folder):
 
 def reference(folder, prompt, **settings):
     """The new tokens of one prompt, alone: without padding and without a mask."""
-    model = load(folder)
+    model = copy.deepcopy(load(folder))  # dynamic RoPE goes on from the longest text that a model has seen
     tokens = torch.tensor([list(prompt.encode())])
     with torch.no_grad():
         row = model.generate(tokens, attention_mask=torch.ones_like(tokens), do_sample=False,

@@ -387,6 +387,18 @@ class BadInput(unittest.TestCase):
             ended = work.run(*words, "--fresh", "new_special_tokens=<|a|>,<|b|>", "resize_vocab=true", code=2)
             self.assertIn("need 1 rows of the embedding that the base does not have", ended.stderr)
 
+    def test_evaluated_rows_are_as_long_as_the_model_is_made_for(self):
+        stretched = llama(vocab_size=260, max_position_embeddings=32,
+                          rope_scaling={"rope_type": "dynamic", "factor": 8.0})
+        with ChatWorkspace(stretched) as work:
+            work.run("output_dir=out", "max_steps=1")
+            command = ["eval", "out", "--dataset", "chat.jsonl", "--template", "chatml", "--device", "cpu", "--json"]
+            found, whole = (json.loads(run_skein([*command, *words], work.folder).stdout) for words in
+                            ([], ["--cutoff-len", "256"]))
+            self.assertEqual(found, whole)
+            cut = json.loads(run_skein([*command, "--cutoff-len", "32"], work.folder).stdout)
+            self.assertLess(cut["num_tokens"], found["num_tokens"])
+
     def test_no_tokenizer(self):
         with ChatWorkspace() as work:
             (work / "model/tokenizer.json").unlink()

@@ -7,6 +7,7 @@
 // A family describes itself by a Decoder (decoder.h), or by a struct of its own (gpt2.h); what
 // reads, plans and reports knows no family. The torch half, forward, is in model/.
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -23,7 +24,8 @@ struct Dimensions {
   int64_t key_width = 0;    // the same of keys, and of values
   int64_t inner = 0;        // of the MLP
   int64_t vocabulary = 0;
-  int64_t positions = 0;               // the longest row that the model was made for
+  int64_t positions = 0;               // of config.json
+  int64_t stretched_positions = 0;     // what RoPE's factor makes of those from before; 0: no more
   bool positions_are_learned = false;  // a longer row cannot be computed
   int64_t heads = 0;                   // of queries
   // Attention holds (tokens, tokens) scores in training: it drops weights, or caps scores.
@@ -33,6 +35,9 @@ struct Dimensions {
   bool capped_logits = false;   // the head holds one more chunk of them
   bool gated = false;           // the MLP has two inner projections (SwiGLU)
   bool tied_head = false;       // the head shares the embedding's weights
+
+  // The longest text that the model is made for.
+  int64_t usable_positions() const { return std::max(positions, stretched_positions); }
 };
 
 class Architecture {

@@ -128,6 +128,7 @@ Dimensions Decoder::dimensions() const {
           .inner = inner,
           .vocabulary = vocabulary,
           .positions = positions,
+          .stretched_positions = rope.stretched_positions(),
           .positions_are_learned = false,
           .heads = heads,
           .unfused_attention = attention_dropout > 0 || score_cap,

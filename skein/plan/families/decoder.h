@@ -59,7 +59,7 @@ struct Decoder final : Architecture {
   int64_t heads = 0;
   int64_t key_heads = 0;  // each serves heads / key_heads heads
   int64_t head_dim = 0;
-  int64_t positions = 0;  // the longest row that it was made for
+  int64_t positions = 0;  // max_position_embeddings
 
   // Of every layer: how many positions a token sees, its own among them. 0: all before it.
   std::vector<int64_t> windows;

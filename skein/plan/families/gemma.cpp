@@ -89,6 +89,11 @@ std::unique_ptr<Architecture> read_gemma3_text(const ConfigReader& reader) {
   }
   reader.read_or_none("final_logit_softcapping", decoder->logit_cap);
   read_gemma3_rope(reader, *decoder);
+  // Its files count positions that linear has stretched.
+  if (decoder->rope.type == RopeType::kLinear) {
+    decoder->rope.original_positions =
+        static_cast<int64_t>(static_cast<double>(decoder->positions) / decoder->rope.factor);
+  }
   return decoder;
 }
 

@@ -112,6 +112,11 @@ void read_channels(const ConfigReader& object, const RopeContext& context, Rope&
 
 }  // namespace
 
+int64_t Rope::stretched_positions() const {
+  if (factor <= 1) return 0;
+  return static_cast<int64_t>(std::min(static_cast<double>(original_positions) * factor, 0x1p53));
+}
+
 Rope read_rope_object(const ConfigReader& object, const RopeContext& context) {
   Rope rope{.type = type_of(object, context), .theta = context.theta};
   object.read_positive("rope_theta", rope.theta);
@@ -146,7 +151,14 @@ Rope read_rope(const ConfigReader& reader, const RopeContext& context) {
   reader.read_positive("rope_theta", known.theta);
   reader.read_positive("partial_rotary_factor", known.share);
   for (const auto* key : {"rope_scaling", "rope_parameters"}) {
-    if (const auto object = reader.object(key)) return read_rope_object(*object, known);
+    const auto object = reader.object(key);
+    if (!object) continue;
+    auto rope = read_rope_object(*object, known);
+    // Beside the object, where run_model.h writes it: transformers knows no such key inside.
+    if (rope.type == RopeType::kLinear) {
+      reader.read("original_max_position_embeddings", rope.original_positions);
+    }
+    return rope;
   }
   Rope rope{.theta = known.theta, .original_positions = known.positions};
   read_channels(reader, known, rope);

@@ -21,7 +21,7 @@ struct Rope {
   double factor = 1;     // by which positions are squeezed; of kDefault and kLongRope nothing
   double magnitude = 1;  // of cosines and sines: kYarn, kLongRope
   // The length before it was stretched: beyond it kDynamic turns slower, the more the longer the
-  // document, and kLongRope takes its other factors. kLlama3 and kYarn know it too.
+  // document, and kLongRope takes its other factors. kLlama3, kYarn and kLinear know it too.
   int64_t original_positions = 0;
   double low_frequency = 1, high_frequency = 4;     // kLlama3: turns within original_positions
   double ramp_begin = 0, ramp_end = 1;              // kYarn: pairs of channels
@@ -31,6 +31,9 @@ struct Rope {
   bool depends_on_length() const {
     return type == RopeType::kDynamic || type == RopeType::kLongRope;
   }
+  // What the factor makes of original_positions, whether config.json counts them so or not; 0: no
+  // factor stretches them.
+  int64_t stretched_positions() const;
   bool operator==(const Rope&) const = default;
 };
 
