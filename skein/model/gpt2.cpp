@@ -121,7 +121,8 @@ void Gpt2::add_block(int index, const Recipe& recipe) {
 at::Tensor Gpt2::hidden_states(const Batch& batch, const StepKey& key, Units& units) const {
   if (longest_document(batch) > config_.n_positions) {
     throw UserError(fmt::format(
-        "a row has {} tokens, but the model knows {} positions (n_positions): lower block_size",
+        "a row has {} tokens, but the model knows {} positions (n_positions): lower cutoff_len "
+        "or block_size",
         longest_document(batch), config_.n_positions));
   }
   const Draws draws{key, batch.documents, batch.run};

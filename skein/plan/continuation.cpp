@@ -20,6 +20,7 @@
 #include "skein/optim/states.h"
 #include "skein/plan/finetune.h"
 #include "skein/plan/rules.h"
+#include "skein/plan/run_data.h"
 
 namespace skein::plan {
 namespace {
@@ -333,13 +334,12 @@ void check_optimizer(const fs::path& checkpoint, const DataIdentity& identity) {
 DataIdentity identity_before_data(const config::Resolved& resolved,
                                   const config::BatchPlan& batches, const HfConfig& model) {
   const auto& config = resolved.config;
-  const auto spelling = resolved.origin_of("block_size").spelling;
   return {.data_digest = {},
           .global_batch = batches.global,
           .seed = static_cast<int64_t>(data_seed(config)),
           .block_size = config.data.block_size,
           .ranks = batches.ranks,
-          .block_size_key = spelling.empty() ? "block_size" : spelling,
+          .block_size_key = length_key(resolved),
           .optim = config.optimizer.optim,
           .pure_bf16 = config.optimizer.pure_bf16,
           .tuning = tuning_identity(config, model)};

@@ -182,6 +182,9 @@ Outlook look_ahead(const config::Resolved& given, const Machine& machine) {
       if (!config::output_folder(config.checkpoint).empty()) check_disk(config, machine.place);
     });
     check_here(machine, warnings, [&] { check_offload_room(resolved, machine); });
+    const auto dimensions = read_run_model(config).dimensions();
+    auto warning = check_longest_row(resolved, dimensions, outlook.data.longest);
+    if (!warning.empty()) warnings.push_back(std::move(warning));
     outlook.model = measure_model(config, machine, outlook);
     outlook.disk = count_disk(config, outlook);
   }

@@ -15,6 +15,7 @@
 #include "skein/core/hash.h"
 #include "skein/core/testing.h"
 #include "skein/plan/continuation.h"
+#include "skein/plan/refusals.h"
 #include "skein/plan/trainer_state.h"
 
 namespace skein::plan {
@@ -255,6 +256,42 @@ TEST_F(OutlookTest, RefusesWhatTrainRefuses) {
   config().data.train_file = "";
   config().data.eval_file = "nowhere.txt";
   EXPECT_TRUE(contains(why_refused(), "eval_file: nowhere.txt does not exist"));
+}
+
+TEST_F(OutlookTest, PositionsAreNamedByTheKeyThatWasTyped) {
+  config().data.block_size = 65;
+  resolved_.origins["block_size"] = {.kind = config::Origin::Kind::kCommandLine,
+                                     .spelling = "cutoff_len"};
+  EXPECT_TRUE(contains(why_refused(),
+                       "cutoff_len is 65, but the model knows 64 positions: lower "
+                       "cutoff_len"));
+  write("model/config.json", R"({"model_type": "llama", "vocab_size": 257, "hidden_size": 32,
+      "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2,
+      "max_position_embeddings": 64})");
+  EXPECT_TRUE(contains(look().warnings.at(0), "cutoff_len is 65, but the model's config.json is"));
+  write("model/config.json", R"({"model_type": "llama", "vocab_size": 257, "hidden_size": 32,
+      "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2,
+      "max_position_embeddings": 64, "rope_scaling": {"rope_type": "dynamic", "factor": 2}})");
+  EXPECT_TRUE(look().warnings.empty()) << look().warnings.at(0);
+}
+
+// cutoff_len is the size of packs, or more than any row needs: the rows tell.
+TEST_F(OutlookTest, OfRowsTheLongestCounts) {
+  config().stage = config::TrainingStage::kSft;
+  config().data.train_file = "";
+  config().data.block_size = 2048;
+  const Dimensions learned{.positions = 64, .positions_are_learned = true};
+  const Dimensions rotary{.positions = 64};
+  EXPECT_EQ(check_longest_row(resolved_, learned, 64), "");
+  EXPECT_EQ(check_longest_row(resolved_, rotary, 64), "");
+  EXPECT_TRUE(
+      contains(refusal<UserError>([&] { check_longest_row(resolved_, learned, 65); }),
+               "a row has 65 tokens, but the model knows 64 positions: give cutoff_len=64"));
+  EXPECT_TRUE(contains(check_longest_row(resolved_, rotary, 65),
+                       "a row has 65 tokens, but the model's config.json is made for 64"));
+  for (const auto& warning : run_warnings(resolved_, {})) {
+    EXPECT_FALSE(contains(warning, "2048")) << warning;
+  }
 }
 
 TEST_F(OutlookTest, ARunThatContinuesNeedsNoOtherWeights) {

@@ -7,6 +7,7 @@
 #include <sys/statfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <utility>
 
@@ -17,6 +18,7 @@
 #include "skein/core/error.h"
 #include "skein/core/file.h"
 #include "skein/core/foreign_text.h"
+#include "skein/core/log.h"
 #include "skein/data/prepare.h"
 #include "skein/data/rows/open_encoder.h"
 #include "skein/data/run_samples.h"
@@ -36,12 +38,22 @@
 namespace skein::plan {
 namespace {
 
-// Rotary positions have no last one; learned ones do.
-void check_block_size(const Dimensions& model, int64_t block_size) {
-  if (!model.positions_are_learned || block_size <= model.positions) return;
-  throw UserError(
-      fmt::format("block_size is {}, but the model knows {} positions: lower block_size",
-                  block_size, model.positions));
+// Rotary positions have no last one; learned ones do. Of rows only preparation tells the length:
+// cutoff_len may be that of packs, or more than any row needs.
+void check_block_size(const config::Resolved& resolved, const Dimensions& model) {
+  const auto size = resolved.config.data.block_size;
+  if (trains_on_rows(resolved.config)) return;
+  if (!model.positions_are_learned || size <= model.positions) return;
+  throw UserError(fmt::format("{0} is {1}, but the model knows {2} positions: lower {0}",
+                              length_key(resolved), size, model.positions));
+}
+
+int64_t longest_sample(const data::ChosenSamples& samples) {
+  int64_t longest = 0;
+  for (int64_t i = 0; i < samples.set.count(); ++i) {
+    longest = std::max(longest, samples.source->length(samples.set.sample(i)));
+  }
+  return longest;
 }
 
 void check_offload(const config::Resolved& resolved) {
@@ -155,7 +167,7 @@ std::optional<fs::path> check_model_and_data(const config::Resolved& resolved) {
   const auto& config = resolved.config;
   const auto model = read_run_model(config);
   const auto dimensions = model.dimensions();
-  check_block_size(dimensions, config.data.block_size);
+  check_block_size(resolved, dimensions);
   check_sources(config, dimensions.vocabulary);
   check_tokenizer_names(config.model);
   check_finetune_keys(resolved);
@@ -277,6 +289,12 @@ void check_prepared(const config::Resolved& resolved, int ranks) {
   const auto batches = config::plan_batches(resolved, ranks);
   const auto model = read_run_model(config);
   const auto samples = open_samples(config, model.dimensions().vocabulary);
+  if (trains_on_rows(config)) {
+    auto longest = longest_sample(samples.train);
+    if (samples.eval) longest = std::max(longest, longest_sample(*samples.eval));
+    const auto warning = check_longest_row(resolved, model.dimensions(), longest);
+    if (!warning.empty()) log_warning("{}", warning);
+  }
   const data::SampleOrder order{.global_batch = batches.global,
                                 .drop_last = config.data.dataloader_drop_last};
   plan_run(config, data::plan_of(samples, order).epoch_steps());
@@ -285,6 +303,22 @@ void check_prepared(const config::Resolved& resolved, int ranks) {
   auto identity = identity_before_data(resolved, batches, model);
   identity.data_digest = samples.digest;
   check_continuation(*checkpoint, model, identity);
+}
+
+std::string check_longest_row(const config::Resolved& resolved, const Dimensions& model,
+                              int64_t longest) {
+  if (longest <= model.usable_positions()) return "";
+  const auto key = length_key(resolved);
+  const auto most = model.usable_positions();
+  if (model.positions_are_learned) {
+    throw UserError(fmt::format(
+        "a row has {} tokens, but the model knows {} positions: give {}={}, which cuts longer rows",
+        longest, most, key, most));
+  }
+  return fmt::format(
+      "a row has {} tokens, but the model's config.json is made for {} positions: it learns "
+      "positions that other programs will not give it; {}={} cuts longer rows",
+      longest, most, key, most);
 }
 
 void check_folders(const config::RunConfig& config) {
@@ -372,11 +406,12 @@ std::vector<std::string> run_warnings(const config::Resolved& resolved, const Pl
     const auto dimensions = model.dimensions();
     if (auto note = rope_scaling_note(config); !note.empty()) warnings.push_back(std::move(note));
     const auto most = dimensions.usable_positions();
-    if (!dimensions.positions_are_learned && config.data.block_size > most) {
+    if (!trains_on_rows(config) && !dimensions.positions_are_learned &&
+        config.data.block_size > most) {
       warnings.push_back(fmt::format(
-          "block_size is {}, but the model's config.json is made for {} positions: it learns "
-          "positions that other programs will not give it",
-          config.data.block_size, most));
+          "{} is {}, but the model's config.json is made for {} positions: it learns positions "
+          "that other programs will not give it",
+          length_key(resolved), config.data.block_size, most));
     }
   }
   const auto sources = sources_of(config, data::Split::kTrain);

@@ -12,6 +12,7 @@
 
 #include "skein/config/load.h"
 #include "skein/core/file.h"
+#include "skein/plan/families/architecture.h"
 #include "skein/plan/rules.h"
 
 namespace skein::plan {
@@ -52,6 +53,11 @@ void check_supported(const config::Resolved& resolved);
 // that leaves no step, too many steps, a checkpoint that was saved with other data. Throws
 // UserError or IoError.
 void check_prepared(const config::Resolved& resolved, int ranks);
+
+// Of the longest row that a run trains on or evaluates. Throws UserError where the model has no
+// positions for it; returns a warning where it was not made for so many, empty: none.
+std::string check_longest_row(const config::Resolved& resolved, const Dimensions& model,
+                              int64_t longest);
 
 // For a plan, which makes no folders: throws IoError where making output_dir or, for text,
 // data_cache_dir would fail.

@@ -30,6 +30,13 @@ bool trains_on_rows(const config::RunConfig& config) {
   return config.stage == config::TrainingStage::kSft;
 }
 
+std::string length_key(const config::Resolved& resolved) {
+  auto typed = resolved.origin_of("block_size").spelling;
+  if (!typed.empty()) return typed;
+  const bool is_given = resolved.origins.contains("block_size");
+  return trains_on_rows(resolved.config) && !is_given ? "cutoff_len" : "block_size";
+}
+
 std::optional<int64_t> vocabulary_of(const config::RunConfig& config) {
   if (config.model.model_name_or_path.empty()) return std::nullopt;
   return read_run_model(config).dimensions().vocabulary;

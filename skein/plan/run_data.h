@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 
+#include "skein/config/load.h"
 #include "skein/config/run_config.h"
 #include "skein/data/rows/open_encoder.h"
 #include "skein/data/rows/run_rows.h"
@@ -18,6 +19,8 @@
 namespace skein::plan {
 
 bool trains_on_rows(const config::RunConfig& config);
+// block_size as the user spells it (cutoff_len, max_length, …); of rows cutoff_len unless typed.
+std::string length_key(const config::Resolved& resolved);
 
 // Of the model's vocabulary; absent: no model is given.
 std::optional<int64_t> vocabulary_of(const config::RunConfig& config);

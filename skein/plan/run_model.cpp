@@ -25,7 +25,7 @@ double rope_factor(const config::RunConfig& config, int64_t positions) {
   const double asked = config.model.rope_scaling_factor;
   if (asked > 0 && asked < 1) {
     throw UserError(fmt::format(
-        "rope_scaling_factor is {}, expected 0 (as block_size needs) or at least 1", asked));
+        "rope_scaling_factor is {}, expected 0 (as the longest row needs) or at least 1", asked));
   }
   if (asked > 0) return asked;
   return std::ceil(static_cast<double>(config.data.block_size) / static_cast<double>(positions));
@@ -189,8 +189,8 @@ std::string rope_scaling_note(const config::RunConfig& config) {
   const auto positions = read_hf_config(config.model.model_name_or_path).dimensions().positions;
   if (rope_factor(config, positions) != 1) return "";
   return fmt::format(
-      "rope_scaling={}: nothing is stretched, since block_size {} fits into the model's {} "
-      "positions; rope_scaling_factor asks for more",
+      "rope_scaling={}: nothing is stretched, since {} tokens fit into the model's {} positions; "
+      "rope_scaling_factor asks for more",
       config.model.rope_scaling, config.data.block_size, positions);
 }
 

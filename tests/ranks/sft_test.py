@@ -5,7 +5,7 @@ import json
 import shutil
 import unittest
 
-from harness import ChatWorkspace, children, finish, kill, llama, read_safetensors, relative, run_skein
+from harness import ChatWorkspace, children, finish, gpt2, kill, llama, read_safetensors, relative, run_skein
 
 PACKED = ("packing=true",)
 SHORT = dict(max_steps=6, global_batch_size=4, lr_scheduler_type="linear", warmup_steps=1)
@@ -386,6 +386,21 @@ class BadInput(unittest.TestCase):
             self.assertIn("modules_to_save=embed_tokens,lm_head trains them", ended.stderr)
             ended = work.run(*words, "--fresh", "new_special_tokens=<|a|>,<|b|>", "resize_vocab=true", code=2)
             self.assertIn("need 1 rows of the embedding that the base does not have", ended.stderr)
+
+    def test_positions_of_rows(self):
+        """Packs may be longer than what a model has positions for, rows may not; rotary ones are warned of."""
+        row = {"prompt": "a" * 20, "completion": "b" * 20}
+        for model, key in ((gpt2(vocab_size=260), "n_positions"), (llama(vocab_size=260), "max_position_embeddings")):
+            with self.subTest(model["model_type"]), ChatWorkspace(model, block_size=2048, packing="true") as work:
+                (work / "chat.jsonl").write_text((json.dumps(row) + "\n") * 40)
+                ended = work.run("output_dir=short", "max_steps=1")
+                self.assertNotIn("positions", ended.stderr)
+                long = json.dumps(row | {"completion": "b" * 80}) + "\n"
+                (work / "chat.jsonl").write_text((json.dumps(row) + "\n") * 40 + long)
+                ended = work.run("output_dir=long", "max_steps=1", code=2 if key == "n_positions" else 0)
+                self.assertRegex(ended.stderr, r"a row has \d+ tokens, but the model.* 64 positions")
+                self.assertIn("block_size=64", ended.stderr)  # as the recipe spells it
+                self.assertNotIn("positions", work.run("output_dir=cut", "max_steps=1", "block_size=64").stderr)
 
     def test_evaluated_rows_are_as_long_as_the_model_is_made_for(self):
         stretched = llama(vocab_size=260, max_position_embeddings=32,
