@@ -150,13 +150,7 @@ void check_base_stays(const config::RunConfig& config) {
   }
   const auto there = read_hf_config(config.model.model_name_or_path).dimensions().vocabulary;
   const auto wanted = read_run_model(config).dimensions().vocabulary;
-  if (wanted == there) return;
-  throw UserError(fmt::format(
-      "new_special_tokens need {} rows of the embedding that the base does not have, and an "
-      "adapter "
-      "cannot add them: give finetuning_type=full, or a base that has them (in transformers: "
-      "resize_token_embeddings({}) and save_pretrained)",
-      wanted - there, wanted));
+  if (wanted != there) throw UserError(no_rows_message(wanted - there, wanted));
 }
 
 // Weights in 4 bits cannot be trained, nor are they worth more than they are told to be.
@@ -197,6 +191,14 @@ std::string new_tokens_warning(const config::RunConfig& config) {
 }
 
 }  // namespace
+
+std::string no_rows_message(int64_t missing, int64_t wanted) {
+  return fmt::format(
+      "new_special_tokens need {} rows of the embedding that the base does not have, and an "
+      "adapter cannot add them: give finetuning_type=full, or a base that has them (in "
+      "transformers: resize_token_embeddings({}) and save_pretrained)",
+      missing, wanted);
+}
 
 Tuning tuning_of(const config::RunConfig& config) {
   const auto& keys = config.finetune;

@@ -37,6 +37,9 @@ void take_adapter_tokenizer(config::Resolved& resolved);
 // Throws UserError where keys of fine-tuning are given that would silently have no effect, because
 // finetuning_type was forgotten, and for what cannot be trained.
 void check_finetune_keys(const config::Resolved& resolved);
+// Of new tokens without rows, beside an adapter: so many are missing, with them the base has
+// `wanted`.
+std::string no_rows_message(int64_t missing, int64_t wanted);
 // Keys without effect, and those that an adapter overrules.
 std::vector<std::string> finetune_warnings(const config::Resolved& resolved);
 

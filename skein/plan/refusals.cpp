@@ -3,6 +3,7 @@
 #include "skein/plan/refusals.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <stdlib.h>
 #include <sys/statfs.h>
 #include <unistd.h>
@@ -141,7 +142,20 @@ void check_rows(const config::RunConfig& config, std::optional<int64_t> vocabula
   }
   const auto tokens = data::open_row_tokens(config.model, rows);
   const bool is_asked_for = !rows.chat_format.empty() || !rows.chat_template.empty();
-  if (is_asked_for && !tokens.audit.missing.empty()) throw UserError(tokens.audit.missing);
+  if (is_asked_for && !tokens.audit.missing.empty()) {
+    const auto& missing = tokens.audit.missing_tokens;
+    const auto wanted = tokens.encoder.vocab_size + std::ssize(missing);
+    const bool adapts = config.finetune.finetuning_type == config::FinetuningType::kLora;
+    // What new_special_tokens and resize_vocab would be refused with.
+    if (adapts && !missing.empty() && wanted > *vocabulary) {
+      throw UserError(
+          fmt::format("{} ends turns with {}, which the tokenizer does not have: give a template "
+                      "that fits it; {}",
+                      rows.chat_format.empty() ? rows.chat_template : rows.chat_format,
+                      fmt::join(missing, " and "), no_rows_message(wanted - *vocabulary, wanted)));
+    }
+    throw UserError(tokens.audit.missing);
+  }
   if (tokens.encoder.vocab_size <= *vocabulary) return;  // no tokenizer is read twice
   data::require_vocabulary(*text::open_codec(config.model), *vocabulary);
 }

@@ -386,6 +386,10 @@ class BadInput(unittest.TestCase):
             self.assertIn("modules_to_save=embed_tokens,lm_head trains them", ended.stderr)
             ended = work.run(*words, "--fresh", "new_special_tokens=<|a|>,<|b|>", "resize_vocab=true", code=2)
             self.assertIn("need 1 rows of the embedding that the base does not have", ended.stderr)
+            # Of a template's tokens that is said at once: other advice would end there too.
+            ended = work.run(*words, "--fresh", "template=phi3", code=2)
+            self.assertIn("phi3 ends turns with <|user|> and <|end|> and <|assistant|>", ended.stderr)
+            self.assertIn("need 2 rows of the embedding that the base does not have", ended.stderr)
 
     def test_positions_of_rows(self):
         """Packs may be longer than what a model has positions for, rows may not; rotary ones are warned of."""

@@ -21,6 +21,7 @@ struct AuditTokens {
   // BOS, which a row has at most once; absent: there is none, or it ends turns too.
   std::optional<uint32_t> begin;
   std::string missing = {};  // what to type for the template's end of a turn to be a token
+  std::vector<std::string> missing_tokens = {};  // those that the tokenizer lacks for it
 
   bool is_end(int64_t id) const;
 };

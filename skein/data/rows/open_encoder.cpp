@@ -150,7 +150,10 @@ RowTokens open_row_tokens(const config::ModelConfig& model, const config::RowsCo
                   .vocab_size = tokenizer->vocab_size()},
       .audit = {.ends_of_turn = std::move(ends),
                 .begin = begin,
-                .missing = chat_template ? missing_text(*tokenizer, *chat_template, path) : ""},
+                .missing = chat_template ? missing_text(*tokenizer, *chat_template, path) : "",
+                .missing_tokens = chat_template
+                                      ? text::missing_turn_tokens(*chat_template, *tokenizer)
+                                      : std::vector<std::string>{}},
       .tokenizer = tokenizer};
   return result;
 }
