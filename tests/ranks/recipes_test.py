@@ -2,7 +2,6 @@
 # Copyright the skein authors.
 """Every file of recipes/ takes a step, with a tiny model and tiny data; and the README's commands for fine-tuning, word
 for word."""
-import os
 import re
 import subprocess
 import unittest
@@ -58,8 +57,10 @@ class Readme(unittest.TestCase):
         with ChatWorkspace() as work:
             make_model(work, "models/llama")
             (work / "recipes").symlink_to(ROOT / "recipes")
-            environment = ENVIRONMENT | {"PATH": f"{SKEIN.parent}:{os.environ['PATH']}"}
-            ended = subprocess.run(["bash", "-euo", "pipefail", "-c", block], cwd=work.folder, env=environment,
+            # As a fresh clone has it: nowhere on PATH.
+            (work / "build/release").mkdir(parents=True)
+            (work / "build/release/bin").symlink_to(SKEIN.parent)
+            ended = subprocess.run(["bash", "-euo", "pipefail", "-c", block], cwd=work.folder, env=ENVIRONMENT,
                                    input="1 + 2\n", capture_output=True, text=True)
             self.assertEqual(ended.returncode, 0, ended.stderr)
             for file in ("runs/lora/adapter_config.json", "models/mine/model.safetensors",
