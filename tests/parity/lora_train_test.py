@@ -12,7 +12,7 @@ from peft.optimizers import create_loraplus_optimizer
 from safetensors.torch import load_file
 
 from adapter_test import assert_close, load, logits, make_adapter
-from conftest import gpt2_config, llama_config, save_random_model, write_tokens
+from conftest import gemma3_config, gpt2_config, llama_config, phi3_config, save_random_model, write_tokens
 from train_test import mean_loss
 
 BLOCK, NUM_BLOCKS, STEPS = 32, 8, 50
@@ -150,10 +150,21 @@ NEW = {
 
 @pytest.mark.parametrize("option", NEW)
 def test_peft_reads_what_skein_began(train, run_skein, tmp_path, data, option):
-    base = save_random_model(llama_config(tie_word_embeddings=option == "tied_head"), tmp_path / "base", 5)
+    began_by_skein(llama_config(tie_word_embeddings=option == "tied_head"), train, run_skein, tmp_path, data,
+                   **NEW[option])
+
+
+@pytest.mark.parametrize("config", [gemma3_config, phi3_config], ids=["gemma3", "phi3"])
+def test_peft_reads_other_families(train, run_skein, tmp_path, data, config):
+    """A tied head, norms of heads; fused projections."""
+    began_by_skein(config(), train, run_skein, tmp_path, data, lora_target="all")
+
+
+def began_by_skein(config, train, run_skein, tmp_path, data, **changes):
+    base = save_random_model(config, tmp_path / "base", 5)
     keys = SETTINGS | dict(max_steps=3, warmup_steps=0, learning_rate=1e-2)
     train("out", model_name_or_path=base, train_file=data[0], block_size=BLOCK, global_batch_size=NUM_BLOCKS,
-          finetuning_type="lora", lora_rank=4, save_steps=3, **(keys | NEW[option]))
+          finetuning_type="lora", lora_rank=4, save_steps=3, **(keys | changes))
     stored = set(load_file(tmp_path / "out/adapter_model.safetensors"))
     model = peft.PeftModel.from_pretrained(transformers.AutoModelForCausalLM.from_pretrained(base), tmp_path / "out")
     ours = {name for name in peft.get_peft_model_state_dict(model, save_embedding_layers=False)}

@@ -76,6 +76,10 @@ CONFIGS = {
 OLDER_KEYS = {
     "llama_llama3": {"rope_scaling": {k: v for k, v in LLAMA3.items() if k != "rope_theta"}, "rope_theta": 500.0},
     "llama_linear": {"rope_scaling": {"type": "linear", "factor": 2.5}, "rope_theta": 100.0},
+    "llama_yarn": {"rope_scaling": {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16},
+                   "rope_theta": 300.0},
+    "phi3_long": {"rope_scaling": {"type": "longrope", **{k: LONG[k] for k in ("short_factor", "long_factor")}},
+                  "rope_theta": 100.0},
     "gemma3_ropes": {"rope_scaling": {"rope_type": "linear", "factor": 8.0}, "rope_theta": 700.0,
                      "rope_local_base_freq": 30.0},
     "phi3_partial": {"rope_theta": 10000.0, "partial_rotary_factor": 0.6},
