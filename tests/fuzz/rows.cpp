@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
 
-// A file of rows, and one row.
+// A file of rows, and one row of each kind.
 #include <sys/mman.h>
 
 #include "skein/core/error.h"
+#include "skein/data/rows/preference_row.h"
 #include "skein/data/rows/row.h"
 #include "skein/data/rows/row_reader.h"
 #include "skein/text/parts/unicode.h"
@@ -17,8 +18,7 @@ void require_text(const std::string& text) {
   require(text::valid_utf8_prefix(text) == text.size(), "a text is UTF-8");
 }
 
-void parse(std::string_view bytes) try {
-  const auto row = data::parse_row(bytes);
+void check(const data::Row& row) {
   require_text(row.text);
   require_text(row.completion);
   const auto& messages = row.conversation.messages;
@@ -29,7 +29,39 @@ void parse(std::string_view bytes) try {
     require_text(message.content);
     require_text(message.extra_json);
   }
+}
+
+// What was judged follows something.
+void check_judged(const data::Row& row) {
+  check(row);
+  require(row.kind != data::Row::Kind::kText, "an answer has a prompt");
+  require((row.prompt_messages > 0) == !row.conversation.messages.empty(),
+          "an answer has a prompt");
+}
+
+void parse_row(std::string_view bytes) try {
+  check(data::parse_row(bytes));
 } catch (const IoError&) {
+}
+
+void parse_preference(std::string_view bytes) try {
+  const auto pair = data::parse_preference(bytes);
+  check_judged(pair.chosen);
+  check_judged(pair.rejected);
+  require(pair.chosen.text == pair.rejected.text, "both answer the same");
+  require(pair.chosen.prompt_messages == pair.rejected.prompt_messages, "both answer the same");
+} catch (const IoError&) {
+}
+
+void parse_feedback(std::string_view bytes) try {
+  check_judged(data::parse_feedback(bytes).row);
+} catch (const IoError&) {
+}
+
+void parse(std::string_view bytes) {
+  parse_row(bytes);
+  parse_preference(bytes);
+  parse_feedback(bytes);
 }
 
 void read(std::string_view bytes, const char* name) try {

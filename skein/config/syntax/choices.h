@@ -49,6 +49,8 @@ enum class TrainingStage { kPretrain, kSft };
 enum class FinetuningType { kFull, kFreeze, kLora };
 // What becomes of a row that is longer than cutoff_len.
 enum class ExcessLength { kTruncate, kDrop, kError };
+// What becomes of a pair whose chosen and rejected answers are the same.
+enum class EqualPairs { kDrop, kKeep, kError };
 // What to do when per device x accumulation x ranks is not the global batch.
 enum class BatchConflict { kError, kKeepMicro, kKeepGlobal };
 // What to do with a line that is not UTF-8 or not JSON.

@@ -544,6 +544,11 @@ Spellings<ExcessLength> spellings_of(ExcessLength) {
                                                       {"raise", ExcessLength::kError}};
   return {kKnown, {}};
 }
+Spellings<EqualPairs> spellings_of(EqualPairs) {
+  static constexpr Spelling<EqualPairs> kKnown[] = {
+      {"drop", EqualPairs::kDrop}, {"keep", EqualPairs::kKeep}, {"error", EqualPairs::kError}};
+  return {kKnown, {}};
+}
 Spellings<BatchConflict> spellings_of(BatchConflict) {
   static constexpr Spelling<BatchConflict> kKnown[] = {{"error", BatchConflict::kError},
                                                        {"keep_micro", BatchConflict::kKeepMicro},

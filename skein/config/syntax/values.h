@@ -56,6 +56,7 @@ Spellings<NanPolicy> spellings_of(NanPolicy);
 Spellings<TrainingStage> spellings_of(TrainingStage);
 Spellings<FinetuningType> spellings_of(FinetuningType);
 Spellings<ExcessLength> spellings_of(ExcessLength);
+Spellings<EqualPairs> spellings_of(EqualPairs);
 Spellings<BatchConflict> spellings_of(BatchConflict);
 Spellings<WarmupCurve> spellings_of(WarmupCurve);
 Spellings<Curve> spellings_of(Curve);

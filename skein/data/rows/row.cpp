@@ -5,100 +5,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <initializer_list>
 #include <utility>
 
 #include "skein/core/error.h"
-#include "skein/data/rows/message_order.h"
 #include "skein/data/rows/row_columns.h"
 #include "skein/data/rows/row_message.h"
+#include "skein/data/rows/row_parts.h"
 
 namespace skein::data {
 namespace {
 
 using text::Conversation;
-using text::Message;
-
-const std::string& text_of(const OrderedJson& value, std::string_view column) {
-  if (!value.is_string()) {
-    throw IoError(fmt::format("\"{}\" must be a string, found {}", column, kind_of(value)));
-  }
-  return value.get_ref<const std::string&>();
-}
-
-// Empty when the column is absent.
-std::string text_of(const RowColumns& row, std::string_view column) {
-  const auto* value = row.find(column);
-  return value ? text_of(*value, column) : "";
-}
-
-void append_messages(const OrderedJson& list, std::string_view column, Conversation& out) {
-  if (!list.is_array()) {
-    throw IoError(
-        fmt::format("\"{}\" must be a list of messages, found {}", column, kind_of(list)));
-  }
-  if (list.empty()) throw IoError(fmt::format("\"{}\" is empty: no message to train on", column));
-  for (const auto& entry : list) {
-    out.messages.push_back(parse_message(entry, out.messages.size() + 1));
-  }
-}
-
-void add_tools(const RowColumns& row, Conversation& out) {
-  const auto* tools = row.find("tools");
-  if (!tools) return;
-  const auto parsed = tools->is_string() && !tools->get_ref<const std::string&>().empty()
-                          ? parse_tools(tools->get_ref<const std::string&>())
-                          : *tools;
-  if (parsed.is_string() || parsed.empty()) return;  // none
-  if (!parsed.is_array()) {
-    throw IoError(fmt::format("\"tools\" must be a list of tools, found {}", kind_of(parsed)));
-  }
-  out.tools_json = parsed.dump();
-}
-
-Row conversation_row(Conversation conversation, size_t prompt_messages = 0) {
-  check_order(conversation.messages);
-  return {.kind = Row::Kind::kConversation,
-          .text = {},
-          .completion = {},
-          .conversation = std::move(conversation),
-          .prompt_messages = prompt_messages};
-}
-
-// A conversation's own system message wins over the column.
-Conversation with_system(Conversation conversation, std::string system) {
-  auto& messages = conversation.messages;
-  if (system.empty() || is_system(messages[0].role)) return conversation;
-  messages.insert(messages.begin(), {.role = "system", .content = std::move(system)});
-  return conversation;
-}
-
-Row with_system(Row row, std::string system) {
-  const size_t before = row.conversation.messages.size();
-  row.conversation = with_system(std::move(row.conversation), std::move(system));
-  // Where a completion follows, it is part of the prompt.
-  if (row.prompt_messages > 0) {
-    row.prompt_messages += row.conversation.messages.size() - before;
-  }
-  return row;
-}
-
-// No template is put around these columns that would have a place for the other.
-void refuse_system(const RowColumns& row, std::string_view columns) {
-  if (text_of(row, "system").empty()) return;
-  throw IoError(fmt::format(
-      "the row has a \"system\" beside {}, which no template is put around: give \"messages\", or "
-      "drop it: jq -c 'del(.system)' FILE > NEW.jsonl",
-      columns));
-}
-
-Conversation conversation_in(const RowColumns& row, std::string_view column) {
-  Conversation conversation;
-  append_messages(*row.find(column), column, conversation);
-  add_tools(row, conversation);
-  return conversation;
-}
 
 Row from_list(const RowColumns& row, std::string_view column) {
   return with_system(conversation_row(conversation_in(row, column)), text_of(row, "system"));
@@ -133,48 +51,17 @@ Row from_text(const RowColumns& row) {
   return {.text = text_of(row, "text"), .completion = {}, .conversation = {}};
 }
 
-void add_turn(std::string question, std::string answer, Conversation& out) {
-  out.messages.push_back({.role = "user", .content = std::move(question)});
-  out.messages.push_back({.role = "assistant", .content = std::move(answer)});
-}
-
 Row from_alpaca(const RowColumns& row) {
-  Conversation conversation;
-  if (const auto* history = row.find("history")) {
-    constexpr const char* kExpected = "\"history\" must be a list of [question, answer]";
-    if (!history->is_array()) throw IoError(kExpected);
-    for (const auto& turn : *history) {
-      if (!turn.is_array() || turn.size() != 2) throw IoError(kExpected);
-      add_turn(text_of(turn[0], "history"), text_of(turn[1], "history"), conversation);
-    }
-  }
-  auto question = text_of(row, "instruction");
-  const auto input = text_of(row, "input");
-  if (!question.empty() && !input.empty()) question += '\n';
-  add_turn(question + input, text_of(row, "output"), conversation);
+  auto conversation = alpaca_prompt(row);
+  conversation.messages.push_back({.role = "assistant", .content = text_of(row, "output")});
   return with_system(conversation_row(std::move(conversation)), text_of(row, "system"));
 }
 
-// What some columns say about a row that this kind of training cannot use.
-void refuse_other_kinds(const RowColumns& row) {
-  constexpr std::array kKinds = {
-      std::pair{"chosen",
-                "preferences (\"chosen\", \"rejected\"), of which one must be picked: "
-                "give \"prompt\" and \"completion\""},
-      std::pair{"rejected",
-                "preferences (\"chosen\", \"rejected\"), of which one must be picked: "
-                "give \"prompt\" and \"completion\""},
-      std::pair{"image", "an image"},
-      std::pair{"images", "images"},
-      std::pair{"videos", "videos"},
-      std::pair{"audios", "audio"},
-      std::pair{"input_ids", "token ids; give the text itself"}};
-  for (const auto& [column, what] : kKinds) {
-    const auto* value = row.find(column);
-    if (value && !value->empty()) {
-      throw IoError(fmt::format("the row holds {}; only text is trained on here", what));
-    }
-  }
+void refuse_preferences(const RowColumns& row) {
+  if (!has_content(row, "chosen") && !has_content(row, "rejected")) return;
+  throw IoError(
+      "the row holds preferences (\"chosen\", \"rejected\"): stage=dpo or stage=rm trains on them; "
+      "for stage=sft pick one of the two: give \"prompt\" and \"completion\"");
 }
 
 // The first of `names` that the row has; empty: none.
@@ -223,9 +110,11 @@ Conversation parse_conversation(std::string_view json) {
   return with_system(conversation_in(row, column), text_of(row, "system"));
 }
 
-Row parse_row(std::string_view json) {
-  const RowColumns row(json);
-  refuse_other_kinds(row);
+Row parse_row(std::string_view json) { return row_of(RowColumns(json)); }
+
+Row row_of(const RowColumns& row) {
+  refuse_preferences(row);
+  refuse_media(row);
   if (row.find("messages")) return from_list(row, "messages");
   if (row.find("conversations")) return from_list(row, "conversations");
   if (row.find("prompt") && row.find("completion")) return from_prompt_and_completion(row);

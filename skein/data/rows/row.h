@@ -22,6 +22,12 @@
 
 namespace skein::data {
 
+class RowColumns;
+
+// What rows are there for: to be trained on, to tell the better of two answers from the worse
+// (preference_row.h), or to tell good answers from bad ones.
+enum class RowKind { kRows, kPairs, kFeedback };
+
 struct Row {
   enum class Kind { kText, kPromptCompletion, kConversation };
 
@@ -41,6 +47,8 @@ struct UnknownColumns : IoError {
 // One JSON object. Throws IoError with the reason and what was expected, without the place, which
 // only the caller knows. Safe on hostile bytes (see row_columns.h).
 Row parse_row(std::string_view json);
+// The same of a row whose columns are known.
+Row row_of(const RowColumns& row);
 
 // A list of messages, or an object that holds one as rows do (`messages` or `conversations`,
 // `system`, `tools`), in which nobody need have answered. Throws IoError as parse_row() does.
