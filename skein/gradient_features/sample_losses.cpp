@@ -60,11 +60,9 @@ at::Tensor mean_losses(const model::Model& model, const tensor::HostBatch& run,
   const at::NoGradGuard no_grad;
   const auto batch = tensor::to_device(run, device_of(model));
   const auto hidden = model.forward(batch, kNoDropout, units);
-  const auto places = batch.run->places;
-  const auto log_probs = model.head_log_probs(hidden.index_select(1, places),
-                                              batch.targets.index_select(1, places), units);
+  const auto log_probs = model.head_log_probs(hidden, batch, units).log_probs;
   const auto [documents, shares] = shares_of(run);
-  const auto weighed = log_probs.flatten().cpu().to(at::kDouble) * at::tensor(shares, at::kDouble);
+  const auto weighed = log_probs.cpu().to(at::kDouble) * at::tensor(shares, at::kDouble);
   auto sums = at::zeros({std::ssize(run.document_ends)}, at::kDouble);
   sums.index_add_(0, at::tensor(documents, at::kLong), weighed);
   return sums.neg_().to(at::kFloat).unsqueeze(1);

@@ -108,6 +108,7 @@ class Decoder final : public Model {
     return config_.tied_head ? embedding_.weight : head_.weight;
   }
   const std::optional<Lora>& head_lora() const override { return head_.lora; }
+  const at::Tensor* score_weight() const override { return config_.scores ? &score_ : nullptr; }
 
   void add_block(int index, const Recipe& recipe);
   void add_norm(UnitBuilder& unit, const std::string& name, int64_t size, at::Tensor& weight) const;
@@ -123,7 +124,8 @@ class Decoder final : public Model {
   ops::AttentionOptions attention_options(const Block& block) const;
 
   at::Tensor run(const at::Tensor& tokens, const Pass& pass, Units& units) const;
-  at::Tensor embed_tokens(const at::Tensor& tokens, const ops::EmbeddingNoise& noise) const;
+  at::Tensor embed_tokens(const at::Tensor& tokens, const ops::EmbeddingNoise& noise,
+                          bool adapters) const;
   at::Tensor run_block(const Block& block, const at::Tensor& x, const ops::RopeTable& rope,
                        const Draws& draws, const Attend& attend) const;
   at::Tensor attention(const Block& block, const at::Tensor& x, const ops::RopeTable& rope,
@@ -142,6 +144,7 @@ class Decoder final : public Model {
   std::vector<Block> blocks_;  // never resized after registration
   at::Tensor norm_;            // (C)
   Linear head_;                // (V, C) and padded rows, when untied
+  at::Tensor score_;           // (1, C), in the head's place
 };
 
 Decoder::Decoder(const plan::Decoder& config, const Recipe& recipe)
@@ -158,7 +161,11 @@ Decoder::Decoder(const plan::Decoder& config, const Recipe& recipe)
   auto last = tied ? root : UnitBuilder::root(table_, "head", recipe);
   head_unit_ = last.unit();
   add_norm(last, "model.norm", config_.channels, norm_);
-  last.add_head("lm_head", shape, head_, tied ? &embedding_ : nullptr);
+  if (config_.scores) {
+    last.add_score(plan::kScoreName, config_.channels, config_.initializer_range, score_);
+  } else {
+    last.add_head("lm_head", shape, head_, tied ? &embedding_ : nullptr);
+  }
 }
 
 void Decoder::add_block(int index, const Recipe& recipe) {
@@ -238,9 +245,11 @@ ops::AttentionOptions Decoder::attention_options(const Block& block) const {
 }
 
 at::Tensor Decoder::run(const at::Tensor& tokens, const Pass& pass, Units& units) const {
-  auto x = run_unit(units, embedding_unit_, {}, [this, tokens, noise = pass.noise](const Tensors&) {
-    return embed_tokens(tokens, noise);  // (B, T, C)
-  });
+  const auto embed = [this, tokens, noise = pass.noise,
+                      adapters = pass.draws.key.adapters](const Tensors&) {
+    return embed_tokens(tokens, noise, adapters);  // (B, T, C)
+  };
+  auto x = run_unit(units, embedding_unit_, {}, embed);
   for (const auto& block : blocks_) {
     const auto rope = config_.window(block.index) > 0 ? pass.rotary.windowed : pass.rotary.full;
     const auto run = [this, &block, rope, draws = pass.draws,
@@ -253,8 +262,8 @@ at::Tensor Decoder::run(const at::Tensor& tokens, const Pass& pass, Units& units
 }
 
 at::Tensor Decoder::embed_tokens(const at::Tensor& tokens,  // (B, T)
-                                 const ops::EmbeddingNoise& noise) const {
-  auto x = embed(embedding_, tokens);
+                                 const ops::EmbeddingNoise& noise, bool adapters) const {
+  auto x = embed(embedding_, tokens, adapters);
   if (config_.embedding_scale != 1) {
     // A tensor: the factor is rounded to the embedding's dtype, as Gemma was trained.
     x = x * at::full({}, config_.embedding_scale, x.options().requires_grad(false));

@@ -49,6 +49,7 @@ class Gpt2 final : public Model {
     return config_.tie_word_embeddings ? tokens_.weight : head_.weight;
   }
   const std::optional<Lora>& head_lora() const override { return head_.lora; }
+  const at::Tensor* score_weight() const override { return config_.scores ? &score_ : nullptr; }
 
   void add_block(int index, const Recipe& recipe);
 
@@ -69,7 +70,8 @@ class Gpt2 final : public Model {
   Embedding positions_;        // (n_positions, C)
   std::vector<Block> blocks_;  // never resized after registration
   ops::LayerNorm norm_;
-  Linear head_;  // (V, C) and padded rows, when untied
+  Linear head_;       // (V, C) and padded rows, when untied
+  at::Tensor score_;  // (1, C), in the head's place
 };
 
 Gpt2::Gpt2(const plan::Gpt2Config& config, const Recipe& recipe)
@@ -90,7 +92,11 @@ Gpt2::Gpt2(const plan::Gpt2Config& config, const Recipe& recipe)
   head_unit_ = last.unit();
   last.add_norm("transformer.ln_f", channels, norm_.weight, &norm_.bias);
   norm_.epsilon = config_.layer_norm_epsilon;
-  last.add_head("lm_head", shape, head_, tied ? &tokens_ : nullptr);
+  if (config_.scores) {
+    last.add_score(plan::kScoreName, channels, deviation, score_);
+  } else {
+    last.add_head("lm_head", shape, head_, tied ? &tokens_ : nullptr);
+  }
 }
 
 void Gpt2::add_block(int index, const Recipe& recipe) {
@@ -164,9 +170,9 @@ at::Tensor Gpt2::run_blocks(at::Tensor x, const Draws& draws,
 }
 
 at::Tensor Gpt2::embed_batch(const Batch& batch, const Draws& draws) const {
-  const auto rows = ops::embedding_noise(embed(tokens_, batch.tokens),
+  const auto rows = ops::embedding_noise(embed(tokens_, batch.tokens, draws.key.adapters),
                                          noise_of(embedding_noise_, batch, draws.key));
-  const auto x = rows + position_rows(positions_, batch);
+  const auto x = rows + position_rows(positions_, batch, draws.key.adapters);
   return ops::dropout(x, draws.at(config_.embd_pdrop, -1, DropoutSite::kEmbedding));
 }
 

@@ -87,15 +87,16 @@ at::Tensor linear(const Linear& layer, const at::Tensor& x, const Draws& draws) 
 
 std::vector<at::Tensor> linears(const std::vector<const Linear*>& layers, const at::Tensor& x,
                                 const Draws& draws) {
-  const auto is_dora = [](const Linear* layer) {
-    return layer->lora && layer->lora->magnitude.defined();
+  const auto is_adapted = [&](const Linear* layer) { return layer->lora && draws.key.adapters; };
+  const auto is_dora = [&](const Linear* layer) {
+    return is_adapted(layer) && layer->lora->magnitude.defined();
   };
   std::vector<ops::LinearParameters> parameters;
   parameters.reserve(layers.size());
   for (const auto* layer : layers) {
     if (is_dora(layer)) continue;
     parameters.push_back(base_of(*layer));
-    if (layer->lora) parameters.back().low_rank = low_rank(*layer->lora, draws);
+    if (is_adapted(layer)) parameters.back().low_rank = low_rank(*layer->lora, draws);
   }
   auto outputs = parameters.empty() ? tensor::Tensors() : ops::linears(x, parameters);
   for (size_t i = 0; i < layers.size(); ++i) {
@@ -106,9 +107,9 @@ std::vector<at::Tensor> linears(const std::vector<const Linear*>& layers, const 
   return outputs;
 }
 
-at::Tensor embed(const Embedding& table, const at::Tensor& tokens) {
+at::Tensor embed(const Embedding& table, const at::Tensor& tokens, bool adapters) {
   auto rows = ops::embedding(table.weight, tokens);
-  if (!table.lora) return rows;
+  if (!table.lora || !adapters) return rows;
   const auto& lora = *table.lora;
   const auto inner = ops::embedding(lora.a.t(), tokens);
   auto sum = rows + at::linear(inner, lora.b) * lora.scale;
@@ -218,6 +219,11 @@ void UnitBuilder::add_head(const std::string& name, const EmbeddingShape& shape,
   add_adapter(name, {shape.columns, shape.rows, false, weight}, head.lora);
 }
 
+void UnitBuilder::add_score(const std::string& name, int64_t channels, double deviation,
+                            at::Tensor& weight) {
+  add(name, {1, channels}, {Init::Kind::kNormal, deviation}, weight);
+}
+
 void UnitBuilder::add_adapter(const std::string& name, const AdapterShape& shape,
                               std::optional<Lora>& place) {
   const auto* adapter = recipe_.adapter_of(name);
@@ -286,10 +292,10 @@ Attend attend_within(const tensor::Batch& batch, const ops::AttentionOptions& op
   };
 }
 
-at::Tensor position_rows(const Embedding& table, const tensor::Batch& batch) {
-  if (batch.run) return embed(table, batch.run->positions);
+at::Tensor position_rows(const Embedding& table, const tensor::Batch& batch, bool adapters) {
+  if (batch.run) return embed(table, batch.run->positions, adapters);
   const auto length = batch.tokens.size(1);
-  if (table.lora) return embed(table, at::arange(length, batch.tokens.options()));
+  if (table.lora && adapters) return embed(table, at::arange(length, batch.tokens.options()));
   return table.weight.narrow(0, 0, length);
 }
 

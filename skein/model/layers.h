@@ -67,7 +67,8 @@ at::Tensor linear(const Linear& layer, const at::Tensor& x,
 // Layers that share their input, an output for each.
 std::vector<at::Tensor> linears(const std::vector<const Linear*>& layers, const at::Tensor& x,
                                 const Draws& draws);
-at::Tensor embed(const Embedding& table, const at::Tensor& tokens);  // (…) -> (…, C)
+// (…) -> (…, C)
+at::Tensor embed(const Embedding& table, const at::Tensor& tokens, bool adapters = true);
 
 // What DoRA divides by: the lengths of the rows of W + scale · B · A, W (out, in). Constant to
 // autograd, as in PEFT.
@@ -156,6 +157,8 @@ class UnitBuilder {
   // The output head: of a tied one, whose weight is `tied`, its adapter alone.
   void add_head(const std::string& name, const EmbeddingShape& shape, Linear& head,
                 const Embedding* tied = nullptr);
+  // A head of one row.
+  void add_score(const std::string& name, int64_t channels, double deviation, at::Tensor& weight);
   // A norm's weight (ones), and its bias (zeros) where there is one.
   void add_norm(const std::string& name, int64_t channels, at::Tensor& weight,
                 at::Tensor* bias = nullptr);
@@ -206,7 +209,7 @@ Attend attend_within(const tensor::Batch& batch, const ops::AttentionOptions& op
 
 // Rows of a table (positions, C) for the tokens of a batch -> (T, C): positions begin at 0 in every
 // row, or in every document of a run.
-at::Tensor position_rows(const Embedding& table, const tensor::Batch& batch);
+at::Tensor position_rows(const Embedding& table, const tensor::Batch& batch, bool adapters);
 // The most tokens that a document of the batch has.
 int64_t longest_document(const tensor::Batch& batch);
 

@@ -66,14 +66,39 @@ at::Tensor Model::head_loss_sum(const at::Tensor& hidden, const tensor::Batch& b
   return head_loss_sum(rows, targets, weights, units, smoothing);
 }
 
-at::Tensor Model::head_log_probs(const at::Tensor& hidden, const at::Tensor& targets,
-                                 tensor::Units& units) const {
-  const auto block = [this, targets](const tensor::Tensors& in) {
-    return ops::linear_log_probs(head_product(in[0].flatten(0, 1)), targets.flatten(),
-                                 {.vocabulary = vocab_size(), .cap = logit_cap()})
-        .view(targets.sizes());
+TokenNumbers Model::head_log_probs(const at::Tensor& hidden, const at::Tensor& targets,
+                                   tensor::Units& units, const HeadWish& wish) const {
+  const auto block = [this, targets, wish](const tensor::Tensors& in) -> tensor::Tensors {
+    const auto [log_probs, entropy, mean_logits] =
+        ops::linear_log_probs(head_product(in[0].flatten(0, 1), wish.adapters), targets.flatten(),
+                              {.vocabulary = vocab_size(),
+                               .cap = logit_cap(),
+                               .temperature = wish.temperature,
+                               .entropy = wish.entropy,
+                               .mean_logit = wish.mean_logit});
+    tensor::Tensors out{log_probs};
+    if (wish.entropy) out.push_back(entropy);
+    if (wish.mean_logit) out.push_back(mean_logits);
+    for (auto& tensor : out) tensor = tensor.view(targets.sizes());
+    return out;
   };
-  return run_unit(units, head_unit(), {hidden}, block);
+  const auto out = units.run(head_unit(), block, {hidden});
+  TokenNumbers numbers{out[0]};
+  if (wish.entropy) numbers.entropy = out[1];
+  if (wish.mean_logit) numbers.mean_logits = out.back();
+  return numbers;
+}
+
+TokenNumbers Model::head_log_probs(const at::Tensor& hidden, const tensor::Batch& batch,
+                                   tensor::Units& units, const HeadWish& wish) const {
+  if (!batch.run) return head_log_probs(hidden, batch.targets, units, wish);
+  const auto& places = batch.run->places;
+  auto numbers = head_log_probs(hidden.index_select(1, places),
+                                batch.targets.index_select(1, places), units, wish);
+  for (auto* one : {&numbers.log_probs, &numbers.entropy, &numbers.mean_logits}) {
+    if (one->defined()) *one = one->squeeze(0);
+  }
+  return numbers;
 }
 
 at::Tensor Model::head_logits(const at::Tensor& hidden, tensor::Units& units) const {
@@ -88,10 +113,22 @@ at::Tensor Model::head_logits(const at::Tensor& hidden, tensor::Units& units) co
   return run_unit(units, head_unit(), {hidden}, block);
 }
 
-ops::HeadProduct Model::head_product(const at::Tensor& hidden) const {
+at::Tensor Model::head_scores(const at::Tensor& hidden, const at::Tensor& places,
+                              tensor::Units& units) const {
+  SKEIN_CHECK(has_scores(), "the model scores texts");
+  const auto block = [this, places](const tensor::Tensors& in) {
+    const auto rows = in[0].flatten(0, 1).index_select(0, places);
+    const auto scores = at::linear(rows, *score_weight()).squeeze(1);
+    return scores.scalar_type() == at::kDouble ? scores : scores.to(at::kFloat);
+  };
+  return run_unit(units, head_unit(), {hidden}, block);
+}
+
+ops::HeadProduct Model::head_product(const at::Tensor& hidden, bool adapters) const {
+  SKEIN_CHECK(!has_scores(), "a model that scores has no logits");
   ops::HeadProduct product{hidden, head_weight()};
   const auto& lora = head_lora();
-  if (!lora) return product;
+  if (!lora || !adapters) return product;
   const auto& weight = product.weight;
   const int64_t rows = lora->b.size(0), padding = weight.size(0) - rows;
   product.inner = at::linear(hidden, lora->a.to(hidden.scalar_type()));

@@ -3,7 +3,7 @@
 #pragma once
 
 // A language model as the rest of the program sees it: parameters, hidden states, and a head that
-// runs in three ways.
+// runs in three ways; or, in place of that head, one that scores a text.
 //
 // Single-device code: no rank and no group. All compute goes through `units`, so whoever owns the
 // parameters (a sharding, or nobody) decides when they are there. Works on the meta device.
@@ -27,6 +27,20 @@
 #include "skein/tensor/units.h"
 
 namespace skein::model {
+
+// What is asked of the head beside log p of the targets.
+struct HeadWish {
+  double temperature = 1;  // of all that is asked
+  bool entropy = false;
+  bool mean_logit = false;  // of each token, over the vocabulary
+  bool adapters = true;     // as StepKey
+};
+
+// fp32, or fp64 for float64 models; 0 where ignored. The last two have no gradient, and are
+// undefined unless asked for.
+struct TokenNumbers {
+  at::Tensor log_probs, entropy{}, mean_logits{};
+};
 
 // B rows, T tokens, C channels, V vocabulary
 class Model {
@@ -69,11 +83,21 @@ class Model {
   at::Tensor head_loss_sum(const at::Tensor& hidden, const at::Tensor& targets,
                            const at::Tensor& weights, tensor::Units& units,
                            double smoothing = 0) const;
-  // log p(target) (B, T), 0 where ignored; fp32, or fp64 for float64 models.
-  at::Tensor head_log_probs(const at::Tensor& hidden, const at::Tensor& targets,
-                            tensor::Units& units) const;
+  // log p(target) (B, T), and what else is asked.
+  TokenNumbers head_log_probs(const at::Tensor& hidden, const at::Tensor& targets,
+                              tensor::Units& units, const HeadWish& wish = {}) const;
+  // Of a batch's targets: (B, T), or of a run (n) at its places.
+  TokenNumbers head_log_probs(const at::Tensor& hidden, const tensor::Batch& batch,
+                              tensor::Units& units, const HeadWish& wish = {}) const;
   // All logits (B, T, V): for sampling and tests.
   at::Tensor head_logits(const at::Tensor& hidden, tensor::Units& units) const;
+
+  // Does the model score texts? Then it has head_scores() and none of the heads above.
+  bool has_scores() const { return score_weight() != nullptr; }
+  // A number for each of the tokens at `places` (n) of hidden (B, T, C) taken as one row -> (n),
+  // fp32, or fp64 for float64 models.
+  at::Tensor head_scores(const at::Tensor& hidden, const at::Tensor& places,
+                         tensor::Units& units) const;
 
   // The linear layers of its blocks, in the order of forward.
   const std::vector<TappedLinear>& tapped_linears() const { return linears_; }
@@ -96,6 +120,7 @@ class Model {
   virtual int head_unit() const = 0;
   virtual const at::Tensor& head_weight() const = 0;  // (V, C) and perhaps padded rows
   virtual const std::optional<Lora>& head_lora() const = 0;
+  virtual const at::Tensor* score_weight() const = 0;  // (1, C); null: the head gives logits
 
   tensor::ParameterTable table_;
 
@@ -104,7 +129,7 @@ class Model {
   friend class StandingWeights;
 
   // Of hidden (…, C).
-  ops::HeadProduct head_product(const at::Tensor& hidden) const;
+  ops::HeadProduct head_product(const at::Tensor& hidden, bool adapters = true) const;
 
   std::vector<DoraLayer> dora_;
   std::vector<TappedLinear> linears_;

@@ -200,6 +200,57 @@ TEST(LoraDropout, FollowsTheDocumentNotTheBatch) {
   EXPECT_FALSE(at::allclose(model->forward(batch, {.training = false}, units), whole));
 }
 
+// The rows of a batch behind each other.
+tensor::Batch as_run(const tensor::Batch& batch) {
+  const auto values = [](const at::Tensor& tensor) {
+    const auto flat = tensor.flatten();
+    return std::vector<int64_t>(flat.const_data_ptr<int64_t>(),
+                                flat.const_data_ptr<int64_t>() + flat.numel());
+  };
+  tensor::HostBatch host{.rows = 1,
+                         .length = batch.tokens.numel(),
+                         .tokens = values(batch.tokens),
+                         .targets = values(batch.targets),
+                         .documents = values(batch.documents),
+                         .num_targets = batch.num_targets};
+  for (int64_t row = 1; row <= batch.tokens.size(0); ++row) {
+    host.document_ends.push_back(static_cast<int32_t>(row * batch.tokens.size(1)));
+  }
+  return tensor::to_device(host, at::kCPU);
+}
+
+// As if they had never been there, in every place that has one; and the next pass has them again.
+TEST(Adapters, OffMeansTheBaseAlone) {
+  for (const auto& family : {kTinyLlama, kTinyGpt}) {
+    for (const char* keys : {"", R"(, "use_dora": true)"}) {
+      const auto config = tiny_config(family);
+      const auto embeddings = family == kTinyGpt ? R"("wte", "wpe", "c_attn", "c_proj", "c_fc")"
+                                                 : R"("embed_tokens", "q_proj", "down_proj")";
+      const auto adapted =
+          tiny_model(config, {.tuning = tiny_lora(fmt::format(
+                                  R"("target_modules": [{}, "lm_head"]{})", embeddings, keys))});
+      const auto base = tiny_model(config);
+      const auto theirs = by_name(*adapted);
+      for (const auto& parameter : base->table().parameters) {
+        theirs.at(parameter.name)->slot->detach().copy_(parameter.slot->detach());
+      }
+      tensor::PlainUnits units;
+      for (const auto& batch : {tiny_batch(2, 5), as_run(tiny_batch(2, 5))}) {
+        const auto log_probs = [&](const Model& model, bool adapters) {
+          auto key = kTinyStep;
+          key.adapters = adapters;
+          return model
+              .head_log_probs(model.forward(batch, key, units), batch, units,
+                              {.adapters = adapters})
+              .log_probs;
+        };
+        EXPECT_TRUE(at::equal(log_probs(*adapted, false), log_probs(*base, true)));
+        EXPECT_FALSE(at::allclose(log_probs(*adapted, true), log_probs(*base, true)));
+      }
+    }
+  }
+}
+
 // Two modules of one block, and one module of two blocks, draw different masks; of the right rate.
 TEST(LoraDropout, HasAStreamForEveryModule) {
   const Draws draws{kTinyStep, at::arange(2), {}};
@@ -240,7 +291,8 @@ TEST(Model, ThreeHeadsAgree) {
     const auto expected =
         at::log_softmax(model->head_logits(hidden, units), 2).gather(2, index).squeeze(2) *
         batch.targets.ne(tensor::kIgnore);
-    EXPECT_TRUE(at::allclose(model->head_log_probs(hidden, batch.targets, units), expected, 1e-12));
+    EXPECT_TRUE(at::allclose(model->head_log_probs(hidden, batch.targets, units).log_probs,
+                             expected, 1e-12));
     const auto weights = at::arange(10, at::kDouble).view({2, 5});
     EXPECT_TRUE(at::allclose(model->head_loss_sum(hidden, batch.targets, weights, units),
                              -(expected * weights).sum(), 1e-12));
@@ -265,7 +317,7 @@ TEST(Model, AnAdapterOfTheHeadMakesNothingOfTheHeadsSize) {
     const auto hidden = model->forward(batch, kTinyStep, units);
     const tensor::AllocationMeter meter;
     torch::autograd::grad({model->head_loss_sum(hidden, batch.targets, {}, units)}, leaves);
-    const auto log_probs = model->head_log_probs(hidden, batch.targets, units);
+    const auto log_probs = model->head_log_probs(hidden, batch.targets, units).log_probs;
     torch::autograd::grad({log_probs.sum()}, leaves);
     model->head_logits(hidden, units);
     EXPECT_LT(meter.largest_bytes(), head_bytes / 2) << keys;

@@ -2,6 +2,7 @@
 // Copyright the skein authors.
 #include "skein/plan/families/shapes.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "skein/model/tiny_models.h"
@@ -22,7 +23,11 @@ std::vector<plan::HfConfig> shape_cases() {
                             "tied"),
       tiny_config(kTinyGpt, R"(, "tie_word_embeddings": false)"),
       tiny_config(kTinyGpt, R"(, "n_inner": 10)")};
-  for (const auto& family : tiny_families()) cases.push_back(tiny_config(family));
+  for (const auto& family : tiny_families()) {
+    cases.push_back(tiny_config(family));
+    cases.push_back(cases.back());
+    cases.back().architecture = cases.back().architecture->scored();
+  }
   return cases;
 }
 
@@ -49,10 +54,9 @@ std::vector<plan::Tuning> tunings_of(const plan::HfConfig& config) {
       in_four_bits(tiny_lora(R"("target_modules": "all-linear", "use_dora": true)"), true),
       in_four_bits(tiny_lora(R"("target_modules": ".*(embed_tokens|wte|tokens)$")"), false),
       {.freeze = plan::FreezeOptions{.trainable_layers = 1}}};
-  if (config.architecture->untied()) {
-    tunings.push_back(
-        tiny_lora(R"("target_modules": "all-linear", "modules_to_save": ["lm_head"])"));
-  }
+  tunings.push_back(
+      tiny_lora(fmt::format(R"("target_modules": "all-linear", "modules_to_save": ["{}"])",
+                            config.dimensions().scores ? "score" : "lm_head")));
   return tunings;
 }
 

@@ -79,9 +79,10 @@ double gain_of(const HeadProduct& product) {
 
 // What one chunk of rows gives.
 struct Chunk {
-  int64_t begin = 0;    // first row
-  int64_t rows = 0;     // n
-  at::Tensor log_prob;  // (n) of the (smoothed) targets, 0 where ignored
+  int64_t begin = 0;               // first row
+  int64_t rows = 0;                // n
+  at::Tensor log_prob;             // (n) of the (smoothed) targets, 0 where ignored
+  at::Tensor entropy, mean_logit;  // (n), where asked for; 0 where ignored
   at::Tensor unscaled;  // (n, P) logits before the factor, where there is one and gradients are
   at::Tensor
       d_logits;  // (n, P) gradient of log_prob times gain_of(), where asked for; 0 in padding
@@ -166,6 +167,19 @@ at::Tensor logits_of(Chunk& chunk, const HeadProduct& product, Want want) {
   return logits.mul_(factor);
 }
 
+// What is asked beside the targets' own, of logits that no kernel has changed yet.
+void look_at_rows(Chunk& chunk, const at::Tensor& padded_logits, const Head& head) {
+  const auto& options = head.options;
+  if (!options.entropy && !options.mean_logit) return;
+  const auto logits = padded_logits.narrow(1, 0, head.vocabulary());
+  const auto valid = chunk.of(head.targets).ne(tensor::kIgnore);
+  if (options.mean_logit) chunk.mean_logit = logits.mean(1, false, row_dtype(logits)) * valid;
+  if (!options.entropy) return;
+  const auto scaled = options.temperature == 1 ? logits : logits / options.temperature;
+  const auto log_probs = at::log_softmax(scaled, 1, row_dtype(logits));
+  chunk.entropy = (log_probs.exp().mul_(log_probs)).sum(1).neg_().mul_(valid);
+}
+
 template <typename Visit>
 void for_each_chunk(const Head& head, Want want, Visit visit) {
   const int64_t step = rows_per_chunk(head);
@@ -175,6 +189,8 @@ void for_each_chunk(const Head& head, Want want, Visit visit) {
     Chunk chunk{.begin = begin, .rows = std::min(step, head.rows() - begin)};
     auto logits = logits_of(chunk, head.product, want);
     const auto slope = cap_logits(logits, head.options.cap, want);
+    if (want == Want::kValues) look_at_rows(chunk, logits, head);
+    if (head.options.temperature != 1) logits.div_(head.options.temperature);
     const auto finish = fused ? finish_fused : finish_plain;
     finish(chunk, logits, chunk.of(head.targets),
            {head.vocabulary(), head.options.smoothing, gain_of(head.product)}, want);
@@ -354,32 +370,50 @@ struct CrossEntropySum : Function<CrossEntropySum> {
 };
 
 struct LogProbs : Function<LogProbs> {
-  static at::Tensor forward(AutogradContext* context, at::TensorList tensors,
-                            const at::Tensor& targets, const HeadOptions& options) {
+  static variable_list forward(AutogradContext* context, at::TensorList tensors,
+                               const at::Tensor& targets, const HeadOptions& options) {
     const auto product = product_of(tensors);
-    const auto& hidden = product.hidden;
-    auto log_probs = at::empty(targets.sizes(), hidden.options().dtype(row_dtype(hidden)));
-    for_each_chunk({product, targets, options}, Want::kValues,
-                   [&](const Chunk& chunk) { chunk.of(log_probs).copy_(chunk.log_prob); });
+    const auto rows = [&](bool wanted) {
+      const auto& hidden = product.hidden;
+      return wanted ? at::empty(targets.sizes(), hidden.options().dtype(row_dtype(hidden)))
+                    : at::Tensor();
+    };
+    const auto log_probs = rows(true), entropy = rows(options.entropy),
+               mean_logits = rows(options.mean_logit);
+    for_each_chunk({product, targets, options}, Want::kValues, [&](const Chunk& chunk) {
+      chunk.of(log_probs).copy_(chunk.log_prob);
+      if (options.entropy) chunk.of(entropy).copy_(chunk.entropy);
+      if (options.mean_logit) chunk.of(mean_logits).copy_(chunk.mean_logit);
+    });
     variable_list saved = tensors.vec();
     saved.push_back(targets);
     context->save_for_backward(saved);
     context->saved_data["logits_bytes"] = options.logits_bytes;
     context->saved_data["vocabulary"] = options.vocabulary;
     context->saved_data["cap"] = options.cap;
-    return log_probs;
+    context->saved_data["temperature"] = options.temperature;
+    variable_list out{log_probs}, constant;
+    if (options.entropy) constant.push_back(entropy);
+    if (options.mean_logit) constant.push_back(mean_logits);
+    context->mark_non_differentiable(constant);
+    out.insert(out.end(), constant.begin(), constant.end());
+    return out;
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& incoming) {
     const auto saved = context->get_saved_variables();
     const auto number = [&](const char* name) { return context->saved_data[name].toInt(); };
-    const HeadOptions options{number("logits_bytes"), number("vocabulary"),
-                              context->saved_data["cap"].toDouble()};
+    const double temperature = context->saved_data["temperature"].toDouble();
+    const HeadOptions options{.logits_bytes = number("logits_bytes"),
+                              .vocabulary = number("vocabulary"),
+                              .cap = context->saved_data["cap"].toDouble(),
+                              .temperature = temperature};
     const auto tensors = at::TensorList(saved).slice(0, saved.size() - 1);
     const Head head{product_of(tensors), saved.back(), options};
     Wanted wanted{};
     for (size_t i = 0; i < tensors.size(); ++i) wanted[i] = context->needs_input_grad(i);
-    HeadGradients gradients(head.product, incoming[0], wanted);
+    const auto scale = temperature == 1 ? incoming[0] : incoming[0] / temperature;
+    HeadGradients gradients(head.product, scale, wanted);
     for_each_chunk(head, Want::kGradients, [&](Chunk& chunk) { gradients.add(chunk); });
     auto found = gradients.take();
     found.resize(found.size() + 2);  // targets, options
@@ -421,12 +455,17 @@ at::Tensor linear_cross_entropy_sum(const HeadProduct& product, const at::Tensor
   return CrossEntropySum::apply(at::TensorList(tensors), rows);
 }
 
-at::Tensor linear_log_probs(const HeadProduct& product, const at::Tensor& targets,
+RowNumbers linear_log_probs(const HeadProduct& product, const at::Tensor& targets,
                             const HeadOptions& options) {
   check_shapes(product, targets, options);
   SKEIN_CHECK(options.smoothing == 0, "probabilities are not smoothed");
+  SKEIN_CHECK(options.temperature > 0, "a temperature is positive");
   const auto tensors = tensors_of(product);
-  return LogProbs::apply(at::TensorList(tensors), targets, options);
+  const auto out = LogProbs::apply(at::TensorList(tensors), targets, options);
+  RowNumbers numbers{out[0]};
+  if (options.entropy) numbers.entropy = out[1];
+  if (options.mean_logit) numbers.mean_logits = out.back();
+  return numbers;
 }
 
 }  // namespace skein::ops

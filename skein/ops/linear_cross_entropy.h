@@ -31,6 +31,10 @@ struct HeadOptions {
   // ε: of a row's target this share is spread evenly over the vocabulary, below 1. The loss becomes
   // (1 - ε) · -log p(target) + ε · the mean over the vocabulary of -log p.
   double smoothing = 0;
+  // Of linear_log_probs(): logits are divided by it, in their dtype, behind the cap.
+  double temperature = 1;
+  // Whether linear_log_probs() gives these too. Each holds one more chunk.
+  bool entropy = false, mean_logit = false;
 };
 
 // What logits are made of: (hidden · weightᵀ + inner · bᵀ) · factor. The last three are an
@@ -53,10 +57,17 @@ struct HeadProduct {
 at::Tensor linear_cross_entropy_sum(const HeadProduct& product, const at::Tensor& targets,
                                     const at::Tensor& weights, const HeadOptions& options = {});
 
-// log p(targets[n] | hidden[n]) -> (N), fp32 (fp64 for float64 inputs), 0 in ignored rows. Never
-// smoothed: a probability is what it is.
+// (N) each, fp32 (fp64 for float64 inputs), 0 in ignored rows. The last two are undefined unless
+// asked for, and have no gradient.
+struct RowNumbers {
+  at::Tensor log_probs;
+  at::Tensor entropy{};      // of p(· | hidden[n]), in nats
+  at::Tensor mean_logits{};  // over the vocabulary, before the temperature
+};
+
+// log p(targets[n] | hidden[n]). Never smoothed: a probability is what it is.
 // Backward makes the logits again, since each row has its own incoming gradient.
-at::Tensor linear_log_probs(const HeadProduct& product, const at::Tensor& targets,
+RowNumbers linear_log_probs(const HeadProduct& product, const at::Tensor& targets,
                             const HeadOptions& options = {});
 
 }  // namespace skein::ops

@@ -186,7 +186,7 @@ TEST(LinearCrossEntropy, FactorsReachSixteenBitGradientsUnrounded) {
     return linear_cross_entropy_sum({hidden, weight}, c.targets, {}) / count;
   });
   check("log_probs", 1e-4, [&](double count, const auto& hidden, const auto& weight) {
-    return linear_log_probs({hidden, weight}, c.targets).sum() / count;
+    return linear_log_probs({hidden, weight}, c.targets).log_probs.sum() / count;
   });
 }
 
@@ -215,7 +215,7 @@ TEST(LinearCrossEntropy, SmallProbabilitiesReachFloat16Gradients) {
     return linear_cross_entropy_sum({hidden, weight}, targets, weights);
   });
   check([&](const auto& hidden, const auto& weight) {
-    return (linear_log_probs({hidden, weight}, targets) * weights).sum();
+    return (linear_log_probs({hidden, weight}, targets).log_probs * weights).sum();
   });
 }
 
@@ -247,8 +247,8 @@ TEST(LinearCrossEntropy, PaddedRowsAreNotSeen) {
     };
     check(linear_cross_entropy_sum({c.hidden, c.weight}, c.targets, c.weights, plain),
           linear_cross_entropy_sum({c.hidden, padded}, c.targets, c.weights, options));
-    check(linear_log_probs({c.hidden, c.weight}, c.targets, plain),
-          linear_log_probs({c.hidden, padded}, c.targets, options));
+    check(linear_log_probs({c.hidden, c.weight}, c.targets, plain).log_probs,
+          linear_log_probs({c.hidden, padded}, c.targets, options).log_probs);
   }
 }
 
@@ -258,7 +258,8 @@ TEST(LinearLogProbs, EqualsThePlainFormulaForEveryChunkSize) {
   const auto wanted = c.gradients((expected * c.weights).sum());
   for (const int64_t rows : {1, 4, 100}) {
     const auto found =
-        linear_log_probs({c.hidden, c.weight}, c.targets, {.logits_bytes = bytes_of_rows(rows)});
+        linear_log_probs({c.hidden, c.weight}, c.targets, {.logits_bytes = bytes_of_rows(rows)})
+            .log_probs;
     EXPECT_TRUE(at::allclose(found, expected, 1e-12)) << rows;
     const auto gradients = c.gradients((found * c.weights).sum());
     EXPECT_TRUE(at::allclose(gradients[0], wanted[0], 1e-11, 1e-13)) << rows;
@@ -266,12 +267,39 @@ TEST(LinearLogProbs, EqualsThePlainFormulaForEveryChunkSize) {
   }
 }
 
+TEST(LinearLogProbs, ATemperatureDividesTheLogits) {
+  const HeadCase c(at::kDouble);
+  const double cap = 0.7, temperature = 1.7;
+  const auto logits = (c.hidden.matmul(c.weight.t()) / cap).tanh() * cap;
+  const auto valid = c.targets.ne(tensor::kIgnore);
+  const auto all = at::log_softmax(logits / temperature, 1);
+  const auto expected = all.gather(1, c.targets.clamp_min(0).unsqueeze(1)).squeeze(1) * valid;
+  const auto wanted = c.gradients((expected * c.weights).sum());
+  const auto entropy = -(all.exp() * all).sum(1) * valid;
+  const auto padded = at::cat({c.weight, at::full({3, kChannels}, 9, c.weight.options())});
+  const auto found = linear_log_probs({c.hidden, padded}, c.targets,
+                                      {.logits_bytes = bytes_of_rows(4),
+                                       .vocabulary = kVocabulary,
+                                       .cap = cap,
+                                       .temperature = temperature,
+                                       .entropy = true,
+                                       .mean_logit = true});
+  EXPECT_TRUE(at::allclose(found.log_probs, expected, 1e-12));
+  EXPECT_TRUE(at::allclose(found.entropy, entropy, 1e-12));
+  EXPECT_TRUE(at::allclose(found.mean_logits, logits.mean(1) * valid, 1e-12));
+  EXPECT_FALSE(found.entropy.requires_grad() || found.mean_logits.requires_grad());
+  const auto gradients = c.gradients((found.log_probs * c.weights).sum());
+  EXPECT_TRUE(at::allclose(gradients[0], wanted[0], 1e-11, 1e-13));
+  EXPECT_TRUE(at::allclose(gradients[1], wanted[1], 1e-11, 1e-13));
+  EXPECT_FALSE(linear_log_probs({c.hidden, c.weight}, c.targets).entropy.defined());
+}
+
 TEST(LinearCrossEntropy, CapsLogits) {
   const HeadCase c(at::kDouble);
   const double cap = 0.7;
   const auto expected = c.plain_log_probs(cap);
   const HeadOptions options{.logits_bytes = bytes_of_rows(4), .cap = cap};
-  const auto found = linear_log_probs({c.hidden, c.weight}, c.targets, options);
+  const auto found = linear_log_probs({c.hidden, c.weight}, c.targets, options).log_probs;
   const auto sum = linear_cross_entropy_sum({c.hidden, c.weight}, c.targets, c.weights, options);
   EXPECT_TRUE(at::allclose(found, expected, 1e-12, 1e-12));
   const auto loss = -(expected * c.weights).sum();
@@ -307,7 +335,7 @@ TEST(LinearCrossEntropy, TakesAnAdapterBesideTheWeight) {
       const auto wanted = torch::autograd::grad({(expected * c.weights).sum()}, leaves);
       for (const int64_t rows : {1, 4, 100}) {
         const HeadOptions options{.logits_bytes = bytes_of_rows(rows), .cap = cap};
-        const auto log_probs = linear_log_probs(product, c.targets, options);
+        const auto log_probs = linear_log_probs(product, c.targets, options).log_probs;
         const auto sum = linear_cross_entropy_sum(product, c.targets, c.weights, options);
         EXPECT_TRUE(at::allclose(log_probs, expected, 1e-12, 1e-12));
         EXPECT_TRUE(at::allclose(sum, -(expected * c.weights).sum(), 1e-12));

@@ -71,6 +71,79 @@ std::shared_ptr<const DocumentRun> moved(const std::shared_ptr<const DocumentRun
   return std::make_shared<const DocumentRun>(std::move(copy));
 }
 
+// Where a document's tokens lie in the batch as one row, and where its targets do among those that
+// are told of.
+struct Span {
+  int64_t begin = 0, end = 0;
+};
+
+Span span_of(const HostBatch& batch, int64_t document) {
+  const auto at = static_cast<size_t>(document);
+  if (!batch.document_ends.empty()) {
+    return {at == 0 ? 0 : batch.document_ends[at - 1], batch.document_ends[at]};
+  }
+  const int64_t begin = document * batch.length;
+  return {begin, begin + (batch.row_lengths.empty() ? batch.length : batch.row_lengths[at])};
+}
+
+// The places of all targets: of rows their own, of a run those in DocumentRun::places.
+std::vector<int64_t> target_places(const HostBatch& batch) {
+  std::vector<int64_t> places(batch.targets.size(), -1);
+  int64_t next = 0;
+  for (size_t t = 0; t < batch.targets.size(); ++t) {
+    if (batch.targets[t] == kIgnore) continue;
+    places[t] = batch.document_ends.empty() ? static_cast<int64_t>(t) : next;
+    ++next;
+  }
+  return places;
+}
+
+std::shared_ptr<const Answers> make_answers(const HostBatch& batch, at::Device device) {
+  if (!batch.answers) return nullptr;
+  const auto& host = *batch.answers;
+  const auto places = target_places(batch);
+  std::vector<int64_t> ends, counts;
+  std::vector<std::vector<int64_t>> targets;
+  size_t longest = 1;
+  for (const int64_t document : host.documents) {
+    const auto [begin, end] = span_of(batch, document);
+    ends.push_back(end - 1);
+    auto& own = targets.emplace_back();
+    for (int64_t t = begin; t < end; ++t) {
+      if (places[static_cast<size_t>(t)] >= 0) own.push_back(places[static_cast<size_t>(t)]);
+    }
+    counts.push_back(std::ssize(own));
+    longest = std::max(longest, own.size());
+  }
+  const int64_t behind =
+      batch.document_ends.empty() ? std::ssize(batch.targets) : batch.num_targets;
+  std::vector<int64_t> flat;
+  for (auto& own : targets) {
+    own.resize(longest, behind);
+    flat.insert(flat.end(), own.begin(), own.end());
+  }
+  Answers answers{
+      .ends = copied(ends, device),
+      .targets = copied(flat, {std::ssize(ends), static_cast<int64_t>(longest)}, device),
+      .num_targets = copied(counts, device),
+      .samples = host.samples};
+  if (!host.margins.empty()) answers.margins = copied(host.margins, device);
+  if (host.alone) answers.desirable = copied(host.desirable, device).to(at::kBool);
+  if (!host.references.empty()) answers.references = copied(host.references, device);
+  return std::make_shared<const Answers>(std::move(answers));
+}
+
+std::shared_ptr<const Answers> moved(const std::shared_ptr<const Answers>& answers,
+                                     at::Device device) {
+  if (!answers) return nullptr;
+  auto copy = *answers;
+  for (auto* tensor : {&copy.ends, &copy.targets, &copy.num_targets, &copy.margins, &copy.desirable,
+                       &copy.references}) {
+    if (tensor->defined()) *tensor = moved(*tensor, device);
+  }
+  return std::make_shared<const Answers>(std::move(copy));
+}
+
 }  // namespace
 
 Batch to_device(const Batch& batch, at::Device device) {
@@ -79,7 +152,8 @@ Batch to_device(const Batch& batch, at::Device device) {
           moved(batch.documents, device),
           batch.num_targets,
           moved(batch.run, device),
-          batch.row_lengths.defined() ? moved(batch.row_lengths, device) : at::Tensor()};
+          batch.row_lengths.defined() ? moved(batch.row_lengths, device) : at::Tensor(),
+          moved(batch.answers, device)};
 }
 
 Batch to_device(const HostBatch& batch, at::Device device) {
@@ -88,7 +162,8 @@ Batch to_device(const HostBatch& batch, at::Device device) {
           copied(batch.documents, device),
           batch.num_targets,
           make_run(batch, device),
-          batch.row_lengths.empty() ? at::Tensor() : copied(batch.row_lengths, device)};
+          batch.row_lengths.empty() ? at::Tensor() : copied(batch.row_lengths, device),
+          make_answers(batch, device)};
 }
 
 }  // namespace skein::tensor

@@ -24,6 +24,20 @@ struct DocumentRun {
   at::Tensor places;          // (n) int64: the tokens that have a target
 };
 
+// Answers that people have judged (see HostAnswers): A of them, P pairs. What is told of a token
+// lies in the order of Batch::targets as one row, or of DocumentRun::places.
+struct Answers {
+  at::Tensor ends;          // (A) int64: the last token of each, in the batch as one row
+  at::Tensor targets;       // (A, longest) int64: the places of its targets; one behind all: none
+  at::Tensor num_targets;   // (A) int64
+  at::Tensor margins{};     // (P) float64; undefined: no pair has one
+  at::Tensor desirable{};   // (A) bool; undefined: they are pairs
+  at::Tensor references{};  // (A) float64; undefined: none is kept
+  std::vector<int64_t> samples{};
+
+  int64_t count() const { return ends.size(0); }
+};
+
 // B rows, T tokens. Every row is one document, or there is one row that is a run of them.
 struct Batch {
   at::Tensor tokens;     // (B, T) int64
@@ -32,16 +46,18 @@ struct Batch {
   int64_t num_targets = 0;
   std::shared_ptr<const DocumentRun> run{};  // null: rows are documents
   at::Tensor row_lengths{};  // (B) int64: tokens before padding; undefined: all rows are full
+  std::shared_ptr<const Answers> answers{};  // null: nobody has judged the documents
 };
 
 Batch to_device(const Batch& batch, at::Device device);
 Batch to_device(const HostBatch& batch, at::Device device);
 
-// What random draws of a step are keyed by. `training` off: no dropout.
+// What random draws of a step are keyed by, and how a pass runs.
 struct StepKey {
   uint64_t seed = 0;
   int64_t step = 0;
-  bool training = true;
+  bool training = true;  // off: no dropout
+  bool adapters = true;  // off: the base alone
 };
 
 }  // namespace skein::tensor

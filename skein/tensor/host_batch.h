@@ -6,11 +6,40 @@
 // tensors.
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 namespace skein::tensor {
 
 constexpr int64_t kIgnore = -100;  // the target of a position that predicts nothing
+
+// What a batch, a step or an evaluation holds: losses are divided by one of these. Of a step, over
+// all its micro-batches on all ranks.
+struct Counts {
+  int64_t targets = 0;
+  int64_t samples = 0;
+  int64_t chosen_targets = 0;  // of pairs: those of the answers that were preferred
+  int64_t desirable = 0;       // of answers that were judged alone: the good ones
+
+  Counts& operator+=(const Counts& other) {
+    targets += other.targets;
+    samples += other.samples;
+    chosen_targets += other.chosen_targets;
+    desirable += other.desirable;
+    return *this;
+  }
+};
+
+// Answers that people have judged, of a batch of documents: pairs of a chosen and a rejected one,
+// or answers that were judged alone.
+struct HostAnswers {
+  std::vector<int64_t> documents{};  // of each answer; a pair's rejected one is next to its chosen
+  bool alone = false;                // each is judged by itself; else they are pairs
+  std::vector<double> margins{};     // of each pair: by how much it is better; empty: none has one
+  std::vector<uint8_t> desirable{};  // of each answer that was judged alone
+  std::vector<double> references{};  // kept log-probabilities of each answer; empty: none
+  std::vector<int64_t> samples{};    // the number of each pair, or of each answer alone
+};
 
 struct HostBatch {
   int64_t rows = 0;
@@ -24,6 +53,8 @@ struct HostBatch {
   std::vector<int32_t> document_ends{};
   // Tokens of each row before its padding. Empty: all rows are full.
   std::vector<int64_t> row_lengths{};
+  // Null: nobody has judged the documents. A batch without samples has an empty one.
+  std::shared_ptr<const HostAnswers> answers{};
 };
 
 }  // namespace skein::tensor

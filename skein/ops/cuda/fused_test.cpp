@@ -213,7 +213,7 @@ TEST(CudaKernels, CrossEntropy) {
       return linear_cross_entropy_sum({in[0], in[1]}, in[2], {}, options);
     };
     const auto each = [=](const Inputs& in) {
-      return linear_log_probs({in[0], in[1]}, in[2], options);
+      return linear_log_probs({in[0], in[1]}, in[2], options).log_probs;
     };
     auto smooth = options;
     smooth.smoothing = 0.2;

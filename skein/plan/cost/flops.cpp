@@ -27,7 +27,7 @@ int64_t projection_parameters(const Dimensions& d) {
 int64_t mlp_parameters(const Dimensions& d) {
   return d.layers * (d.gated ? 3 : 2) * d.channels * d.inner;
 }
-int64_t head_parameters(const Dimensions& d) { return d.vocabulary * d.channels; }
+int64_t head_parameters(const Dimensions& d) { return (d.scores ? 1 : d.vocabulary) * d.channels; }
 
 // Does it take part in a matrix product of every token? The tokens' embedding does as the head.
 bool is_product(const ParameterShape& parameter) {

@@ -269,6 +269,8 @@ int64_t head_bytes(const Dimensions& d, const MemoryQuestion& question, const He
   const int64_t tokens = question.rows * question.tokens,
                 vocabulary = padded_head_rows(d.vocabulary);
   const int64_t narrow = question.weight_bytes, wide = std::max<int64_t>(4, narrow);
+  // One token of each document is scored; its gradient is as large as all hidden states.
+  if (d.scores) return tokens * d.channels * narrow;
   const int64_t chunk_bytes = kLogitsBytes * (question.cuda ? kCudaChunkFactor : 1);
   const int64_t rows = std::clamp<int64_t>(chunk_bytes / (vocabulary * wide), 1, tokens);
   // The kernel works in the logits' place; the plain formula also holds the log-probabilities and

@@ -16,6 +16,9 @@
 
 namespace skein::plan {
 
+// The weight of a head that scores, in every family.
+inline constexpr const char* kScoreName = "score.weight";
+
 // The sizes that memory, FLOPs and refusals follow from.
 struct Dimensions {
   int64_t layers = 0;
@@ -35,6 +38,7 @@ struct Dimensions {
   bool capped_logits = false;   // the head holds one more chunk of them
   bool gated = false;           // the MLP has two inner projections (SwiGLU)
   bool tied_head = false;       // the head shares the embedding's weights
+  bool scores = false;          // the head gives one number, not a vocabulary of them
 
   // The longest text that the model is made for.
   int64_t usable_positions() const { return std::max(positions, stretched_positions); }
@@ -48,6 +52,8 @@ class Architecture {
   virtual Shapes shapes() const = 0;
   // The same with a head of its own; null where there is none.
   virtual std::shared_ptr<const Architecture> untied() const { return nullptr; }
+  // The same with a head that scores a text; null where there is none.
+  virtual std::shared_ptr<const Architecture> scored() const { return nullptr; }
   // Why rope_scaling cannot stretch positions that are not learned, as "a FAMILY model …"; empty:
   // it can.
   virtual std::string stretch_refusal() const { return ""; }

@@ -134,9 +134,10 @@ Dimensions Decoder::dimensions() const {
           .unfused_attention = attention_dropout > 0 || score_cap,
           .window = windowed == windows.end() ? 0 : *windowed,
           .windowed_layers = layers - std::ranges::count(windows, int64_t{0}),
-          .capped_logits = logit_cap.has_value(),
+          .capped_logits = logit_cap.has_value() && !scores,
           .gated = true,
-          .tied_head = tied_head};
+          .tied_head = tied_head,
+          .scores = scores};
 }
 
 Shapes Decoder::shapes() const {
@@ -151,13 +152,24 @@ Shapes Decoder::shapes() const {
   }
   list.end_blocks();
   list.add("model.norm.weight", {channels});
-  list.add_head("lm_head.weight", vocabulary, channels);
+  if (scores) {
+    list.add_score(kScoreName, channels);
+  } else {
+    list.add_head("lm_head.weight", vocabulary, channels);
+  }
   return list.take();
 }
 
 std::shared_ptr<const Architecture> Decoder::untied() const {
   auto copy = std::make_shared<Decoder>(*this);
   copy->tied_head = false;
+  return copy;
+}
+
+std::shared_ptr<const Architecture> Decoder::scored() const {
+  auto copy = std::make_shared<Decoder>(*this);
+  copy->tied_head = false;
+  copy->scores = true;
   return copy;
 }
 

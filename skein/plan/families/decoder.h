@@ -84,6 +84,7 @@ struct Decoder final : Architecture {
   double embedding_scale = 1;
   std::optional<double> logit_cap;
   bool tied_head = false;
+  bool scores = false;  // one number in place of the logits
 
   double attention_dropout = 0;
   double residual_dropout = 0;
@@ -96,6 +97,7 @@ struct Decoder final : Architecture {
   Dimensions dimensions() const override;
   Shapes shapes() const override;
   std::shared_ptr<const Architecture> untied() const override;
+  std::shared_ptr<const Architecture> scored() const override;
   std::string stretch_refusal() const override;
   std::string training_advice() const override;
 };

@@ -50,7 +50,8 @@ Dimensions Gpt2Config::dimensions() const {
           .heads = n_head,
           .unfused_attention = attn_pdrop > 0,
           .gated = false,
-          .tied_head = tie_word_embeddings};
+          .tied_head = tie_word_embeddings,
+          .scores = scores};
 }
 
 Shapes Gpt2Config::shapes() const {
@@ -69,13 +70,24 @@ Shapes Gpt2Config::shapes() const {
   }
   list.end_blocks();
   list.add_layer("transformer.ln_f", {n_embd}, n_embd);
-  list.add_head("lm_head.weight", vocab_size, n_embd);
+  if (scores) {
+    list.add_score(kScoreName, n_embd);
+  } else {
+    list.add_head("lm_head.weight", vocab_size, n_embd);
+  }
   return list.take();
 }
 
 std::shared_ptr<const Architecture> Gpt2Config::untied() const {
   auto copy = std::make_shared<Gpt2Config>(*this);
   copy->tie_word_embeddings = false;
+  return copy;
+}
+
+std::shared_ptr<const Architecture> Gpt2Config::scored() const {
+  auto copy = std::make_shared<Gpt2Config>(*this);
+  copy->tie_word_embeddings = false;
+  copy->scores = true;
   return copy;
 }
 

@@ -29,10 +29,12 @@ struct Gpt2Config final : Architecture {
   bool scale_attn_weights = true;
   bool scale_attn_by_inverse_layer_idx = false;
   bool tie_word_embeddings = true;
+  bool scores = false;  // one number in place of the logits
 
   Dimensions dimensions() const override;
   Shapes shapes() const override;
   std::shared_ptr<const Architecture> untied() const override;
+  std::shared_ptr<const Architecture> scored() const override;
   std::string training_advice() const override;
 };
 

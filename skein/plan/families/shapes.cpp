@@ -8,6 +8,8 @@
 #include <numeric>
 #include <utility>
 
+#include "skein/core/error.h"
+
 namespace skein::plan {
 
 int64_t ParameterShape::numel() const {
@@ -78,6 +80,12 @@ void ShapeLister::add_head(const std::string& name, int64_t vocabulary, int64_t 
   } else {
     shapes_.parameters.push_back(std::move(head));
   }
+}
+
+void ShapeLister::add_score(const std::string& name, int64_t channels) {
+  SKEIN_CHECK(!tied_head_, "no embedding scores a text");
+  shapes_.parameters.push_back(
+      {.name = name, .shape = {1, channels}, .unit = unit_, .kind = ModuleKind::kVector});
 }
 
 void ShapeLister::add_layer(const std::string& name, std::vector<int64_t> weight, int64_t bias) {

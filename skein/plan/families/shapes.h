@@ -20,7 +20,7 @@ constexpr int64_t padded_head_rows(int64_t vocabulary) { return (vocabulary + 63
 
 // What the module is that a parameter belongs to.
 enum class ModuleKind {
-  kVector,            // a bias, a norm
+  kVector,            // a bias, a norm, a head of one row: no adapter is beside it
   kLinear,            // (out, in)
   kTransposedLinear,  // (in, out): GPT-2's
   kEmbedding,
@@ -75,6 +75,8 @@ class ShapeLister {
   void add_embedding(const std::string& name, int64_t vocabulary, int64_t channels);
   // Nothing where the embedding is the head.
   void add_head(const std::string& name, int64_t vocabulary, int64_t channels);
+  // A head of one row.
+  void add_score(const std::string& name, int64_t channels);
   // NAME.weight and, unless `bias` is 0, NAME.bias of that size.
   void add_layer(const std::string& name, std::vector<int64_t> weight, int64_t bias);
 
