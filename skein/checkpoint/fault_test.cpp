@@ -131,15 +131,20 @@ class FaultTest : public TemporaryFolder {
 
   // Each rank owns one half of every tensor.
   Contents contents_of_step(int rank, int64_t step) {
-    Contents contents{.texts = {{"config.json", "{}"}, {"trainer_state.json", "{}"}}};
-    const auto value = static_cast<double>(step);
-    for (const auto& name : kNames) {
-      contents.model.push_back({name, DType::kF32, {20}});
-      contents.optimizer.push_back({name + ".exp_avg", DType::kF32, {20}});
-      const auto half = at::full({10}, value, at::TensorOptions(at::kFloat));
-      contents.model_slices.push_back({name, {20}, at::kFloat, rank * 10, rank * 10 + 10, half});
-      contents.optimizer_slices.push_back(
-          {name + ".exp_avg", {20}, at::kFloat, rank * 10, rank * 10 + 10, half});
+    Contents contents{.sets = {{}, {.stem = kOptimizerStem}},
+                      .texts = {{"config.json", "{}"}, {"trainer_state.json", "{}"}}};
+    for (auto& set : contents.sets) {
+      for (const auto& name : kNames) {
+        const auto own = set.is_optimizer() ? name + ".exp_avg" : name;
+        set.tensors.push_back({own, DType::kF32, {20}});
+        set.slices.push_back(
+            {own,
+             {20},
+             at::kFloat,
+             rank * 10,
+             rank * 10 + 10,
+             at::full({10}, static_cast<double>(step), at::TensorOptions(at::kFloat))});
+      }
     }
     return contents;
   }
@@ -171,15 +176,11 @@ class FaultTest : public TemporaryFolder {
     const auto found = find_latest(output_);
     ASSERT_TRUE(found.has_value());
     ASSERT_EQ(found->path.filename(), checkpoint_name(step));
-    const auto wanted = contents_of_step(0, step);
-    auto model = wanted.model_slices, optimizer = wanted.optimizer_slices;
-    for (auto* slices : {&model, &optimizer}) {
-      for (auto& slice : *slices) slice.data = at::full({10}, -1.0, at::TensorOptions(at::kFloat));
-    }
-    read_checkpoint(found->path, {model, optimizer, wanted.model, wanted.optimizer});
-    for (size_t i = 0; i < model.size(); ++i) {
-      EXPECT_TRUE(at::equal(model[i].data, wanted.model_slices[i].data));
-      EXPECT_TRUE(at::equal(optimizer[i].data, wanted.optimizer_slices[i].data));
+    const auto sets = contents_of_step(0, -1).sets;
+    read_checkpoint(found->path, sets);
+    const auto wanted = at::full({10}, static_cast<double>(step), at::TensorOptions(at::kFloat));
+    for (const auto& set : sets) {
+      for (const auto& slice : set.slices) EXPECT_TRUE(at::equal(slice.data, wanted)) << slice.name;
     }
   }
 

@@ -83,12 +83,11 @@ void Reader::read(TensorSlice slice, bool foreign) const {
   read_slice(*find_tensor(files_, slice.name, foreign), slice);
 }
 
-void read_checkpoint(const fs::path& folder, const CheckpointSlices& wanted) {
-  Reader(folder, wanted.stem)
-      .load(wanted.model, {.tensors = wanted.model_tensors, .foreign = false});
-  if (wanted.optimizer.empty() && wanted.optimizer_tensors.empty()) return;
-  Reader(folder, kOptimizerStem)
-      .load(wanted.optimizer, {.tensors = wanted.optimizer_tensors, .foreign = false});
+void read_checkpoint(const fs::path& folder, const std::vector<FileSet>& sets) {
+  for (const auto& set : sets) {
+    auto slices = set.slices;  // their tensors are the caller's
+    Reader(folder / set.folder, set.stem).load(slices, {.tensors = set.tensors, .foreign = false});
+  }
 }
 
 }  // namespace skein::checkpoint

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "skein/checkpoint/file_set.h"
 #include "skein/checkpoint/files/model_files.h"
 #include "skein/checkpoint/files/tensor_match.h"
 #include "skein/tensor/tensor_slice.h"
@@ -37,15 +38,7 @@ class Reader {
   ModelFiles files_;
 };
 
-// Fills slices of both file sets of a checkpoint. `model_tensors` and `optimizer_tensors` are the
-// whole lists (see LoadOptions::tensors).
-struct CheckpointSlices {
-  std::span<tensor::TensorSlice> model;
-  std::span<tensor::TensorSlice> optimizer;
-  std::vector<TensorEntry> model_tensors;
-  std::vector<TensorEntry> optimizer_tensors;
-  std::string stem = kModelStem;  // or kAdapterStem: of the model's files
-};
-void read_checkpoint(const fs::path& folder, const CheckpointSlices& wanted);
+// Fills the slices of all sets, each from its files in the checkpoint.
+void read_checkpoint(const fs::path& folder, const std::vector<FileSet>& sets);
 
 }  // namespace skein::checkpoint

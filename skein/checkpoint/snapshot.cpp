@@ -24,15 +24,23 @@ struct TargetPlace {
 
 using Places = std::unordered_map<std::string, TargetPlace>;
 
-void add_files(Layout layout, Job& job) {
-  for (auto& file : layout.files) job.files.push_back(std::move(file));
-  if (!layout.index.empty()) job.texts[layout.index_name] = std::move(layout.index);
+// An index names files beside it: the folder is not in it.
+void add_files(Layout layout, const std::string& folder, Job& job) {
+  const auto name_of = [&](const std::string& name) {
+    return folder.empty() ? name : folder + "/" + name;
+  };
+  for (auto& file : layout.files) {
+    file.name = name_of(file.name);
+    SKEIN_CHECK(is_file_name(file.name), file.name);
+    job.files.push_back(std::move(file));
+  }
+  if (!layout.index.empty()) job.texts[name_of(layout.index_name)] = std::move(layout.index);
 }
 
-// Model and optimizer names may be alike, so each file set has places of its own.
-Places find_places(const Job& job, size_t first, size_t last) {
+// Names of several sets may be alike, so each has places of its own: those of its files.
+Places find_places(const Job& job, size_t first) {
   Places places;
-  for (size_t i = first; i < last; ++i) {
+  for (size_t i = first; i < job.files.size(); ++i) {
     const auto& file = job.files[i];
     for (const auto& tensor : file.tensors) {
       places[tensor.name] = {i, file.header.size() + tensor.begin, &tensor};
@@ -56,11 +64,6 @@ Source place_slice(const TensorSlice& slice, const Places& places) {
           offset + static_cast<uint64_t>(slice.begin) * dtype_bytes(tensor->dtype)};
 }
 
-void add_sources(const std::vector<TensorSlice>& slices, const Places& places,
-                 std::vector<Source>& sources) {
-  for (const auto& slice : slices) sources.push_back(place_slice(slice, places));
-}
-
 }  // namespace
 
 Snapshot plan_snapshot(const Contents& contents, uint64_t max_shard_bytes) {
@@ -68,12 +71,12 @@ Snapshot plan_snapshot(const Contents& contents, uint64_t max_shard_bytes) {
   Snapshot snapshot{.job = {.texts = contents.texts}};
   auto& job = snapshot.job;
   for (const auto& [name, text] : job.texts) SKEIN_CHECK(is_file_name(name), name);
-  add_files(lay_out_files(contents.stem, contents.model, max_shard_bytes), job);
-  const size_t num_model_files = job.files.size();
-  add_files(lay_out_files(kOptimizerStem, contents.optimizer, max_shard_bytes), job);
-  add_sources(contents.model_slices, find_places(job, 0, num_model_files), snapshot.sources);
-  add_sources(contents.optimizer_slices, find_places(job, num_model_files, job.files.size()),
-              snapshot.sources);
+  for (const auto& set : contents.sets) {
+    const size_t first = job.files.size();
+    add_files(lay_out_files(set.stem, set.tensors, max_shard_bytes), set.folder, job);
+    const auto places = find_places(job, first);
+    for (const auto& slice : set.slices) snapshot.sources.push_back(place_slice(slice, places));
+  }
   return snapshot;
 }
 

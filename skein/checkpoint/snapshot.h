@@ -10,24 +10,17 @@
 #include <string>
 #include <vector>
 
+#include "skein/checkpoint/file_set.h"
 #include "skein/checkpoint/files/writer.h"
 #include "skein/checkpoint/staging.h"
-#include "skein/tensor/tensor_slice.h"
 
 namespace skein::checkpoint {
 
 // What a save stores.
 struct Contents {
-  // Every tensor of the two file sets, whole: the same lists in the same order on all ranks. No
-  // optimizer list, no optimizer files.
-  std::vector<TensorEntry> model;
-  std::vector<TensorEntry> optimizer;
-  // What this rank writes of them. Over all ranks every element comes exactly once.
-  std::vector<tensor::TensorSlice> model_slices;
-  std::vector<tensor::TensorSlice> optimizer_slices;
+  std::vector<FileSet> sets;
   // Whole files by name (config.json, …); only rank 0's are written.
   std::map<std::string, std::string> texts;
-  std::string stem = kModelStem;  // of the first set's files, or kAdapterStem
 };
 
 // What a save writes, planned: the slices as they lie in memory, converted where the file has

@@ -90,20 +90,21 @@ class StagingTest : public TemporaryFolder {
     set_log_writer([this](std::string_view line) { log_ += line; });
     for (int i = 0; i < kTensors; ++i) {
       const auto name = fmt::format("w{}", i);
-      contents_.model.push_back({name, DType::kF32, {static_cast<uint64_t>(size_of(i))}});
-      contents_.model_slices.push_back({name,
-                                        {size_of(i)},
-                                        at::kFloat,
-                                        0,
-                                        size_of(i),
-                                        flat_.narrow(0, i * kPadded, size_of(i))});
-      contents_.optimizer.push_back({name + ".m", DType::kBF16, {static_cast<uint64_t>(kPadded)}});
-      contents_.optimizer_slices.push_back({name + ".m",
-                                            {kPadded},
-                                            at::kBFloat16,
-                                            0,
-                                            kPadded,
-                                            states_.narrow(0, i * kPadded, kPadded)});
+      auto &model = contents_.sets[0], &optimizer = contents_.sets[1];
+      model.tensors.push_back({name, DType::kF32, {static_cast<uint64_t>(size_of(i))}});
+      model.slices.push_back({name,
+                              {size_of(i)},
+                              at::kFloat,
+                              0,
+                              size_of(i),
+                              flat_.narrow(0, i * kPadded, size_of(i))});
+      optimizer.tensors.push_back({name + ".m", DType::kBF16, {static_cast<uint64_t>(kPadded)}});
+      optimizer.slices.push_back({name + ".m",
+                                  {kPadded},
+                                  at::kBFloat16,
+                                  0,
+                                  kPadded,
+                                  states_.narrow(0, i * kPadded, kPadded)});
     }
     save_with(nullptr, 1);
     EXPECT_TRUE(store_->finish());
@@ -147,7 +148,8 @@ class StagingTest : public TemporaryFolder {
 
   at::Tensor flat_ = at::arange(kTensors * kPadded, at::kFloat);
   at::Tensor states_ = at::arange(kTensors * kPadded, at::kFloat).to(at::kBFloat16);
-  Contents contents_{.texts = {{"config.json", "{}"}, {"trainer_state.json", "{}"}}};
+  Contents contents_{.sets = {{}, {.stem = kOptimizerStem}},
+                     .texts = {{"config.json", "{}"}, {"trainer_state.json", "{}"}}};
   MemoryStore memory_;
   std::string log_;
   std::unique_ptr<CheckpointStore> store_;
@@ -285,8 +287,8 @@ TEST_F(StagingTest, MemoryIsThereBeforeTheFirstSave) {
   store_->await_prepared();
   const int64_t prepared = engine->num_allocated;
   int64_t bytes = 0;
-  for (const auto* slices : {&contents_.model_slices, &contents_.optimizer_slices}) {
-    for (const auto& slice : *slices) bytes += static_cast<int64_t>(slice.data.nbytes());
+  for (const auto& set : contents_.sets) {
+    for (const auto& slice : set.slices) bytes += static_cast<int64_t>(slice.data.nbytes());
   }
   EXPECT_GE(prepared * engine->chunk, bytes);
   for (int64_t step = 2; step <= 3; ++step) {

@@ -258,8 +258,7 @@ void CheckpointStore::save_model(const Contents& contents) {
   finish();
   if (hangs_) leave_behind();  // a model may be written where a checkpoint was not
   Contents model = contents;
-  model.optimizer.clear();
-  model.optimizer_slices.clear();
+  std::erase_if(model.sets, [](const FileSet& set) { return set.is_optimizer(); });
   std::string failure;
   do {
     begin(model, Staging::Wish::kFewSlots, -1,

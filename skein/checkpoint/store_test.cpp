@@ -101,12 +101,22 @@ std::vector<TensorSlice> empty(const std::vector<Whole>& tensors, int rank, int 
 }
 
 Contents contents_of(int rank, int size, int64_t step) {
-  return {.model = entries(kModelTensors),
-          .optimizer = entries(kOptimizerTensors),
-          .model_slices = filled(kModelTensors, rank, size, step),
-          .optimizer_slices = filled(kOptimizerTensors, rank, size, step),
+  return {.sets = {{.tensors = entries(kModelTensors),
+                    .slices = filled(kModelTensors, rank, size, step)},
+                   {.stem = kOptimizerStem,
+                    .tensors = entries(kOptimizerTensors),
+                    .slices = filled(kOptimizerTensors, rank, size, step)}},
           .texts = {{"config.json", "{}"},
                     {"trainer_state.json", fmt::format("{{\"step\": {}}}", step)}}};
+}
+
+void expect_equal(const std::vector<FileSet>& found, const std::vector<FileSet>& wanted) {
+  for (size_t set = 0; set < wanted.size(); ++set) {
+    for (size_t i = 0; i < wanted[set].slices.size(); ++i) {
+      EXPECT_TRUE(at::equal(found[set].slices[i].data, wanted[set].slices[i].data))
+          << wanted[set].folder << " " << wanted[set].slices[i].name;
+    }
+  }
 }
 
 class StoreTest : public TemporaryFolder {
@@ -142,18 +152,12 @@ class StoreTest : public TemporaryFolder {
 
   void expect_loads(int size, int64_t step) {
     for (int rank = 0; rank < size; ++rank) {
-      auto model = empty(kModelTensors, rank, size);
-      auto optimizer = empty(kOptimizerTensors, rank, size);
-      read_checkpoint(folder_ / checkpoint_name(step),
-                      {model, optimizer, entries(kModelTensors), entries(kOptimizerTensors)});
-      const auto wanted = contents_of(rank, size, step);
-      for (size_t i = 0; i < model.size(); ++i) {
-        EXPECT_TRUE(at::equal(model[i].data, wanted.model_slices[i].data)) << model[i].name;
-      }
-      for (size_t i = 0; i < optimizer.size(); ++i) {
-        EXPECT_TRUE(at::equal(optimizer[i].data, wanted.optimizer_slices[i].data))
-            << optimizer[i].name;
-      }
+      const auto wanted = contents_of(rank, size, step).sets;
+      auto found = wanted;
+      found[0].slices = empty(kModelTensors, rank, size);
+      found[1].slices = empty(kOptimizerTensors, rank, size);
+      read_checkpoint(folder_ / checkpoint_name(step), found);
+      expect_equal(found, wanted);
     }
   }
 
@@ -192,7 +196,7 @@ TEST_F(StoreTest, SavedStateIsThatOfTheCall) {
     for (int64_t step = 1; step <= 3; ++step) {
       const auto contents = contents_of(rank, 2, step);
       store.save(step, contents);
-      for (const auto& slice : contents.model_slices) slice.data.fill_(-7);  // training goes on
+      for (const auto& slice : contents.sets[0].slices) slice.data.fill_(-7);  // training goes on
     }
     EXPECT_TRUE(store.finish());
   });
@@ -305,11 +309,48 @@ TEST_F(StoreTest, ModelIsExportedInPlaceOfTheOldOne) {
   EXPECT_TRUE(at::equal(model[0].data, values(kModelTensors[0], 5)));
 }
 
+// Two models with the same names: the second has a folder of its own, with shards and an index.
+TEST_F(StoreTest, ASecondModelHasAFolderOfItsOwn) {
+  max_shard_bytes_ = 300;
+  const auto both = [](int rank, int size, int64_t step) {
+    auto contents = contents_of(rank, size, step);
+    for (auto set : contents_of(rank, size, step + 100).sets) {
+      set.folder = "critic";
+      contents.sets.push_back(set);
+    }
+    contents.texts["critic/config.json"] = "{}";
+    return contents;
+  };
+  run(2, [&](CheckpointStore& store, int rank) {
+    store.save(5, both(rank, 2, 5));
+    EXPECT_TRUE(store.finish());
+    store.save_model(both(rank, 2, 5));
+  });
+  const auto checkpoint = folder_ / "checkpoint-5";
+  EXPECT_TRUE(verify(checkpoint).empty());
+  EXPECT_TRUE(fs::exists(checkpoint / "critic/model.safetensors.index.json"));
+  EXPECT_TRUE(fs::exists(folder_ / "critic/model.safetensors.index.json"));
+  EXPECT_FALSE(fs::exists(folder_ / "critic/optimizer.safetensors.index.json"));
+  for (const int size : {1, 3}) {
+    for (int rank = 0; rank < size; ++rank) {
+      const auto wanted = both(rank, size, 5).sets;
+      auto found = wanted;
+      for (auto& set : found) {
+        set.slices = empty(set.is_optimizer() ? kOptimizerTensors : kModelTensors, rank, size);
+      }
+      read_checkpoint(checkpoint, found);
+      expect_equal(found, wanted);
+    }
+  }
+  write_file_atomically(checkpoint / "critic/model.safetensors", "");
+  EXPECT_FALSE(verify(checkpoint).empty()) << "a stranger would be read in the shards' place";
+}
+
 TEST_F(StoreTest, AnAdapterTakesTheModelsPlace) {
   max_shard_bytes_ = 300;
   const auto adapter_of = [](int rank) {
     auto contents = contents_of(rank, 2, 5);
-    contents.stem = kAdapterStem;
+    contents.sets[0].stem = kAdapterStem;
     contents.texts["adapter_config.json"] = "{}";
     return contents;
   };
@@ -323,12 +364,9 @@ TEST_F(StoreTest, AnAdapterTakesTheModelsPlace) {
   EXPECT_FALSE(fs::exists(folder_ / "model.safetensors.index.json"));
   EXPECT_TRUE(fs::exists(folder_ / "adapter_config.json"));
   for (const auto& folder : {folder_, folder_ / "checkpoint-5"}) {
-    auto tensors = empty(kModelTensors, 0, 1);
-    read_checkpoint(folder, {.model = tensors,
-                             .optimizer = {},
-                             .model_tensors = entries(kModelTensors),
-                             .optimizer_tensors = {},
-                             .stem = kAdapterStem});
+    const auto tensors = empty(kModelTensors, 0, 1);
+    read_checkpoint(folder,
+                    {{.stem = kAdapterStem, .tensors = entries(kModelTensors), .slices = tensors}});
     EXPECT_TRUE(at::equal(tensors[0].data, values(kModelTensors[0], 5)));
   }
   write_file_atomically(folder_ / "checkpoint-5/model.safetensors", "");

@@ -19,10 +19,14 @@ namespace {
 void record_model(const Session& run, const checkpoint::Contents& contents) {
   std::vector<fs::path> paths;
   for (const auto& [name, text] : contents.texts) paths.push_back(run.output / name);
-  const auto layout = checkpoint::lay_out_files(
-      contents.stem, contents.model, static_cast<uint64_t>(run.config.checkpoint.max_shard_size));
-  for (const auto& file : layout.files) paths.push_back(run.output / file.name);
-  if (!layout.index_name.empty()) paths.push_back(run.output / layout.index_name);
+  for (const auto& set : contents.sets) {
+    if (set.is_optimizer()) continue;
+    const auto layout = checkpoint::lay_out_files(
+        set.stem, set.tensors, static_cast<uint64_t>(run.config.checkpoint.max_shard_size));
+    const auto folder = run.output / set.folder;
+    for (const auto& file : layout.files) paths.push_back(folder / file.name);
+    if (!layout.index_name.empty()) paths.push_back(folder / layout.index_name);
+  }
   record_files(run.output, start_token(run.output, run.world), paths);
 }
 

@@ -25,14 +25,13 @@ class RunFolderTest : public TemporaryFolder {
   void save(int node, int64_t step) {
     make_directories(folder_of(node));
     checkpoint::CheckpointStore store({.output = folder_of(node), .token = "t"}, store_);
-    checkpoint::Contents contents;
+    checkpoint::FileSet model;
     for (int i = 0; i < kTensors; ++i) {
       const auto name = fmt::format("w{:02}", i);
-      contents.model.push_back({name, DType::kF32, {kElements}});
-      contents.model_slices.push_back(
-          {name, {kElements}, at::kFloat, 0, kElements, at::zeros({kElements})});
+      model.tensors.push_back({name, DType::kF32, {kElements}});
+      model.slices.push_back({name, {kElements}, at::kFloat, 0, kElements, at::zeros({kElements})});
     }
-    store.save(step, contents);
+    store.save(step, {.sets = {model}});
     EXPECT_TRUE(store.finish());
   }
 

@@ -211,12 +211,7 @@ std::vector<TensorEntry> RunState::optimizer_entries() const {
 }
 
 checkpoint::Contents RunState::contents(int64_t step, bool with_optimizer) {
-  checkpoint::Contents contents{.model = model_entries(),
-                                .optimizer = {},
-                                .model_slices = {},
-                                .optimizer_slices = {},
-                                .texts = {},
-                                .stem = stem()};
+  checkpoint::Contents contents;
   const auto& share = options_.share;
   auto weights = share ? share_of(sharded_.kept_slices(Access::kCopy), *share)
                        : sharded_.slices_to_save(Access::kCopy);
@@ -226,10 +221,13 @@ checkpoint::Contents RunState::contents(int64_t step, bool with_optimizer) {
     states = share ? share_of(sharded_.kept_slices(optimizer_.states(Access::kCopy)), *share)
                    : sharded_.slices_to_save(optimizer_.states(Access::kCopy));
   }
-  contents.model_slices = in_files(with_masters(std::move(weights), states));
+  contents.sets.push_back({.stem = stem(),
+                           .tensors = model_entries(),
+                           .slices = in_files(with_masters(std::move(weights), states))});
   if (with_optimizer) {
-    contents.optimizer = optimizer_entries();
-    contents.optimizer_slices = std::move(states);
+    contents.sets.push_back({.stem = checkpoint::kOptimizerStem,
+                             .tensors = optimizer_entries(),
+                             .slices = std::move(states)});
   }
   // The rank that commits writes the texts; the log in them can be long.
   const bool commits = (share ? share->rank : sharded_.group().rank()) == 0;
@@ -314,13 +312,13 @@ void RunState::restore_weights(const fs::path& checkpoint) {
 }
 
 void RunState::restore_tensors(const fs::path& checkpoint) {
-  auto model = in_files(sharded_.slices_to_save(Access::kSet));
-  auto optimizer = sharded_.slices_to_save(optimizer_.states(Access::kSet));
-  checkpoint::read_checkpoint(checkpoint, {.model = model,
-                                           .optimizer = optimizer,
-                                           .model_tensors = model_entries(),
-                                           .optimizer_tensors = optimizer_entries(),
-                                           .stem = stem()});
+  checkpoint::read_checkpoint(
+      checkpoint, {{.stem = stem(),
+                    .tensors = model_entries(),
+                    .slices = in_files(sharded_.slices_to_save(Access::kSet))},
+                   {.stem = checkpoint::kOptimizerStem,
+                    .tensors = optimizer_entries(),
+                    .slices = sharded_.slices_to_save(optimizer_.states(Access::kSet))}});
   if (!is_adapter() && differs_in_dtype(checkpoint, model_.table())) round_masters();
   sharded_.gather_loaded();
   sharded_.gather_loaded(optimizer_.states(Access::kSet));

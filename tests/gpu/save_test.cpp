@@ -57,18 +57,21 @@ class GpuSaveTest : public TemporaryFolder {
     }
 
     void step(int64_t number, CheckpointStore& store) {
-      train::update({algorithm, sharded, optimizer, phases, [&store] { store.before_update(); }},
-                    {std::span(&batch, 1), batch.num_targets, {.seed = 1, .step = number}},
-                    {.learning_rate = 1e-2, .max_grad_norm = 1.0});
+      train::update(
+          {algorithm, sharded, optimizer, phases, [&store] { store.before_update(); }},
+          {std::span(&batch, 1), {.targets = batch.num_targets}, {.seed = 1, .step = number}},
+          {.learning_rate = 1e-2, .max_grad_norm = 1.0});
     }
 
     checkpoint::Contents contents() {
-      checkpoint::Contents contents{.texts = {{"config.json", "{}"}, {"trainer_state.json", "{}"}}};
-      contents.model_slices = sharded.slices_to_save(Access::kRead);
-      contents.optimizer_slices = sharded.slices_to_save(optimizer.states());
-      for (const auto& slice : contents.model_slices) contents.model.push_back(entry(slice));
-      for (const auto& slice : contents.optimizer_slices)
-        contents.optimizer.push_back(entry(slice));
+      checkpoint::Contents contents{
+          .sets = {{.slices = sharded.slices_to_save(Access::kRead)},
+                   {.stem = checkpoint::kOptimizerStem,
+                    .slices = sharded.slices_to_save(optimizer.states())}},
+          .texts = {{"config.json", "{}"}, {"trainer_state.json", "{}"}}};
+      for (auto& set : contents.sets) {
+        for (const auto& slice : set.slices) set.tensors.push_back(entry(slice));
+      }
       return contents;
     }
 
@@ -131,11 +134,7 @@ class GpuSaveTest : public TemporaryFolder {
     const c10::NoGradGuard no_grad;
     Training resumed(stage, dtype);
     const auto path = folder_ / "beside" / checkpoint::checkpoint_name(step);
-    auto wanted = resumed.contents();
-    checkpoint::read_checkpoint(path, {.model = wanted.model_slices,
-                                       .optimizer = wanted.optimizer_slices,
-                                       .model_tensors = wanted.model,
-                                       .optimizer_tensors = wanted.optimizer});
+    checkpoint::read_checkpoint(path, resumed.contents().sets);
     resumed.sharded.gather_loaded();
     resumed.sharded.gather_loaded(resumed.optimizer.states());
     CheckpointStore again = make_store("again", nullptr);

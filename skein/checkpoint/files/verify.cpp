@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 #include <functional>
+#include <set>
 
 #include "skein/checkpoint/files/file_layout.h"
 #include "skein/checkpoint/files/manifest.h"
@@ -116,21 +117,37 @@ void verify_file(const fs::path& folder, const FileRecord& record, const Stretch
 }
 
 // A tensor file that the manifest does not know could be read in place of one that it does.
-void find_strangers(const fs::path& folder, const Manifest& manifest,
-                    std::vector<Problem>& problems) {
+void find_strangers_in(const fs::path& folder, const std::string& inner, const Manifest& manifest,
+                       std::vector<Problem>& problems) {
   std::error_code error;
-  for (auto entry = fs::directory_iterator(folder, error); !error && entry != fs::end(entry);
-       entry.increment(error)) {
+  for (auto entry = fs::directory_iterator(folder / inner, error);
+       !error && entry != fs::end(entry); entry.increment(error)) {
     const auto name = entry->path().filename().string();
     if (!is_weights_name(name) && !is_layout_name(name, kOptimizerStem)) continue;
+    const auto path = (fs::path(inner) / name).string();
     const bool known = std::any_of(manifest.files.begin(), manifest.files.end(),
-                                   [&](const auto& file) { return file.name == name; });
-    if (!known) problems.push_back({name, "", "the manifest does not name it"});
+                                   [&](const auto& file) { return file.name == path; });
+    if (!known) problems.push_back({path, "", "the manifest does not name it"});
   }
   if (error) {
-    throw SystemFailure(fmt::format("cannot list {}: {}", folder.string(), error.message()),
-                        error.value());
+    throw SystemFailure(
+        fmt::format("cannot list {}: {}", (folder / inner).string(), error.message()),
+        error.value());
   }
+}
+
+// Also in the folders of further models.
+void find_strangers(const fs::path& folder, const Manifest& manifest,
+                    std::vector<Problem>& problems) {
+  std::set<std::string> folders{""};
+  for (const auto& file : manifest.files) {
+    const fs::path name = file.name;
+    if (is_layout_name(name.filename().string(), kOptimizerStem) ||
+        is_weights_name(name.filename().string())) {
+      folders.insert(name.parent_path().string());
+    }
+  }
+  for (const auto& inner : folders) find_strangers_in(folder, inner, manifest, problems);
 }
 
 // Of the exception that is being handled.
@@ -190,7 +207,7 @@ std::vector<Problem> verify(const fs::path& folder, Manifest* manifest, const Sh
 
 std::vector<Problem> verify_model(const fs::path& folder) {
   return verify_files(folder, nullptr, {}, [](const FileRecord& record) {
-    return !is_layout_name(record.name, kOptimizerStem);
+    return !is_layout_name(fs::path(record.name).filename().string(), kOptimizerStem);
   });
 }
 
