@@ -2,19 +2,45 @@
 // Copyright the skein authors.
 #include "skein/algorithms/algorithm.h"
 
+#include "skein/algorithms/feedback.h"
+#include "skein/algorithms/preference.h"
 #include "skein/algorithms/pretrain.h"
+#include "skein/algorithms/reward.h"
 #include "skein/core/error.h"
 
 namespace skein::algorithms {
+namespace {
 
-std::unique_ptr<Algorithm> build(config::TrainingStage stage, const model::Model& model,
-                                 const LossOptions& options) {
-  switch (stage) {
-    case config::TrainingStage::kPretrain:
-    case config::TrainingStage::kSft:  // the same loss: rows say what their targets are
-      return std::make_unique<Pretrain>(model, options);
+// One for each of the options.
+struct Builder {
+  const model::Model& model;
+
+  std::unique_ptr<Algorithm> operator()(const PretrainOptions& options) const {
+    return std::make_unique<Pretrain>(model, options);
   }
-  throw InternalError("a stage without an algorithm");
+  std::unique_ptr<Algorithm> operator()(const RewardOptions& options) const {
+    return std::make_unique<Reward>(model, options);
+  }
+  std::unique_ptr<Algorithm> operator()(const PreferenceOptions& options) const {
+    return std::make_unique<Preference>(model, options);
+  }
+  std::unique_ptr<Algorithm> operator()(const FeedbackOptions& options) const {
+    return std::make_unique<Feedback>(model, options);
+  }
+};
+
+}  // namespace
+
+at::Tensor Algorithm::look(const tensor::Batch&, const Runner&) const {
+  throw InternalError("an algorithm without passes looks at nothing");
+}
+
+std::vector<double> Algorithm::settle(std::span<const double>, const tensor::Counts&) const {
+  throw InternalError("nothing spans the steps of this algorithm");
+}
+
+std::unique_ptr<Algorithm> build(const Options& options, const model::Model& model) {
+  return std::visit(Builder{model}, options);
 }
 
 }  // namespace skein::algorithms

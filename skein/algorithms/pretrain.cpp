@@ -4,10 +4,10 @@
 
 namespace skein::algorithms {
 
-at::Tensor Pretrain::loss_sum(const tensor::Batch& batch, const tensor::StepKey& key, double weight,
-                              tensor::Units& units) const {
-  return model_.head_loss_sum(model_.forward(batch, key, units), batch, weight, units,
-                              options_.label_smoothing);
+Part Pretrain::loss_sum(const tensor::Batch& batch, const StepView& step,
+                        tensor::Units& units) const {
+  return {model_.head_loss_sum(model_.forward(batch, step.key, units), batch, step.weight, units,
+                               options_.label_smoothing)};
 }
 
 }  // namespace skein::algorithms

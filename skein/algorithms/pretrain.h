@@ -10,14 +10,17 @@ namespace skein::algorithms {
 
 class Pretrain final : public Algorithm {
  public:
-  explicit Pretrain(const model::Model& model, const LossOptions& options = {})
+  explicit Pretrain(const model::Model& model, const PretrainOptions& options = {})
       : model_(model), options_(options) {}
-  at::Tensor loss_sum(const tensor::Batch& batch, const tensor::StepKey& key, double weight,
-                      tensor::Units& units) const override;
+
+  int64_t normaliser(const tensor::Counts& counts) const override { return counts.targets; }
+  bool is_token_mean() const override { return true; }
+  Part loss_sum(const tensor::Batch& batch, const StepView& step,
+                tensor::Units& units) const override;
 
  private:
   const model::Model& model_;
-  LossOptions options_;
+  PretrainOptions options_;
 };
 
 }  // namespace skein::algorithms

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <optional>
 #include <span>
+#include <utility>
 
 #include "skein/core/error.h"
 #include "skein/data/eval_plan.h"
@@ -32,56 +33,106 @@ RunSamples open(const LoaderOptions& options) {
                       .vocab_size = options.vocab_size});
 }
 
+struct Document {
+  int64_t length = 0;
+  int64_t number = 0;
+};
+
+std::vector<Document> documents_of(const SampleSource& source, std::span<const int64_t> samples,
+                                   int64_t first_sample) {
+  std::vector<Document> documents;
+  std::vector<int64_t> ends;
+  for (const int64_t sample : samples) {
+    ends.clear();
+    source.append_ends(sample, ends);
+    int64_t begin = 0;
+    int64_t number = (first_sample + sample) * source.documents_per_sample();
+    for (const int64_t end : ends) {
+      documents.push_back({end - std::exchange(begin, end), number++});
+    }
+  }
+  return documents;
+}
+
+// Samples behind each other.
+struct WholeSamples {
+  std::vector<int64_t> tokens, targets;
+  int64_t num_targets = 0;
+};
+
+WholeSamples read_samples(const SampleSource& source, std::span<const int64_t> samples) {
+  int64_t length = 0;
+  for (const int64_t sample : samples) length += source.length(sample);
+  WholeSamples whole{std::vector<int64_t>(static_cast<size_t>(length)),
+                     std::vector<int64_t>(static_cast<size_t>(length))};
+  size_t at = 0;
+  for (const int64_t sample : samples) {
+    const auto own = static_cast<size_t>(source.length(sample));
+    source.read(sample, std::span(whole.tokens).subspan(at, own),
+                std::span(whole.targets).subspan(at, own));
+    at += own;
+    whole.num_targets += source.num_targets(sample);
+  }
+  return whole;
+}
+
 }  // namespace
 
 tensor::HostBatch make_rows(const SampleSource& source, std::span<const int64_t> samples,
-                            int64_t first_document) {
+                            int64_t first_sample) {
+  const auto documents = documents_of(source, samples, first_sample);
   int64_t longest = 1;
-  for (const int64_t sample : samples) longest = std::max(longest, source.length(sample));
+  for (const auto& document : documents) longest = std::max(longest, document.length);
 
-  const auto rows = std::max<size_t>(1, samples.size());
+  const auto rows = std::max<size_t>(1, documents.size());
   const auto width = static_cast<size_t>(longest);
   tensor::HostBatch batch{.rows = static_cast<int64_t>(rows),
                           .length = longest,
                           .tokens = std::vector<int64_t>(rows * width, 0),
                           .targets = std::vector<int64_t>(rows * width, tensor::kIgnore),
-                          .documents = std::vector<int64_t>(rows, 0)};
-  for (size_t row = 0; row < samples.size(); ++row) {
-    const auto length = static_cast<size_t>(source.length(samples[row]));
-    source.read(samples[row], std::span(batch.tokens).subspan(row * width, length),
-                std::span(batch.targets).subspan(row * width, length));
-    batch.documents[row] = first_document + samples[row];
-    batch.num_targets += source.num_targets(samples[row]);
-    batch.row_lengths.push_back(source.length(samples[row]));
+                          .documents = std::vector<int64_t>(rows, 0),
+                          .answers = source.answers(samples)};
+  const auto whole = read_samples(source, samples);
+  auto tokens = whole.tokens.begin();
+  auto targets = whole.targets.begin();
+  for (size_t row = 0; row < documents.size(); ++row) {
+    const auto at = static_cast<std::ptrdiff_t>(row * width);
+    std::copy_n(tokens, documents[row].length, batch.tokens.begin() + at);
+    std::copy_n(targets, documents[row].length, batch.targets.begin() + at);
+    tokens += documents[row].length;
+    targets += documents[row].length;
+    batch.documents[row] = documents[row].number;
+    batch.row_lengths.push_back(documents[row].length);
   }
+  batch.num_targets = whole.num_targets;
   const auto is_full = [&](int64_t length) { return length == longest; };
   if (std::ranges::all_of(batch.row_lengths, is_full)) batch.row_lengths.clear();
   return batch;
 }
 
 tensor::HostBatch make_run(const SampleSource& source, std::span<const int64_t> samples,
-                           int64_t first_document) {
-  int64_t length = 0;
-  for (const int64_t sample : samples) length += source.length(sample);
+                           int64_t first_sample) {
+  auto whole = read_samples(source, samples);
+  const auto length = std::ssize(whole.tokens);
   SKEIN_CHECK(length <= INT32_MAX, "a micro-batch has fewer tokens than that");
-  const auto room = static_cast<size_t>(std::max<int64_t>(length, 1));
   tensor::HostBatch batch{.rows = 1,
-                          .length = std::max<int64_t>(length, 1),
-                          .tokens = std::vector<int64_t>(room, 0),
-                          .targets = std::vector<int64_t>(room, tensor::kIgnore),
+                          .length = length,
+                          .tokens = std::move(whole.tokens),
+                          .targets = std::move(whole.targets),
                           .documents = {},
-                          .document_ends = {}};
-  size_t at = 0;
-  for (const int64_t sample : samples) {
-    const auto own = static_cast<size_t>(source.length(sample));
-    source.read(sample, std::span(batch.tokens).subspan(at, own),
-                std::span(batch.targets).subspan(at, own));
-    at += own;
+                          .num_targets = whole.num_targets,
+                          .document_ends = {},
+                          .answers = source.answers(samples)};
+  int64_t at = 0;
+  for (const auto& document : documents_of(source, samples, first_sample)) {
+    at += document.length;
     batch.document_ends.push_back(static_cast<int32_t>(at));
-    batch.documents.push_back(first_document + sample);
-    batch.num_targets += source.num_targets(sample);
+    batch.documents.push_back(document.number);
   }
   if (samples.empty()) {
+    batch.length = 1;
+    batch.tokens = {0};
+    batch.targets = {tensor::kIgnore};
     batch.document_ends = {1};
     batch.documents = {0};
   }
@@ -117,9 +168,9 @@ struct Loader::Parts {
     const auto& source = *samples.train.source;
     auto step_plan = plan.step_plan(step);
     StepBatches result{.samples_end = step_plan.samples_end, .epoch = step_plan.epoch};
-    for (const int64_t sample : step_plan.samples) {
-      result.num_targets += source.num_targets(sample);
-      result.lengths.push_back(source.length(sample));
+    for (const int64_t sample : step_plan.samples) result.counts += source.counts_of(sample);
+    for (const auto& document : documents_of(source, step_plan.samples, 0)) {
+      result.lengths.push_back(document.length);
     }
     const int64_t count = step_plan.num_packs();
     const int64_t rows = options.per_device_batch;
@@ -174,13 +225,13 @@ int64_t Loader::num_eval_batches() const {
 int64_t Loader::num_eval_samples() const {
   return parts_->eval_plan ? parts_->eval_plan->num_samples() : 0;
 }
-int64_t Loader::num_eval_targets() const {
+tensor::Counts Loader::eval_counts() const {
   const auto& eval = parts_->samples.eval;
-  int64_t targets = 0;
+  tensor::Counts counts;
   for (int64_t i = 0; eval && i < eval->set.count(); ++i) {
-    targets += eval->source->num_targets(eval->set.sample(i));
+    counts += eval->source->counts_of(eval->set.sample(i));
   }
-  return targets;
+  return counts;
 }
 tensor::HostBatch Loader::eval_batch(int64_t k) const {
   SKEIN_CHECK(parts_->eval_plan, "this loader does not evaluate");

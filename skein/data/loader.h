@@ -44,20 +44,20 @@ struct LoaderOptions {
 
 struct StepBatches {
   std::vector<tensor::HostBatch> micro_batches;  // this rank's; always `accumulation` of them
-  int64_t num_targets = 0;                       // of the whole step, over all ranks
+  tensor::Counts counts;                         // of the whole step, over all ranks
   std::vector<int64_t> samples;                  // ids of the whole step, the same on every rank
-  std::vector<int64_t> lengths;                  // their tokens, padding left out
+  std::vector<int64_t> lengths;                  // of their documents, padding left out
   int64_t samples_end = 0;                       // samples (or packs) used since the start
   double epoch = 0;                              // epochs done after this step, for logs
 };
 
-// Samples as one micro-batch: a row each, padded to the longest, or behind each other as a run of
-// documents. Without any, one token that predicts nothing: weight zero. A sample's document is
-// `first_document` + its number.
+// The documents of samples as one micro-batch: a row each, padded to the longest, or behind each
+// other as a run. Without any, one token that predicts nothing: weight zero. Document d of a sample
+// is number (`first_sample` + the sample's) * source.documents_per_sample() + d.
 tensor::HostBatch make_rows(const SampleSource& source, std::span<const int64_t> samples,
-                            int64_t first_document);
+                            int64_t first_sample);
 tensor::HostBatch make_run(const SampleSource& source, std::span<const int64_t> samples,
-                           int64_t first_document);
+                           int64_t first_sample);
 
 class Loader {
  public:
@@ -78,15 +78,15 @@ class Loader {
   int64_t step_of(int64_t samples) const;
 
   // Rows are padded to the longest row of their micro-batch with token 0, which has no target; a
-  // run of documents is not padded. A sample's document is epoch * number of all samples + sample:
+  // run of documents is not padded. Samples of epoch e count on from e * number of all samples:
   // dropout differs from epoch to epoch. Not thread-safe.
   StepBatches batches(int64_t step) const;
 
   // Evaluation: batches 0 to num_eval_batches() - 1 on every rank, none when it is off. A batch
-  // without rows has one token and no target. Targets are counted over all ranks and batches.
+  // without rows has one token and no target. Counted over all ranks and batches.
   int64_t num_eval_batches() const;
   int64_t num_eval_samples() const;
-  int64_t num_eval_targets() const;
+  tensor::Counts eval_counts() const;
   tensor::HostBatch eval_batch(int64_t k) const;
 
   // RunSamples::digest.

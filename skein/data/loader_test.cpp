@@ -102,7 +102,7 @@ GlobalStep global_step(const std::vector<Loader>& ranks, const Deal& deal, int64
   for (const auto& loader : ranks) parts.push_back(loader.batches(step));
   GlobalStep whole{.samples = parts[0].samples,
                    .lengths = parts[0].lengths,
-                   .num_targets = parts[0].num_targets,
+                   .num_targets = parts[0].counts.targets,
                    .samples_end = parts[0].samples_end,
                    .epoch = parts[0].epoch};
   int64_t num_targets = 0;
@@ -110,7 +110,7 @@ GlobalStep global_step(const std::vector<Loader>& ranks, const Deal& deal, int64
     for (const auto& part : parts) {
       EXPECT_EQ(part.micro_batches.size(), static_cast<size_t>(deal.accumulation));
       EXPECT_EQ(part.samples, whole.samples);
-      EXPECT_EQ(part.num_targets, whole.num_targets);
+      EXPECT_EQ(part.counts.targets, whole.num_targets);
       append_rows(part.micro_batches[micro], whole.rows);
       num_targets += part.micro_batches[micro].num_targets;
     }
@@ -237,7 +237,7 @@ TEST_F(LoaderTest, EvaluationSeesEveryHeldOutSampleOnceAndTrainingNone) {
         append_rows(batch, rows);
       }
     }
-    EXPECT_EQ(num_targets, loaders[0].num_eval_targets());
+    EXPECT_EQ(num_targets, loaders[0].eval_counts().targets);
     for (const auto& row : rows) samples.push_back(row.document);
     std::sort(samples.begin(), samples.end());
     ASSERT_EQ(samples.size(), 31u);
@@ -430,7 +430,7 @@ TEST_F(RaggedLoaderTest, HeldOutSamplesAreEvaluatedOnceAndNeverTrainedOn) {
         append_rows(batch, rows);
       }
     }
-    EXPECT_EQ(num_targets, loaders[0].num_eval_targets());
+    EXPECT_EQ(num_targets, loaders[0].eval_counts().targets);
     for (int64_t step = 0; step < loaders[0].steps_per_epoch(); ++step) {
       for (const auto& row : global_step(loaders, deal, step).rows) rows.push_back(row);
     }

@@ -49,10 +49,14 @@ void check_block_size(const config::Resolved& resolved, const Dimensions& model)
                               length_key(resolved), size, model.positions));
 }
 
-int64_t longest_sample(const data::ChosenSamples& samples) {
+int64_t longest_document(const data::ChosenSamples& samples) {
   int64_t longest = 0;
+  std::vector<int64_t> ends;
   for (int64_t i = 0; i < samples.set.count(); ++i) {
-    longest = std::max(longest, samples.source->length(samples.set.sample(i)));
+    ends.clear();
+    samples.source->append_ends(samples.set.sample(i), ends);
+    int64_t begin = 0;
+    for (const int64_t end : ends) longest = std::max(longest, end - std::exchange(begin, end));
   }
   return longest;
 }
@@ -304,8 +308,8 @@ void check_prepared(const config::Resolved& resolved, int ranks) {
   const auto model = read_run_model(config);
   const auto samples = open_samples(config, model.dimensions().vocabulary);
   if (trains_on_rows(config)) {
-    auto longest = longest_sample(samples.train);
-    if (samples.eval) longest = std::max(longest, longest_sample(*samples.eval));
+    auto longest = longest_document(samples.train);
+    if (samples.eval) longest = std::max(longest, longest_document(*samples.eval));
     const auto warning = check_longest_row(resolved, model.dimensions(), longest);
     if (!warning.empty()) log_warning("{}", warning);
   }

@@ -20,7 +20,7 @@ Evaluation evaluate_model(const EvalOptions& options, World& world) {
   parallel::Sharded sharded(opened.model->table(), {.inference = true, .device = world.device},
                             comm::Group());
   opened.load(sharded.kept_slices(Access::kSet));
-  const auto algorithm = algorithms::build(options.run.stage, *opened.model);
+  const auto algorithm = algorithms::build(algorithms::options_of(options.run), *opened.model);
   if (!world.is_first()) return evaluate(loader, *algorithm, sharded, world);
   Progress progress("evaluating", static_cast<uint64_t>(loader.num_eval_batches()), "batches");
   return evaluate(loader, *algorithm, sharded, world, [&] { progress.add(1); });

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <cmath>
 #include <functional>
 
 #include "skein/board/board.h"
@@ -22,21 +23,32 @@ std::optional<Evaluation> evaluate_while(const data::Loader& loader,
                                          const std::function<bool()>& goes_on) {
   const at::NoGradGuard no_grad;
   const auto start = std::chrono::steady_clock::now();
+  const auto counts = loader.eval_counts();
   auto loss = at::zeros({}, at::TensorOptions().dtype(at::kDouble).device(world.device));
+  algorithms::MetricSums metrics(algorithm.metrics());
   const auto roots = sharded.hold_roots();
   for (int64_t k = 0; k < loader.num_eval_batches(); ++k) {
     board::report_progress(fmt::format("evaluation batch {}", k + 1));
     const auto batch = tensor::to_device(loader.eval_batch(k), world.device);
-    loss += algorithm.loss_sum(batch, {.training = false}, /*weight=*/1, sharded);
+    const auto part =
+        algorithm.loss_sum(batch, {.key = {.training = false}, .counts = counts}, sharded);
+    loss += part.loss;
+    metrics.add(part.metrics);
     if (!goes_on()) return std::nullopt;
   }
   board::report_progress("");
-  const double sum = world.group.sum(loss.item<double>());
+  auto share = metrics.share(world.group.rank(), world.group.size());
+  share.push_back(loss.item<double>());
+  auto sum = world.group.sum(share);
+  const double mean = sum.back() / static_cast<double>(algorithm.normaliser(counts));
+  sum.pop_back();
   return Evaluation{
-      .loss = sum / static_cast<double>(loader.num_eval_targets()),
-      .num_targets = loader.num_eval_targets(),
+      .loss = mean,
+      .num_targets = counts.targets,
       .num_samples = loader.num_eval_samples(),
-      .seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count()};
+      .seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(),
+      .perplexity = algorithm.is_token_mean() ? std::optional(std::exp(mean)) : std::nullopt,
+      .metrics = metrics.numbers(sum, world.group.size())};
 }
 
 }  // namespace

@@ -4,7 +4,6 @@
 
 // The loss over the evaluation data: every sample once, on all ranks together.
 
-#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -18,12 +17,12 @@
 namespace skein::train {
 
 struct Evaluation {
-  double loss = 0;  // mean over targets
+  double loss = 0;  // as training divides it
   int64_t num_targets = 0;
   int64_t num_samples = 0;
   double seconds = 0;
-
-  double perplexity() const { return std::exp(loss); }
+  std::optional<double> perplexity{};  // of losses that are means over tokens
+  algorithms::NamedNumbers metrics{};
 };
 
 // Collective. Nothing when the ranks agree to stop on the way: it is given up then.

@@ -26,16 +26,25 @@ report::RecordLog::Options log_options(const MetricOptions& options) {
           .fence = options.fence};
 }
 
+// The first two say most; all are in the log.
+std::span<const std::pair<std::string, double>> shown_of(const algorithms::NamedNumbers& metrics) {
+  return std::span(metrics).first(std::min<size_t>(metrics.size(), 2));
+}
+
 }  // namespace
 
 MetricLog::MetricLog(MetricOptions options)
-    : options_(std::move(options)), log_(log_options(options_)), spikes_(options_.spike_zscore) {}
+    : options_(std::move(options)),
+      log_(log_options(options_)),
+      spikes_(options_.spike_zscore),
+      metrics_(options_.metrics) {}
 
 void MetricLog::add_step(int64_t step, const Update& update, std::span<const int64_t> lengths) {
   const auto counts = update.norm.norm.isfinite();
   const auto loss = at::where(counts, update.loss, 0);
   loss_ = loss_.defined() ? loss_ + loss : loss;
   num_steps_ = num_steps_.defined() ? num_steps_ + counts : counts.to(at::kLong);
+  metrics_.add(update.metrics, counts);
   for (const int64_t length : lengths) {
     num_tokens_ += length;
     num_tokens_seen_ += length;
@@ -44,16 +53,25 @@ void MetricLog::add_step(int64_t step, const Update& update, std::span<const int
   if (terminal_) terminal_->update(step);
 }
 
-void MetricLog::add_loss(const at::Tensor& loss) {
+void MetricLog::add_loss(const Update& update) {
+  const auto& loss = update.loss;
   loss_ = loss_.defined() ? loss_ + loss : loss;
   num_steps_ =
       num_steps_.defined() ? num_steps_ + 1 : at::ones({}, loss.options().dtype(at::kLong));
+  metrics_.add(update.metrics, at::ones({}, loss.options().dtype(at::kBool)));
 }
 
-double MetricLog::take_loss_share() {
+MeanNumbers MetricLog::take_means(comm::Group& group) {
   const double sum = std::exchange(loss_, at::Tensor()).item<double>();
   const auto steps = std::exchange(num_steps_, at::Tensor()).item<int64_t>();
-  return steps > 0 ? sum / static_cast<double>(steps) : std::numeric_limits<double>::quiet_NaN();
+  const auto metrics = std::exchange(metrics_, algorithms::MetricSums(options_.metrics));
+  auto share = metrics.share(group.rank(), group.size());
+  share.push_back(steps > 0 ? sum / static_cast<double>(steps)
+                            : std::numeric_limits<double>::quiet_NaN());
+  auto all = group.sum(share);
+  const double loss = all.back();
+  all.pop_back();
+  return {loss, metrics.numbers(all, group.size())};
 }
 
 void MetricLog::write(const StepNumbers& numbers) {
@@ -61,12 +79,14 @@ void MetricLog::write(const StepNumbers& numbers) {
   const double seconds =
       std::chrono::duration<double>(now - std::exchange(last_record_, now)).count();
   const double tokens_per_second = static_cast<double>(std::exchange(num_tokens_, 0)) / seconds;
+  const double loss = numbers.means.loss;
   ordered_json record = {{"step", numbers.step},
                          {"epoch", numbers.epoch},
-                         {"loss", numbers.loss},
+                         {"loss", loss},
                          {"grad_norm", numbers.grad_norm},
-                         {"learning_rate", numbers.learning_rate},
-                         {"tokens_per_second", tokens_per_second}};
+                         {"learning_rate", numbers.learning_rate}};
+  for (const auto& [name, value] : numbers.means.metrics) record[name] = value;
+  record["tokens_per_second"] = tokens_per_second;
   if (numbers.loss_scale > 0) record["loss_scale"] = numbers.loss_scale;
   if (options_.peak_flops > 0) {
     record["mfu"] = plan::model_flops_utilisation(std::exchange(flops_, 0) / seconds,
@@ -90,32 +110,41 @@ void MetricLog::write(const StepNumbers& numbers) {
   const double blocked = comm::Group::seconds_blocked();
   record["seconds_communication"] = blocked - std::exchange(seconds_blocked_, blocked);
   if (terminal_) {
-    terminal_->record(numbers.step, {{"loss", fmt::format("{:.4f}", numbers.loss)},
-                                     {"grad_norm", std::isfinite(numbers.grad_norm)
-                                                       ? fmt::format("{:.3f}", numbers.grad_norm)
-                                                       : "skipped"},
-                                     {"lr", fmt::format("{:.2e}", numbers.learning_rate)},
-                                     {"tokens/s", fmt::format("{:.0f}", tokens_per_second)}});
+    report::ProgressFields shown{{"loss", fmt::format("{:.4f}", loss)}};
+    for (const auto& [name, value] : shown_of(numbers.means.metrics)) {
+      shown.emplace_back(name, fmt::format("{:.3f}", value));
+    }
+    shown.emplace_back("grad_norm", std::isfinite(numbers.grad_norm)
+                                        ? fmt::format("{:.3f}", numbers.grad_norm)
+                                        : "skipped");
+    shown.emplace_back("lr", fmt::format("{:.2e}", numbers.learning_rate));
+    shown.emplace_back("tokens/s", fmt::format("{:.0f}", tokens_per_second));
+    terminal_->record(numbers.step, std::move(shown));
   }
-  if (const auto score = spikes_.add(numbers.loss); score && options_.writes) {
+  if (const auto score = spikes_.add(loss); score && options_.writes) {
     log_warning("step {}: the loss jumped to {:.4f}, {:.1f} deviations above the last records",
-                numbers.step, numbers.loss, *score);
+                numbers.step, loss, *score);
   }
   add(std::move(record));
 }
 
 void MetricLog::write(int64_t step, double epoch, const Evaluation& evaluation) {
   if (options_.writes) {
-    log_info("step {}: eval_loss {:.4f}, perplexity {:.3f} ({} samples, {:.1f} s)", step,
-             evaluation.loss, evaluation.perplexity(), evaluation.num_samples, evaluation.seconds);
+    std::string more;
+    if (evaluation.perplexity) more = fmt::format(", perplexity {:.3f}", *evaluation.perplexity);
+    for (const auto& [name, value] : shown_of(evaluation.metrics)) {
+      more += fmt::format(", {} {:.3f}", name, value);
+    }
+    log_info("step {}: eval_loss {:.4f}{} ({} samples, {:.1f} s)", step, evaluation.loss, more,
+             evaluation.num_samples, evaluation.seconds);
   }
   const auto samples = static_cast<double>(evaluation.num_samples);
-  add({{"step", step},
-       {"epoch", epoch},
-       {"eval_loss", evaluation.loss},
-       {"eval_perplexity", evaluation.perplexity()},
-       {"eval_runtime", evaluation.seconds},
-       {"eval_samples_per_second", samples / evaluation.seconds}});
+  ordered_json record{{"step", step}, {"epoch", epoch}, {"eval_loss", evaluation.loss}};
+  if (evaluation.perplexity) record["eval_perplexity"] = *evaluation.perplexity;
+  for (const auto& [name, value] : evaluation.metrics) record["eval_" + name] = value;
+  record["eval_runtime"] = evaluation.seconds;
+  record["eval_samples_per_second"] = samples / evaluation.seconds;
+  add(std::move(record));
 }
 
 bool MetricLog::has_evaluation(int64_t step) const {

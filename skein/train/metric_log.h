@@ -37,16 +37,24 @@ struct MetricOptions {
   double spike_zscore = 0;
   // Of a document of so many tokens.
   std::function<double(int64_t num_tokens)> flops_of = {};
-  double peak_flops = 0;             // of all ranks; 0: no MFU
-  std::string pci_bus_id;            // of this rank's GPU; empty: none
+  double peak_flops = 0;   // of all ranks; 0: no MFU
+  std::string pci_bus_id;  // of this rank's GPU; empty: none
+  // Beside the loss; must outlive the log.
+  std::span<const algorithms::Metric> metrics = {};
   std::function<void()> fence = {};  // throws CommError when `output` is another run's by now
+};
+
+// Since the record before it.
+struct MeanNumbers {
+  double loss = 0;  // NaN when no step counts
+  algorithms::NamedNumbers metrics{};
 };
 
 // What one log record is made of, besides what the log has counted itself.
 struct StepNumbers {
   int64_t step = 0;  // finished updates, from 1
   double epoch = 0;
-  double loss = 0;
+  MeanNumbers means;
   double grad_norm = 0;
   double learning_rate = 0;
   double loss_scale = 0;          // 0: none
@@ -67,9 +75,9 @@ class MetricLog {
   // rank, and would take the whole record's loss with it.
   void add_step(int64_t step, const Update& update, std::span<const int64_t> lengths);
   // The loss of such a step, after all: it is finite on every rank. Before the next record.
-  void add_loss(const at::Tensor& loss);
-  // This rank's share of the mean loss since the last record; NaN when no step counts.
-  double take_loss_share();
+  void add_loss(const Update& update);
+  // Loss and metrics over all ranks since the last record. Collective.
+  MeanNumbers take_means(comm::Group& group);
   void write(const StepNumbers& numbers);
   void write(int64_t step, double epoch, const Evaluation& evaluation);
 
@@ -98,6 +106,7 @@ class MetricLog {
   // Since the last record; undefined when there is none. On the device: nobody waits for them.
   at::Tensor loss_;       // sum
   at::Tensor num_steps_;  // that count
+  algorithms::MetricSums metrics_;
   int64_t num_tokens_ = 0;
   double flops_ = 0;
   int64_t num_tokens_seen_ = 0;

@@ -80,7 +80,7 @@ NanVerdict NanGuard::judge() {
     return {};
   }
   const bool finite_loss = is_loss_finite(*watched);
-  NanVerdict verdict{.finite_loss = finite_loss ? watched->update.loss : at::Tensor()};
+  NanVerdict verdict{.finite_loss = finite_loss ? std::optional(watched->update) : std::nullopt};
   if (scaler_ && !scaler_->is_fixed() && finite_loss) {
     scale_down(*watched);
     return verdict;

@@ -31,9 +31,8 @@ namespace skein::train {
 
 struct NanVerdict {
   bool rolls_back = false;  // weights and states must
-  // This rank's share of the loss of a step whose gradient alone was not finite, on every rank;
-  // else undefined.
-  at::Tensor finite_loss{};
+  // A step whose gradient alone was not finite: its loss is, on every rank.
+  std::optional<Update> finite_loss{};
 };
 
 class NanGuard {

@@ -34,7 +34,7 @@ void save(Session& run, int64_t step, bool stopping) {
 // Looks at the step before, and goes back when it must.
 void judge(Session& run, NanGuard& guard, int64_t step) try {
   const auto verdict = guard.judge();
-  if (verdict.finite_loss.defined()) run.metrics.add_loss(verdict.finite_loss);
+  if (verdict.finite_loss) run.metrics.add_loss(*verdict.finite_loss);
   if (verdict.rolls_back) roll_back(run, step);
 } catch (const UserError&) {
   run.store.finish();  // all ranks end together: the save under way is healthy
@@ -72,7 +72,7 @@ Outcome run_offline(const config::Resolved& resolved, const config::BatchPlan& b
     if (run.scaler) judge(run, guard, step);
     const auto options =
         update_options({run.config, run.scaler.get(), run.peak_rate, run.plan.total_steps}, step);
-    const auto done = update(trainer, {micro_batches, data.num_targets, key}, options);
+    const auto done = update(trainer, {micro_batches, data.counts, key}, options);
     // The step before this one: its norm is there without waiting.
     judge(run, guard, step);
     guard.watch(++step, done, data.samples);
@@ -86,10 +86,9 @@ Outcome run_offline(const config::Resolved& resolved, const config::BatchPlan& b
     // What is saved or measured has been judged.
     if (stopping || saves || evaluates || plan.logs_at(step)) judge(run, guard, step);
     if (plan.logs_at(step)) {
-      const double mean_loss = world.group.sum(run.metrics.take_loss_share());
       run.metrics.write({.step = step,
                          .epoch = data.epoch,
-                         .loss = mean_loss,
+                         .means = run.metrics.take_means(world.group),
                          .grad_norm = done.norm.norm.item<double>(),
                          .learning_rate = options.learning_rate,
                          .loss_scale = run.scaler ? options.loss_scale : 0,

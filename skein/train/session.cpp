@@ -152,8 +152,7 @@ std::unique_ptr<optim::Optimizer> build_optimizer(const config::RunConfig& confi
 
 std::unique_ptr<algorithms::Algorithm> build_algorithm(const config::RunConfig& config,
                                                        const model::Model& model) {
-  return algorithms::build(config.stage, model,
-                           {.label_smoothing = config.finetune.label_smoothing_factor});
+  return algorithms::build(algorithms::options_of(config), model);
 }
 
 std::unique_ptr<plan::LossScaler> make_scaler(const config::RunConfig& config, DType dtype) {
@@ -164,7 +163,8 @@ std::unique_ptr<plan::LossScaler> make_scaler(const config::RunConfig& config, D
 namespace {
 
 MetricOptions metric_options(const config::RunConfig& config, const fs::path& output,
-                             const plan::HfConfig& architecture, DType dtype, const World& world) {
+                             const plan::HfConfig& architecture, DType dtype,
+                             const algorithms::Algorithm& algorithm, const World& world) {
   const bool cuda = world.device.is_cuda();
   const double peak = report::peak_flops(device_name(world.device), dtype).value_or(0);
   return {.output = output,
@@ -175,6 +175,7 @@ MetricOptions metric_options(const config::RunConfig& config, const fs::path& ou
                           int64_t num_tokens) { return flops.of_document(num_tokens); },
           .peak_flops = peak * world.group.size(),
           .pci_bus_id = cuda ? ops::pci_bus_id(world.device.index()) : "",
+          .metrics = algorithm.metrics(),
           .fence = world.fence};
 }
 
@@ -285,7 +286,7 @@ Session::Session(const config::Resolved& given, const config::BatchPlan& plan_of
       optimizer(build_optimizer(config, sharded)),
       algorithm(build_algorithm(config, *model)),
       scaler(make_scaler(config, dtype)),
-      metrics(metric_options(config, output, architecture, dtype, world)),
+      metrics(metric_options(config, output, architecture, dtype, *algorithm, world)),
       store(store_options(config, output, world, stash_bytes(config, batches, architecture, world),
                           comparison(config, sharded, *optimizer)),
             world.store),

@@ -9,33 +9,36 @@
 
 #include <bit>
 
+#include "skein/core/error.h"
 #include "skein/plan/rates/schedule.h"
 #include "skein/trace/trace.h"
 
 namespace skein::train {
 namespace {
 
-// The loss is one mean over the targets of all micro-batches on all ranks, so gradients are summed,
-// never averaged. Returns this rank's sum of losses, each times `weight`. `before_last` is called
-// before the last backward.
-at::Tensor accumulate_gradients(const Trainer& trainer, const StepData& data, double weight,
-                                const std::function<void()>& before_last) {
+// The loss is one mean over all micro-batches on all ranks, so gradients are summed, never
+// averaged. Returns this rank's sum of losses, each times `weight`. `before_last` is called before
+// the last backward.
+Update accumulate_gradients(const Trainer& trainer, const StepData& data, double weight,
+                            const std::function<void()>& before_last) {
   auto& [algorithm, sharded, optimizer, phases, before_change] = trainer;
   const auto device = sharded.memory().device();
-  auto loss = at::zeros({}, at::TensorOptions().dtype(at::kDouble).device(device));
+  Update result{.loss = at::zeros({}, at::TensorOptions().dtype(at::kDouble).device(device)),
+                .metrics = algorithms::MetricSums(algorithm.metrics())};
   const auto count = static_cast<int64_t>(data.micro_batches.size());
   for (int64_t i = 0; i < count; ++i) {
     phases.enter(Phase::kForward);
     sharded.begin_micro_batch(i, count);  // the stage decides when to reduce
     const auto batch = tensor::to_device(data.micro_batches[i], device);
-    const auto part = algorithm.loss_sum(batch, data.key, weight, sharded);
+    const auto part = algorithm.loss_sum(batch, {data.key, weight, data.counts}, sharded);
     phases.enter(Phase::kBackward);
     if (i + 1 == count && before_last) before_last();
-    torch::autograd::backward({part});
+    torch::autograd::backward({part.loss});
     sharded.end_micro_batch();
-    loss += part.detach();
+    result.loss += part.loss.detach();
+    result.metrics.add(part.metrics);
   }
-  return loss;
+  return result;
 }
 
 }  // namespace
@@ -57,9 +60,10 @@ std::vector<tensor::Batch> on_device(const data::StepBatches& data, at::Device d
   return batches;
 }
 
-Normaliser normaliser(int64_t num_targets) {
-  const auto power = static_cast<double>(std::bit_floor(static_cast<uint64_t>(num_targets)));
-  return {1 / power, power / static_cast<double>(num_targets)};
+Normaliser normaliser(int64_t count) {
+  SKEIN_CHECK(count > 0, "a step has something to learn from");
+  const auto power = static_cast<double>(std::bit_floor(static_cast<uint64_t>(count)));
+  return {1 / power, power / static_cast<double>(count)};
 }
 
 namespace {
@@ -82,14 +86,14 @@ void begin_early_step(const Trainer& trainer, double learning_rate, double facto
 }  // namespace
 
 Update update(const Trainer& trainer, const StepData& data, const UpdateOptions& options) {
-  const auto [power_of_two, unscaled_rest] = normaliser(data.num_targets);
+  const auto [power_of_two, unscaled_rest] = normaliser(trainer.algorithm.normaliser(data.counts));
   const double rest = unscaled_rest / options.loss_scale;
   const bool early = updates_in_backward(trainer, options);
   std::function<void()> before_last;
   if (early) before_last = [&] { begin_early_step(trainer, options.learning_rate, rest); };
-  const auto sum =
-      accumulate_gradients(trainer, data, power_of_two * options.loss_scale, before_last);
-  Update result{.loss = sum * rest, .made_early = early};
+  auto result = accumulate_gradients(trainer, data, power_of_two * options.loss_scale, before_last);
+  result.loss = result.loss * rest;
+  result.made_early = early;
   trainer.phases.enter(Phase::kOptimizer);
   {
     const trace::Scope scope("optimizer", "gradient norm", trace::Clock::kDevice);

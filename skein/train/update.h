@@ -35,7 +35,7 @@ struct Trainer {
 
 struct StepData {
   std::span<const tensor::Batch> micro_batches;  // this rank's, on any device; equally many on all
-  int64_t num_targets = 0;                       // of the whole step, over all ranks
+  tensor::Counts counts;                         // of the whole step, over all ranks
   tensor::StepKey key;
 };
 
@@ -60,19 +60,20 @@ UpdateOptions update_options(const RunSteps& steps, int64_t step);
 // A step's micro-batches of this rank.
 std::vector<tensor::Batch> on_device(const data::StepBatches& data, at::Device device);
 
-// 1 / num_targets in two factors. Backward carries the power of two, which moves exponents alone:
+// 1 / count in two factors. Backward carries the power of two, which moves exponents alone:
 // gradients round alike, in 16 bits too, whatever the number of targets is. The rest, in (0.5, 1],
 // meets them where they are fp32 or wider: in the norm and in the optimizer.
 struct Normaliser {
-  double power_of_two = 1;  // of all targets of all micro-batches on all ranks
-  double rest = 1;          // the gradient is this times Sharded::gradient_slices()
+  double power_of_two = 1;
+  double rest = 1;  // the gradient is this times Sharded::gradient_slices()
 };
-Normaliser normaliser(int64_t num_targets);
+Normaliser normaliser(int64_t count);  // Algorithm::normaliser() of a step
 
 struct Update {
-  // This rank's share of the mean loss over the step's targets: float64, on the device. The sum
-  // over ranks is the mean.
+  // This rank's share of the step's mean loss: float64, on the device. The sum over ranks is the
+  // mean.
   at::Tensor loss;
+  algorithms::MetricSums metrics{};  // of this rank's samples
   parallel::Sharded::GradientNorm norm{};
   // The host has made it in backward, before anybody knew whether the gradient is finite.
   bool made_early = false;

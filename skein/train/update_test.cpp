@@ -68,7 +68,8 @@ struct Fixture {
   Update update(const std::vector<tensor::Batch>& batches, int64_t num_targets,
                 double max_grad_norm = 0, double loss_scale = 1) {
     for (const auto& slice : first_moments()) slice.data.zero_();
-    return train::update({algorithm, sharded, optimizer, phases}, {batches, num_targets, {}},
+    return train::update({algorithm, sharded, optimizer, phases},
+                         {batches, {.targets = num_targets}, {}},
                          {.max_grad_norm = max_grad_norm, .loss_scale = loss_scale});
   }
   // What the optimizer took for the gradient, by parameter, in float64: the first moment began at
@@ -130,7 +131,7 @@ TEST(Update, IsTheMeanOverTheTargetsOfAllMicroBatches) {
     tensor::PlainUnits units;
     at::Tensor loss;
     for (const auto& batch : batches) {
-      const auto part = run.algorithm.loss_sum(batch, {}, 1, units) / num_targets;
+      const auto part = run.algorithm.loss_sum(batch, {}, units).loss / num_targets;
       loss = loss.defined() ? loss + part : part;
     }
     EXPECT_TRUE(at::allclose(result.loss, loss, 1e-13));
@@ -219,7 +220,8 @@ std::map<std::string, at::Tensor> trained(const parallel::ShardOptions& shards,
   Phases phases;
   for (int64_t step = 0; step < 3; ++step) {
     const std::vector<tensor::Batch> batches = {make_batch(step), make_batch(step + kRows)};
-    update({algorithm, sharded, optimizer, phases}, {batches, 2 * kRows * kTokens, {.step = step}},
+    update({algorithm, sharded, optimizer, phases},
+           {batches, {.targets = 2 * kRows * kTokens}, {.step = step}},
            {.learning_rate = 1e-2, .skips_non_finite = skips_non_finite});
   }
   EXPECT_EQ(optimizer.num_updates(), 3);

@@ -123,7 +123,7 @@ void run_step(Engine& engine, const Steps& steps, int64_t step, World& world,
   const auto& config = engine.config;
   const auto done =
       update({*engine.algorithm, engine.sharded, *engine.optimizer, engine.metrics.phases()},
-             {micro_batches, data.num_targets, {static_cast<uint64_t>(config.seed), step}},
+             {micro_batches, data.counts, {static_cast<uint64_t>(config.seed), step}},
              update_options({config, engine.scaler.get(), engine.peak_rate, steps.total}, step));
   numbers.losses.push_back(world.group.sum(done.loss.item<double>()));
   numbers.norms.push_back(done.norm.norm.item<double>());

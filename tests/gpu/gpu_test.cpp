@@ -97,10 +97,10 @@ Step one_step(const std::string& family, at::ScalarType dtype, at::Device device
   const auto batch = tensor::to_device(host_batch(shape), device);
   optim::AdamW optimizer(sharded.owned_ranges(), {}, sharded.memory());
   train::Phases phases;
-  const auto [loss, norm, early] =
+  const auto done =
       train::update({algorithm, sharded, optimizer, phases},
-                    {std::span(&batch, 1), num_targets, {.seed = 3, .step = 7}}, {});
-  Step step{.loss = loss.item<double>(), .norm = norm.norm.item<double>()};
+                    {std::span(&batch, 1), {.targets = num_targets}, {.seed = 3, .step = 7}}, {});
+  Step step{.loss = done.loss.item<double>(), .norm = done.norm.norm.item<double>()};
   const double rest = train::normaliser(num_targets).rest;
   for (const auto& slice : sharded.gradient_slices())
     step.gradients[slice.name] = slice.data.cpu().to(at::kDouble) * rest;

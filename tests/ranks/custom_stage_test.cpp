@@ -81,9 +81,10 @@ Outcome train_rank(const Stage& stage, comm::Group& world) {
     }
     const int64_t num_targets = 2 * kTokens * kMicroBatches * world.size();
     const int64_t sent = world.bytes_sent();
-    const auto update = train::update({algorithm, sharded, optimizer, phases},
-                                      {batches, num_targets, {.seed = 3, .step = step}},
-                                      {.learning_rate = 1e-2, .max_grad_norm = 1.0});
+    const auto update =
+        train::update({algorithm, sharded, optimizer, phases},
+                      {batches, {.targets = num_targets}, {.seed = 3, .step = step}},
+                      {.learning_rate = 1e-2, .max_grad_norm = 1.0});
     outcome.norms.push_back(update.norm.norm.item<double>());
     outcome.sent = world.bytes_sent() - sent;
   }

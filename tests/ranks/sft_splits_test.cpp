@@ -116,7 +116,7 @@ class SftSplits : public data::RowsTest {
     const auto loader = loader_of(split, world.rank());
     const auto model = model::build(plan::parse_hf_config(kModel, "config.json"),
                                     build_options(split.tuned, split.float64));
-    const auto algorithm = algorithms::build(config::TrainingStage::kSft, *model);
+    const auto algorithm = algorithms::build(algorithms::PretrainOptions{}, *model);
     parallel::Sharded sharded(
         model->table(),
         {.stage = parallel::kStages[split.stage], .fp32_gradients = split.accumulation > 1}, world);
@@ -130,12 +130,11 @@ class SftSplits : public data::RowsTest {
       for (const auto& batch : made.micro_batches) {
         batches.push_back(tensor::to_device(batch, at::kCPU));
       }
-      const auto [loss, norm, early] =
-          train::update({*algorithm, sharded, optimizer, phases},
-                        {batches, made.num_targets, {.seed = 3, .step = step}},
-                        {.learning_rate = 1e-2, .max_grad_norm = 1.0});
-      numbers.push_back(world.sum(loss.item<double>()));
-      numbers.push_back(norm.norm.item<double>());
+      const auto done = train::update({*algorithm, sharded, optimizer, phases},
+                                      {batches, made.counts, {.seed = 3, .step = step}},
+                                      {.learning_rate = 1e-2, .max_grad_norm = 1.0});
+      numbers.push_back(world.sum(done.loss.item<double>()));
+      numbers.push_back(done.norm.norm.item<double>());
     }
     return numbers;
   }

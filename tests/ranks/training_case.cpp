@@ -148,12 +148,13 @@ std::string run_case(const TrainingCase& c, comm::Group& world) {
     for (int64_t k = 0; k < c.micro_batches; ++k) {
       batches.push_back(make_batch(step, k * world.size() + world.rank()));
     }
-    const auto [loss, norm, early] = train::update(
-        {algorithm, sharded, optimizer, phases}, {batches, num_targets, {.seed = 3, .step = step}},
+    const auto done = train::update(
+        {algorithm, sharded, optimizer, phases},
+        {batches, {.targets = num_targets}, {.seed = 3, .step = step}},
         {.learning_rate = 1e-2, .max_grad_norm = c.clips ? 1.0 : 0.0, .skips_non_finite = c.clips});
     text += describe("gradient", sharded.gradient_slices());
-    text += fmt::format("number {:a}\nnumber {:a}\n", world.sum(loss.item<double>()),
-                        norm.norm.item<double>());
+    text += fmt::format("number {:a}\nnumber {:a}\n", world.sum(done.loss.item<double>()),
+                        done.norm.norm.item<double>());
   }
   return text + describe("parameter", sharded.slices_to_save(Access::kRead)) +
          describe("state", sharded.slices_to_save(optimizer.states()));

@@ -51,6 +51,25 @@ enum class FinetuningType { kFull, kFreeze, kLora };
 enum class ExcessLength { kTruncate, kDrop, kError };
 // What becomes of a pair whose chosen and rejected answers are the same.
 enum class EqualPairs { kDrop, kKeep, kError };
+// How a pair of answers becomes a loss; algorithms/preference_losses.h has the formulas.
+enum class PreferenceLoss {
+  kSigmoid,
+  kHinge,
+  kIpo,
+  kRobust,
+  kExoPair,
+  kNcaPair,
+  kSppoHard,
+  kApoZero,
+  kApoDown,
+  kDiscopop,
+  kSigmoidNorm,
+  kSimpo,
+  kOrpo,
+  kSft
+};
+// How far a policy is from its reference.
+enum class Divergence { kReverseKl, kForwardKl, kJensenShannon, kAlpha };
 // What to do when per device x accumulation x ranks is not the global batch.
 enum class BatchConflict { kError, kKeepMicro, kKeepGlobal };
 // What to do with a line that is not UTF-8 or not JSON.

@@ -530,6 +530,32 @@ Spellings<TrainingStage> spellings_of(TrainingStage) {
                                               "orpo", "ppo",    "grpo",         "less"};
   return {kKnown, kNotBuilt};
 }
+Spellings<PreferenceLoss> spellings_of(PreferenceLoss) {
+  using enum PreferenceLoss;
+  static constexpr Spelling<PreferenceLoss> kKnown[] = {{"sigmoid", kSigmoid},
+                                                        {"hinge", kHinge},
+                                                        {"ipo", kIpo},
+                                                        {"robust", kRobust},
+                                                        {"exo_pair", kExoPair},
+                                                        {"nca_pair", kNcaPair},
+                                                        {"sppo_hard", kSppoHard},
+                                                        {"apo_zero", kApoZero},
+                                                        {"apo_down", kApoDown},
+                                                        {"discopop", kDiscopop},
+                                                        {"sigmoid_norm", kSigmoidNorm},
+                                                        {"simpo", kSimpo},
+                                                        {"orpo", kOrpo},
+                                                        {"sft", kSft}};
+  static constexpr const char* kNotBuilt[] = {"aot", "aot_unpaired", "bco_pair", "kto_pair"};
+  return {kKnown, kNotBuilt};
+}
+Spellings<Divergence> spellings_of(Divergence) {
+  static constexpr Spelling<Divergence> kKnown[] = {{"reverse_kl", Divergence::kReverseKl},
+                                                    {"forward_kl", Divergence::kForwardKl},
+                                                    {"js_divergence", Divergence::kJensenShannon},
+                                                    {"alpha_divergence", Divergence::kAlpha}};
+  return {kKnown, {}};
+}
 Spellings<FinetuningType> spellings_of(FinetuningType) {
   static constexpr Spelling<FinetuningType> kKnown[] = {{"full", FinetuningType::kFull},
                                                         {"freeze", FinetuningType::kFreeze},

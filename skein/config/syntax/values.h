@@ -54,6 +54,8 @@ Spellings<Strategy> spellings_of(Strategy);
 Spellings<Schedule> spellings_of(Schedule);
 Spellings<NanPolicy> spellings_of(NanPolicy);
 Spellings<TrainingStage> spellings_of(TrainingStage);
+Spellings<PreferenceLoss> spellings_of(PreferenceLoss);
+Spellings<Divergence> spellings_of(Divergence);
 Spellings<FinetuningType> spellings_of(FinetuningType);
 Spellings<ExcessLength> spellings_of(ExcessLength);
 Spellings<EqualPairs> spellings_of(EqualPairs);

@@ -128,11 +128,11 @@ BenchResult bench_training(const BenchOptions& options, comm::Group group) {
   int64_t step = 0;
   Phases phases;
   const auto run_step = [&] {
-    const auto [loss, norm, early] = update(
+    const auto done = update(
         {algorithm, sharded, optimizer, phases},
-        {micro_batches, result.num_targets, {.seed = 1, .step = step++}},
+        {micro_batches, {.targets = result.num_targets}, {.seed = 1, .step = step++}},
         {.learning_rate = rate, .max_grad_norm = options.max_grad_norm, .skips_non_finite = false});
-    const double value = loss.item<double>();  // waits for the loss …
+    const double value = done.loss.item<double>();  // waits for the loss …
     // … and for the update, but for one that the host makes beside the next step.
     ops::synchronise(options.device.is_cuda() && !options.offload.any());
     return value;

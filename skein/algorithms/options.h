@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#pragma once
+
+// Which algorithm does a run train with, and what does it want to know?
+
+#include <optional>
+#include <variant>
+#include <vector>
+
+#include "skein/algorithms/loss_options.h"
+#include "skein/config/run_config.h"
+
+namespace skein::algorithms {
+
+struct PretrainOptions {
+  // Share of every target that is spread over the vocabulary, as transformers' LabelSmoother does
+  // it: in evaluations too.
+  double label_smoothing = 0;
+};
+
+struct RewardOptions {
+  double centring = 0;  // keeps the sum of a pair's scores near zero; 0: does not
+};
+
+// What stands for the reference of a run.
+enum class ReferenceKind {
+  kNone,
+  kLive,  // it is asked before every step
+  kKept,  // its log-probabilities come with the rows
+};
+
+struct PreferenceOptions {
+  // Losses of pairs and what each counts; several are added up.
+  std::vector<config::PreferenceLoss> losses{config::PreferenceLoss::kSigmoid};
+  std::vector<double> weights{1};
+  LossOptions loss{};
+  double rpo_alpha = 0;              // of the mean -log p of the chosen tokens
+  double chosen_alpha = 0;           // of the mean over pairs of the chosen answer's -log p / n
+  std::optional<double> ld_alpha{};  // of tokens beyond the shorter answer's length
+  ReferenceKind reference = ReferenceKind::kLive;
+};
+
+struct FeedbackOptions {
+  bool with_kl = true;  // kto; else apo_zero_unpaired
+  double beta = 0.1;
+  double desirable_weight = 1, undesirable_weight = 1;
+  double chosen_alpha = 0;  // of the mean over desirable answers of -log p / n
+  ReferenceKind reference = ReferenceKind::kLive;
+};
+
+using Options = std::variant<PretrainOptions, RewardOptions, PreferenceOptions, FeedbackOptions>;
+
+// The one place that knows which stage is which algorithm.
+Options options_of(const config::RunConfig& config);
+
+}  // namespace skein::algorithms
