@@ -23,7 +23,7 @@ CacheEntry::CacheEntry(const config::DataConfig& data, PreparedKind kind, std::s
       kind_(kind),
       key_(std::move(key)),
       folder_(cache_folder(data)),
-      path_(folder_ / (key_ + (kind == PreparedKind::kTokens ? ".tokens" : ".rows"))),
+      path_(folder_ / fmt::format("{}.{}", key_, prepared_name(kind))),
       index_(index) {}
 
 TokenCacheHeader CacheEntry::header(Split split, const std::function<TokenCacheHeader()>& make) {

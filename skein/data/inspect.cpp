@@ -94,6 +94,20 @@ std::string marked(const std::string& text, bool is_trained, Marks marks) {
   return is_trained ? text : "⟦" + text + "⟧";
 }
 
+std::string document_text(std::span<const int64_t> tokens, std::span<const int64_t> targets,
+                          const Decode& decode, Marks marks) {
+  const auto is_trained = [&](size_t at) { return at > 0 && targets[at - 1] != tensor::kIgnore; };
+  std::string text;
+  for (size_t begin = 0, end = 0; begin < tokens.size(); begin = end) {
+    end = begin + 1;
+    while (end < tokens.size() && is_trained(end) == is_trained(begin)) ++end;
+    const auto part = tokens.subspan(begin, end - begin);
+    const std::vector<uint32_t> ids(part.begin(), part.end());
+    text += marked(escaped(decode(ids)), is_trained(begin), marks);
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string describe(const RunData& data, const config::RunConfig& config) {
@@ -128,19 +142,21 @@ std::string inspect(const config::RunConfig& config, const InspectOptions& optio
 std::string sample_text(const SampleSource& source, int64_t sample, const Decode& decode,
                         Marks marks) {
   const auto length = static_cast<size_t>(source.length(sample));
-  std::vector<int64_t> tokens(length), targets(length);
+  std::vector<int64_t> tokens(length), targets(length), ends;
   source.read(sample, tokens, targets);
-  const auto is_trained = [&](size_t at) { return at > 0 && targets[at - 1] != tensor::kIgnore; };
-  std::string text;
-  for (size_t begin = 0, end = 0; begin < length; begin = end) {
-    end = begin + 1;
-    while (end < length && is_trained(end) == is_trained(begin)) ++end;
-    const std::vector<uint32_t> part(tokens.begin() + static_cast<std::ptrdiff_t>(begin),
-                                     tokens.begin() + static_cast<std::ptrdiff_t>(end));
-    text += marked(escaped(decode(part)), is_trained(begin), marks);
+  source.append_ends(sample, ends);
+  auto text = fmt::format("sample {}: {} tokens, {} trained on\n", sample, length,
+                          source.num_targets(sample));
+  size_t begin = 0;
+  for (size_t i = 0; i < ends.size(); ++i) {
+    const auto own = static_cast<size_t>(ends[i]) - begin;
+    const auto shown = document_text(std::span(tokens).subspan(begin, own),
+                                     std::span(targets).subspan(begin, own), decode, marks);
+    if (ends.size() == 2) text += i == 0 ? "chosen\n" : "rejected\n";
+    text += fmt::format("  {}\n", shown);
+    begin += own;
   }
-  return fmt::format("sample {}: {} tokens, {} trained on\n  {}\n", sample, length,
-                     source.num_targets(sample), text);
+  return text;
 }
 
 }  // namespace skein::data

@@ -34,7 +34,7 @@ struct InspectOptions {
 // the data if need be.
 std::string inspect(const config::RunConfig& config, const InspectOptions& options);
 
-// One sample of any source, as inspect() shows it.
+// One sample of any source, as inspect() shows it; both documents of a pair below each other.
 using Decode = std::function<std::string(std::span<const uint32_t>)>;
 std::string sample_text(const SampleSource& source, int64_t sample, const Decode& decode,
                         Marks marks);

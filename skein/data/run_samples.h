@@ -25,6 +25,8 @@ namespace skein::data {
 struct ChosenSamples {
   std::shared_ptr<const SampleSource> source;
   SampleSet set;  // of source->count()
+  // The same samples, each with the answer to another's prompt (FeedbackSource); null: none.
+  std::shared_ptr<const SampleSource> mismatched = {};
 };
 
 struct RunSamples {

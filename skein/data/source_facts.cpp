@@ -74,9 +74,8 @@ std::vector<FileFacts> facts_of(const Sources& sources, FileIndex& index, int th
 
 std::string prepared_key(PreparedKind kind, const Sources& sources,
                          const std::vector<FileFacts>& facts, const std::string& encoder) {
-  auto text =
-      fmt::format("skein {} {}\nencoder {}\n", kind == PreparedKind::kTokens ? "tokens" : "rows",
-                  prepared_version(kind), encoder);
+  auto text = fmt::format("skein {} {}\nencoder {}\n", prepared_name(kind), prepared_version(kind),
+                          encoder);
   for (size_t i = 0; i < facts.size(); ++i) {
     text += fmt::format("{} {}\n", sources.files[i].extension().string(), facts[i].digest);
   }

@@ -19,9 +19,21 @@ constexpr size_t kDigestLength = 32;
 using Magic = std::array<char, 8>;
 constexpr Magic kTokensMagic = {'S', 'K', 'E', 'I', 'N', 'T', 'O', 'K'};
 constexpr Magic kRowsMagic = {'S', 'K', 'E', 'I', 'N', 'R', 'O', 'W'};
+constexpr Magic kPairsMagic = {'S', 'K', 'E', 'I', 'N', 'P', 'R', 'S'};
+constexpr Magic kFeedbackMagic = {'S', 'K', 'E', 'I', 'N', 'F', 'B', 'K'};
 
 const Magic& magic_of(PreparedKind kind) {
-  return kind == PreparedKind::kTokens ? kTokensMagic : kRowsMagic;
+  switch (kind) {
+    case PreparedKind::kTokens:
+      return kTokensMagic;
+    case PreparedKind::kRows:
+      return kRowsMagic;
+    case PreparedKind::kPairs:
+      return kPairsMagic;
+    case PreparedKind::kFeedback:
+      break;
+  }
+  return kFeedbackMagic;
 }
 
 struct RawHeader {

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "skein/data/content_digest.h"
@@ -16,18 +17,33 @@
 
 namespace skein::data {
 
-enum class PreparedKind { kTokens, kRows };
+enum class PreparedKind { kTokens, kRows, kPairs, kFeedback };
 
 // Part of every file's name: a new version leaves the files of the old one alone.
 constexpr uint32_t prepared_version(PreparedKind kind) {
-  return kind == PreparedKind::kTokens ? 1 : 3;
+  return kind == PreparedKind::kRows ? 3 : 1;
+}
+
+// How the names of its files end.
+constexpr std::string_view prepared_name(PreparedKind kind) {
+  switch (kind) {
+    case PreparedKind::kTokens:
+      return "tokens";
+    case PreparedKind::kRows:
+      return "rows";
+    case PreparedKind::kPairs:
+      return "pairs";
+    case PreparedKind::kFeedback:
+      break;
+  }
+  return "feedback";
 }
 
 struct TokenCacheHeader {
   PreparedKind kind = PreparedKind::kTokens;
   TokenWidth width = TokenWidth::k16;
   uint64_t count = 0;
-  uint64_t documents = 0;  // or rows
+  uint64_t documents = 0;  // or rows; of pairs: answers
   uint64_t bad_lines = 0;  // that were left out
   uint64_t largest_token = 0;
   uint64_t index_offset = 0;  // of rows: where the file's index of them begins

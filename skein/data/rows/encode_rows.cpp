@@ -11,6 +11,7 @@
 #include "skein/core/error.h"
 #include "skein/core/ordered_work.h"
 #include "skein/core/stop_signals.h"
+#include "skein/data/rows/preference_row.h"
 #include "skein/data/rows/row_columns.h"
 #include "skein/data/rows/row_reader.h"
 
@@ -73,9 +74,32 @@ EncodedRow encode_row(const RawRow& row, const Piece& piece, const RowEncoder& e
   if (row.is_too_long) {
     throw IoError(fmt::format("the row is longer than {} MiB", kMaxRowBytes >> 20));
   }
-  auto tokens = encoder.encode(parse_row(row.json));
-  SKEIN_CHECK(tokens.ids.size() == tokens.trained.size(), "an encoder says of each id what it is");
-  return {.tokens = std::move(tokens), .file = piece.file, .number = row.number};
+  const auto encode = [&](const Row& parsed) {
+    auto tokens = encoder.encode(parsed);
+    SKEIN_CHECK(tokens.ids.size() == tokens.trained.size(),
+                "an encoder says of each id what it is");
+    return tokens;
+  };
+  EncodedRow result{.tokens = {}, .file = piece.file, .number = row.number};
+  switch (encoder.kind) {
+    case RowKind::kRows:
+      result.tokens = encode(parse_row(row.json));
+      break;
+    case RowKind::kPairs: {
+      const auto pair = parse_preference(row.json);
+      result.tokens = encode(pair.chosen);
+      result.rejected = encode(pair.rejected);
+      result.margin = pair.margin;
+      break;
+    }
+    case RowKind::kFeedback: {
+      const auto judged = parse_feedback(row.json);
+      result.tokens = encode(judged.row);
+      result.desirable = judged.desirable;
+      break;
+    }
+  }
+  return result;
 } catch (const UserError& error) {
   throw UserError(fmt::format("{}:{}: {}", piece.path.string(), row.number, error.what()));
 }

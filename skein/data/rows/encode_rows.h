@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -22,6 +23,7 @@ namespace skein::data {
 
 // How does a row become ids, and which of them are targets?
 struct RowEncoder {
+  RowKind kind = RowKind::kRows;  // that rows are read as
   // Any number of threads call it. An IoError is the row's fault; anything else ends
   // preparation, a UserError with the row's place.
   std::function<text::MaskedTokens(const Row&)> encode;
@@ -32,9 +34,13 @@ struct RowEncoder {
 };
 
 struct EncodedRow {
-  text::MaskedTokens tokens;
-  size_t file = 0;      // its place in the list of files
-  uint64_t number = 0;  // RawRow::number
+  text::MaskedTokens tokens;  // of a pair: the chosen answer behind the prompt
+  size_t file = 0;            // its place in the list of files
+  uint64_t number = 0;        // RawRow::number
+  // Of pairs:
+  std::optional<text::MaskedTokens> rejected = {};
+  std::optional<double> margin = {};
+  bool desirable = false;  // of an answer that was judged alone
 };
 
 struct EncodeRowsOptions {

@@ -32,9 +32,20 @@ std::vector<int64_t> first_trained(const RunRowsOptions& options, const SplitRow
 
 std::string packs_text(const RunRowsOptions& options, const SplitRows& train, int64_t tokens) {
   const int64_t packs = packs_of(options, train)->count(0);
-  const auto room = static_cast<double>(packs * options.limits.cutoff_len);
-  return fmt::format("       {} packs of {} tokens, {:.2f} % full\n", packs,
-                     options.limits.cutoff_len, 100 * static_cast<double>(tokens) / room);
+  const auto room = static_cast<double>(packs * pack_tokens(options));
+  return fmt::format("       {} packs of {} tokens, {:.2f} % full\n", packs, pack_tokens(options),
+                     100 * static_cast<double>(tokens) / room);
+}
+
+// What people said of the answer, or the answers.
+std::string judgement_of(const RowsSource& source, int64_t sample) {
+  const auto& rows = source.prepared().rows;
+  if (source.kind() == RowKind::kFeedback) {
+    return is_desirable(rows.entry(source.answer_of(sample))) ? ": desirable" : ": undesirable";
+  }
+  if (source.kind() == RowKind::kRows) return "";
+  const auto margin = margin_of(rows.entry(source.answer_of(sample, 1)));
+  return margin ? fmt::format(": margin {:g}", *margin) : "";
 }
 
 }  // namespace
@@ -77,7 +88,7 @@ std::string inspect_rows(const RunRowsOptions& options, const InspectOptions& sh
   for (int64_t i = 0; !is_train && i < count; ++i) samples.push_back(rows.set.sample(i));
   std::string text;
   for (const int64_t sample : samples) {
-    text += rows.source->place_of(sample) + "\n" +
+    text += rows.source->place_of(sample) + judgement_of(*rows.source, sample) + "\n" +
             sample_text(*rows.source, sample, decode, shown.marks);
   }
   return text;

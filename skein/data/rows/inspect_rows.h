@@ -23,7 +23,7 @@ RowsDescription describe_rows(const RunRows& rows, const RunRowsOptions& options
                               const AuditTokens& tokens);
 
 // The first rows of a split in the order in which they are used, as inspect() shows samples, each
-// with its place. Throws UserError when the split has none.
+// with its place, and both answers of a pair. Throws UserError when the split has none.
 std::string inspect_rows(const RunRowsOptions& options, const InspectOptions& shown,
                          const Decode& decode);
 

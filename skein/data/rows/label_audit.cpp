@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 
 #include "skein/core/amounts.h"
 #include "skein/core/error.h"
@@ -40,20 +41,24 @@ class Histogram {
 
 // What is left out of files that two splits share is told with the training rows.
 std::vector<LabelAudit::Bin> lengths_of(const SplitRows& split) {
-  const auto& rows = split.source->prepared().rows;
+  const auto& rows = split.source->prepared();
   Histogram lengths;
-  for (int64_t i = 0; i < split.set.count(); ++i) {
-    lengths.add(rows.entry(split.source->row_of(split.set.sample(i))).length);
-  }
+  const auto add = [&](int64_t row) {
+    for (int64_t i = 0; i < answers_of(rows.kind); ++i) lengths.add(rows.entry(row, i).length);
+  };
+  for (int64_t i = 0; i < split.set.count(); ++i) add(split.source->row_of(split.set.sample(i)));
   if (!split.is_held_out) {
-    for (const int64_t row : split.source->left_out()) lengths.add(rows.entry(row).length);
+    for (const int64_t row : split.source->left_out()) add(row);
   }
   return lengths.take();
 }
 
 // What some of the samples say.
 struct Part {
-  int64_t tokens = 0, targets = 0, end_trained = 0, several_begins = 0, empty_turns = 0;
+  int64_t tokens = 0, end_trained = 0, several_begins = 0, empty_turns = 0;
+  tensor::Counts counts = {};
+  int64_t margins = 0;
+  double least_margin = 0, most_margin = 0;
   // Samples.
   int64_t first_without_end = -1, first_several_begins = -1, first_empty_turn = -1;
 };
@@ -74,33 +79,66 @@ class SampleAudit {
     targets_.resize(length);
     rows_.source->read(sample, tokens_, targets_);
     part_.tokens += static_cast<int64_t>(length);
-    part_.targets += rows_.source->num_targets(sample);
-    const auto& entry = rows_.source->prepared().rows.entry(rows_.source->row_of(sample));
+    part_.counts += rows_.source->counts_of(sample);
+    ends_.clear();
+    rows_.source->append_ends(sample, ends_);
+    size_t begin = 0;
+    for (size_t i = 0; i < ends_.size(); ++i) {
+      const auto own = static_cast<size_t>(ends_[i]) - begin;
+      add_answer(sample, static_cast<int64_t>(i), std::span(tokens_).subspan(begin, own),
+                 std::span(targets_).subspan(begin, own));
+      begin += own;
+    }
+    if (rows_.source->kind() == RowKind::kPairs) add_margin(sample);
+  }
+
+  void add_answer(int64_t sample, int64_t answer, std::span<const int64_t> tokens,
+                  std::span<const int64_t> targets) {
+    const auto& rows = rows_.source->prepared().rows;
+    const auto& entry = rows.entry(rows_.source->answer_of(sample, answer));
     part_.empty_turns += entry.empty_turns;
     if (entry.empty_turns > 0 && part_.first_empty_turn < 0) part_.first_empty_turn = sample;
     // No id is negative, so that tensor::kIgnore is none of them.
     const bool ends = std::ranges::any_of(
-        targets_, [&](int64_t target) { return target >= 0 && wanted_.is_end(target); });
+        targets, [&](int64_t target) { return target >= 0 && wanted_.is_end(target); });
     part_.end_trained += ends;
     if (!ends && part_.first_without_end < 0) part_.first_without_end = sample;
-    if (!wanted_.begin || std::ranges::count(tokens_, int64_t{*wanted_.begin}) <= 1) return;
+    if (!wanted_.begin || std::ranges::count(tokens, int64_t{*wanted_.begin}) <= 1) return;
     ++part_.several_begins;
     if (part_.first_several_begins < 0) part_.first_several_begins = sample;
+  }
+
+  void add_margin(int64_t sample) {
+    const auto& rows = rows_.source->prepared().rows;
+    const auto margin = margin_of(rows.entry(rows_.source->answer_of(sample, 1)));
+    if (!margin) return;
+    part_.least_margin = part_.margins == 0 ? *margin : std::min(part_.least_margin, *margin);
+    part_.most_margin = part_.margins == 0 ? *margin : std::max(part_.most_margin, *margin);
+    ++part_.margins;
   }
 
   const SplitRows& rows_;
   const AuditTokens& wanted_;
   Part part_;
-  std::vector<int64_t> tokens_, targets_;
+  std::vector<int64_t> tokens_, targets_, ends_;
 };
 
 // Parts come in order: the first of anything stays.
-void add(const Part& part, const RowSource& source, LabelAudit& audit) {
+void add(const Part& part, const RowsSource& source, LabelAudit& audit) {
   const auto keep_first = [&](int64_t sample, std::string& place) {
     if (sample >= 0 && place.empty()) place = source.place_of(sample);
   };
   audit.tokens += part.tokens;
-  audit.targets += part.targets;
+  audit.targets += part.counts.targets;
+  audit.chosen_targets += part.counts.chosen_targets;
+  audit.desirable += part.counts.desirable;
+  if (part.margins > 0) {
+    const bool is_first = audit.margins == 0;
+    audit.least_margin =
+        is_first ? part.least_margin : std::min(audit.least_margin, part.least_margin);
+    audit.most_margin = is_first ? part.most_margin : std::max(audit.most_margin, part.most_margin);
+    audit.margins += part.margins;
+  }
   audit.end_trained += part.end_trained;
   audit.several_begins += part.several_begins;
   audit.empty_turns += part.empty_turns;
@@ -127,30 +165,83 @@ std::string histogram_text(const std::vector<LabelAudit::Bin>& bins) {
   return text;
 }
 
+// Targets of one answer of each pair.
+double on_average(int64_t targets, int64_t pairs) {
+  return static_cast<double>(targets) / static_cast<double>(pairs);
+}
+
+std::string pairs_text(const LabelAudit& audit) {
+  std::string text;
+  if (audit.samples > 0) {
+    text += fmt::format(
+        "       of each pair, {:.1f} tokens of the chosen answer and {:.1f} of the rejected one "
+        "are "
+        "trained on\n",
+        on_average(audit.chosen_targets, audit.samples),
+        on_average(audit.targets - audit.chosen_targets, audit.samples));
+  }
+  if (audit.margins > 0) {
+    text += fmt::format("       margins from {:g} to {:g} in {} of {} pairs\n", audit.least_margin,
+                        audit.most_margin, shown_count(audit.margins), shown_count(audit.samples));
+  }
+  if (audit.counts.equal > 0 && !audit.is_held_out) {
+    text += fmt::format("       {} pairs have two equal answers (first {}): {}\n",
+                        shown_count(audit.counts.equal), audit.first_equal,
+                        audit.limits.equal_pairs == EqualPairs::kKeep
+                            ? "trained on; equal_pairs=drop leaves them out"
+                            : "left out; equal_pairs=keep trains on them");
+  }
+  return text;
+}
+
+// Good answers should weigh as much as bad ones, to a third more, as the authors of KTO advise.
+std::string feedback_text(const LabelAudit& audit) {
+  const int64_t bad = audit.samples - audit.desirable;
+  auto text =
+      fmt::format("       {} of {} answers are desirable ({:.1f} %)", shown_count(audit.desirable),
+                  shown_count(audit.samples), percent(audit.desirable, audit.samples));
+  if (audit.desirable == 0 || bad == 0) {
+    return text + ": warning: answers of both kinds are needed to tell one from the other\n";
+  }
+  const auto ratio = static_cast<double>(audit.desirable) / static_cast<double>(bad);
+  if (ratio < 1) {
+    text += fmt::format("; kto_chosen_weight={:.2f} to {:.2f} would balance them", 1 / ratio,
+                        4 / (3 * ratio));
+  } else if (ratio > 4.0 / 3) {
+    text += fmt::format("; kto_rejected_weight={:.2f} to {:.2f} would balance them", 0.75 * ratio,
+                        ratio);
+  }
+  return text + "\n";
+}
+
 }  // namespace
 
 bool AuditTokens::is_end(int64_t id) const {
   return std::ranges::find(ends_of_turn, static_cast<uint32_t>(id)) != ends_of_turn.end();
 }
 
-LabelAudit LabelAudit::expecting(const AuditTokens& tokens, const RowCounts& counts) {
-  return {.limits = {},
+LabelAudit LabelAudit::expecting(const AuditTokens& tokens, RowKind kind, const RowCounts& counts) {
+  return {.kind = kind,
+          .limits = {},
           .expects_end = !tokens.ends_of_turn.empty() || !tokens.missing.empty(),
           .missing = tokens.missing,
           .counts = counts,
           .lengths = {},
           .first_without_end = {},
           .first_several_begins = {},
-          .first_empty_turn = {}};
+          .first_empty_turn = {},
+          .first_equal = {}};
 }
 
 LabelAudit audit_labels(const SplitRows& rows, const AuditTokens& tokens, int threads) {
   const auto& source = *rows.source;
-  auto audit = LabelAudit::expecting(tokens, source.counts());
+  auto audit = LabelAudit::expecting(tokens, source.kind(), source.counts());
   audit.limits = source.limits();
   audit.is_held_out = rows.is_held_out;
   audit.lengths = lengths_of(rows);
   audit.samples = rows.set.count();
+  audit.answers = audit.samples * answers_of(source.kind());
+  audit.first_equal = source.first_equal();
   std::vector<Part> parts(
       static_cast<size_t>((audit.samples + kSamplesAtOnce - 1) / kSamplesAtOnce));
   for_each_index(std::ssize(parts), threads, [&](int64_t i) {
@@ -165,20 +256,21 @@ LabelAudit audit_labels(const SplitRows& rows, const AuditTokens& tokens, int th
 }
 
 std::optional<std::string> LabelAudit::refusal(Split split) const {
-  const double share = percent(counts.without_target, counts.rows) / 100;
+  const int64_t without_target = counts.without_target + counts.prompt_too_long;
+  const double share = percent(without_target, counts.rows) / 100;
   if (share > kMostWithoutTarget) {
     return fmt::format(
-        "{} of {} rows of the {} data ({:.1f} %) have no target: nothing in them is trained on; a "
+        "{} of {} {} of the {} data ({:.1f} %) have {}: nothing in them is trained on; a "
         "larger cutoff_len, another template or train_on_prompt may give them one (skein data "
         "inspect shows rows)",
-        shown_count(counts.without_target), shown_count(counts.rows), split_name(split),
-        100 * share);
+        shown_count(without_target), shown_count(counts.rows), plural_of(kind), split_name(split),
+        100 * share, kind == RowKind::kPairs ? "an answer without a target" : "no target");
   }
   if (expects_end && end_trained == 0 && split == Split::kTrain) {
     return fmt::format(
-        "in no row of the {} data is the end of a turn trained on ({} is the first): the model "
+        "in no {} of the {} data is the end of a turn trained on ({} is the first): the model "
         "would never stop; {} (skein data inspect shows rows)",
-        split_name(split), first_without_end,
+        kind == RowKind::kPairs ? "answer" : "row", split_name(split), first_without_end,
         missing.empty() ? "give a template whose assistant turns include it, or a larger cutoff_len"
                         : missing);
   }
@@ -186,29 +278,38 @@ std::optional<std::string> LabelAudit::refusal(Split split) const {
 }
 
 std::string LabelAudit::text(Split split) const {
-  auto text = fmt::format("{:5}  {} of {} rows: {} tokens, {} trained on ({:.1f} %)\n",
-                          split_name(split), shown_count(samples), shown_count(counts.rows),
-                          shown_count(tokens), shown_count(targets), percent(targets, tokens));
+  auto text =
+      fmt::format("{:5}  {} of {} {}: {} tokens, {} trained on ({:.1f} %)\n", split_name(split),
+                  shown_count(samples), shown_count(counts.rows), plural_of(kind),
+                  shown_count(tokens), shown_count(targets), percent(targets, tokens));
+  if (kind == RowKind::kPairs) text += pairs_text(*this);
+  if (kind == RowKind::kFeedback) text += feedback_text(*this);
   if (counts.too_long > 0 && !is_held_out) {
     text += fmt::format(
-        "       {} rows longer than cutoff_len={} {}: {:.1f} % of the tokens and {:.1f} % of the "
+        "       {} {} longer than cutoff_len={} {}: {:.1f} % of the tokens and {:.1f} % of the "
         "targets lost\n",
-        shown_count(counts.too_long), limits.cutoff_len,
+        shown_count(counts.too_long), plural_of(kind), limits.cutoff_len,
         limits.excess_length == ExcessLength::kDrop ? "left out" : "cut short",
         percent(counts.tokens_lost, counts.tokens), percent(counts.targets_lost, counts.targets));
   }
   if (!is_held_out) {
-    text += fmt::format("       {} rows without a target, left out\n",
-                        shown_count(counts.without_target));
+    text += fmt::format("       {} {} without a target, left out\n",
+                        shown_count(counts.without_target), plural_of(kind));
+  }
+  if (counts.prompt_too_long > 0 && !is_held_out) {
+    text += fmt::format("       {} {} whose prompt is as long as cutoff_len={}, left out\n",
+                        shown_count(counts.prompt_too_long), plural_of(kind), limits.cutoff_len);
   }
   if (expects_end) {
-    text += fmt::format("       the end of a turn is trained on in {} of {} rows{}\n",
-                        shown_count(end_trained), shown_count(samples),
+    text += fmt::format("       the end of a turn is trained on in {} of {} {}{}\n",
+                        shown_count(end_trained), shown_count(answers),
+                        kind == RowKind::kPairs ? "answers" : "rows",
                         first_without_end.empty() ? "" : ", first not in " + first_without_end);
   }
   if (expects_end && end_trained == 0 && split == Split::kEval) {
     text +=
-        "       warning: no turn of these rows is measured to its end: their loss says nothing about "
+        "       warning: no turn of these rows is measured to its end: their loss says nothing "
+        "about "
         "stopping; a larger cutoff_len keeps the ends of long rows\n";
   }
   if (!expects_end) {
@@ -217,8 +318,9 @@ std::string LabelAudit::text(Split split) const {
         "model does not learn to stop\n";
   }
   if (several_begins > 0) {
-    text += fmt::format("       warning: {} rows begin more than once (BOS), first {}\n",
-                        shown_count(several_begins), first_several_begins);
+    text += fmt::format("       warning: {} {} begin more than once (BOS), first {}\n",
+                        shown_count(several_begins), kind == RowKind::kPairs ? "answers" : "rows",
+                        first_several_begins);
   }
   if (empty_turns > 0) {
     text += fmt::format(

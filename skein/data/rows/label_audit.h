@@ -29,10 +29,11 @@ struct AuditTokens {
 struct LabelAudit {
   struct Bin {
     int64_t longest = 0;  // rows of at most so many tokens, and more than the bin before
-    int64_t rows = 0;
+    int64_t rows = 0;     // of pairs: answers
     bool operator==(const Bin&) const = default;
   };
 
+  RowKind kind = RowKind::kRows;
   RowLimits limits;
   bool expects_end = false;  // a turn should end with a token
   std::string missing;       // AuditTokens::missing
@@ -43,14 +44,20 @@ struct LabelAudit {
   std::vector<Bin> lengths;
   // Of the split's samples, as they are trained on:
   int64_t samples = 0, tokens = 0, targets = 0;
+  int64_t answers = 0;         // two of each pair, else as many as samples
+  int64_t chosen_targets = 0;  // of pairs
+  int64_t desirable = 0;       // of answers that were judged alone
+  int64_t margins = 0;         // pairs that have one
+  double least_margin = 0, most_margin = 0;
+  // Answers:
   int64_t end_trained = 0;  // in which an end of turn is a target
   int64_t several_begins = 0;
   int64_t empty_turns = 0;  // of the assistant, of which nothing but their end is a target
   // "FILE:ROW", empty: there is none
-  std::string first_without_end, first_several_begins, first_empty_turn;
+  std::string first_without_end, first_several_begins, first_empty_turn, first_equal;
 
   // Nothing but the counts is known yet.
-  static LabelAudit expecting(const AuditTokens& tokens, const RowCounts& counts);
+  static LabelAudit expecting(const AuditTokens& tokens, RowKind kind, const RowCounts& counts);
 
   // Why the run must not start; absent: it may. Ends of turns that no row of the evaluation has are
   // no reason: they are told in text().

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "skein/data/rows/inspect_rows.h"
+#include "skein/data/rows/pair_source.h"
 #include "skein/data/rows/test_rows.h"
 
 namespace skein::data {
@@ -16,6 +17,12 @@ class LabelAuditTest : public RowsTest {
  protected:
   SplitRows split(const std::string& rows, const RowLimits& limits = {.cutoff_len = 16}) {
     auto source = std::make_shared<const RowSource>(prepare(rows), limits);
+    const SampleSet all(source->count());
+    return {.source = std::move(source), .set = all};
+  }
+
+  SplitRows split_of(const std::string& rows, RowKind kind) {
+    auto source = source_of(prepare(rows, kind), {.cutoff_len = 16});
     const SampleSet all(source->count());
     return {.source = std::move(source), .set = all};
   }
@@ -57,6 +64,72 @@ TEST_F(LabelAuditTest, CountsWhatIsTrainedOnAndWhatIsLost) {
   EXPECT_PRED2(contains, text, "the end of a turn is trained on in 2 of 3 rows, first not in");
   EXPECT_PRED2(contains, text, "warning: 2 rows begin more than once (BOS)");
   EXPECT_PRED2(contains, text, "up to        32 tokens           2  █");
+}
+
+TEST_F(LabelAuditTest, PairsAreLookedAtPerAnswer) {
+  const auto rows = pair_of(2, "AB", "C", ", \"margin\": 2") + pair_of(2, "A", "A") +
+                    pair_of(16, "A", "B") + pair_of(2, "ABC", std::string(20, 'B')) +
+                    pair_of(1, "", "B", ", \"margin\": -1");
+  const auto split = split_of(rows, RowKind::kPairs);
+  const auto audit = audit_labels(split, {.ends_of_turn = {kEnd}, .begin = std::nullopt}, 1);
+  EXPECT_EQ(audit.counts.rows, 5);
+  EXPECT_EQ(audit.counts.samples, 3);
+  EXPECT_EQ(audit.counts.equal, 1);
+  EXPECT_EQ(audit.counts.prompt_too_long, 1);
+  EXPECT_EQ(audit.counts.without_target, 0);
+  EXPECT_EQ(audit.counts.too_long, 2);
+  EXPECT_EQ(audit.answers, 6);
+  EXPECT_EQ(audit.end_trained, 5);
+  EXPECT_EQ(audit.chosen_targets, 3 + 4 + 1);
+  EXPECT_EQ(audit.targets, 3 + 2 + 4 + 14 + 1 + 2);
+  const auto text = audit.text(Split::kTrain);
+  EXPECT_PRED2(contains, text, "train  3 of 5 pairs: ");
+  EXPECT_PRED2(contains, text,
+               "of each pair, 2.7 tokens of the chosen answer and 6.0 of the rejected one");
+  EXPECT_PRED2(contains, text, "margins from -1 to 2 in 2 of 3 pairs");
+  EXPECT_PRED2(contains, text, "1 pairs have two equal answers (first ");
+  EXPECT_PRED2(contains, text, "train.jsonl:2): left out; equal_pairs=keep trains on them");
+  EXPECT_PRED2(contains, text, "1 pairs whose prompt is as long as cutoff_len=16, left out");
+  EXPECT_PRED2(contains, text, "the end of a turn is trained on in 5 of 6 answers, first not in");
+  EXPECT_PRED2(contains, refusal_of(audit),
+               "1 of 5 pairs of the train data (20.0 %) have an answer without a target");
+}
+
+TEST_F(LabelAuditTest, SharesOfGoodAnswersAreTold) {
+  const auto text_of = [&](int64_t good, int64_t bad) {
+    const auto rows =
+        repeated(good, judged("p", "A", true)) + repeated(bad, judged("p", "B", false));
+    return audit_labels(split_of(rows, RowKind::kFeedback), {}, 1).text(Split::kTrain);
+  };
+  EXPECT_PRED2(contains, text_of(1, 1), "1 of 2 answers are desirable (50.0 %)\n");
+  EXPECT_PRED2(contains, text_of(30, 10),
+               "30 of 40 answers are desirable (75.0 %); kto_rejected_weight=2.25 to 3.00 would");
+  EXPECT_PRED2(contains, text_of(1, 2), "kto_chosen_weight=2.00 to 2.67 would balance them");
+  EXPECT_PRED2(contains, text_of(2, 0), "warning: answers of both kinds are needed");
+}
+
+TEST_F(LabelAuditTest, BothAnswersAreShown) {
+  RunRowsOptions options{
+      .data = data_, .encoder = byte_encoder(RowKind::kPairs), .vocab_size = 257};
+  const auto decode = [](std::span<const uint32_t> ids) {
+    std::string text;
+    for (const uint32_t id : ids) text += id < 256 ? std::string(1, static_cast<char>(id)) : "</s>";
+    return text;
+  };
+  options.data.train_file =
+      write("train.jsonl", pair_of(2, "A", "BC", ", \"margin\": 1.5")).string();
+  EXPECT_PRED2(contains, inspect_rows(options, {}, decode),
+               "train.jsonl:1: margin 1.5\nsample 0: 9 tokens, 5 trained on\n"
+               "chosen\n  ⟦pp⟧A</s>\nrejected\n  ⟦pp⟧BC</s>\n");
+  options.packing = true;
+  options.limits.cutoff_len = 8;
+  EXPECT_PRED2(contains, describe_rows(open_run_rows(options), options, {}).text,
+               "1 packs of 16 tokens");
+  options.packing = false;
+  options.encoder = byte_encoder(RowKind::kFeedback);
+  options.data.train_file = write("train.jsonl", judged("p", "A", false)).string();
+  EXPECT_PRED2(contains, inspect_rows(options, {}, decode),
+               "train.jsonl:1: undesirable\nsample 0: 3 tokens, 2 trained on\n  ⟦p⟧A</s>\n");
 }
 
 TEST_F(LabelAuditTest, WarnsOfTurnsThatRenderToNothing) {

@@ -19,9 +19,14 @@ namespace {
 
 using text::TrainedTurns;
 
-TrainedTurns turns_of(const config::RowsConfig& rows) {
+TrainedTurns turns_of(const config::RowsConfig& rows, RowKind kind) {
   if (!rows.train_on_prompt) {
     return rows.mask_history ? TrainedTurns::kLast : TrainedTurns::kAssistant;
+  }
+  if (kind != RowKind::kRows) {
+    throw UserError(
+        "train_on_prompt: answers that were judged are compared without their prompt: leave it "
+        "out");
   }
   if (!rows.mask_history) return TrainedTurns::kAll;
   throw UserError(
@@ -127,22 +132,25 @@ fs::path tokenizer_path(const config::ModelConfig& model) {
   return asked.empty() ? model.model_name_or_path : asked;
 }
 
-RowTokens open_row_tokens(const config::ModelConfig& model, const config::RowsConfig& rows) {
+RowTokens open_row_tokens(const config::ModelConfig& model, const config::RowsConfig& rows,
+                          RowKind kind) {
   if (text::open_codec(model)->is_bytes()) {
     throw UserError(fmt::format(
-        "stage: sft needs a tokenizer, and {} has no tokenizer.json: give tokenizer_name_or_path",
+        "{} needs a tokenizer, and {} has no tokenizer.json: give tokenizer_name_or_path",
+        kind == RowKind::kRows ? "stage: sft" : "a run over preferences",
         model.tokenizer_name_or_path.empty() ? model.model_name_or_path
                                              : model.tokenizer_name_or_path));
   }
   const auto path = tokenizer_path(model);
-  const auto turns = turns_of(rows);
+  const auto turns = turns_of(rows, kind);
   const auto options = template_options(path, rows);
   const auto chat_template = text::ChatTemplate::find(options);
   auto tokenizer = text::shared_tokenizer(path, model.new_special_tokens);
   auto ends = ends_of_turn(*tokenizer, chat_template);
   const auto begin = begin_of_row(*tokenizer, ends);
   RowTokens result{
-      .encoder = {.encode = EncodeRow(tokenizer, options, chat_template, turns),
+      .encoder = {.kind = kind,
+                  .encode = EncodeRow(tokenizer, options, chat_template, turns),
                   .identity = fmt::format("tokenizer {} template {} trained {}",
                                           text::digest_of_files(path, model.new_special_tokens),
                                           chat_template ? chat_template->digest() : "none",

@@ -29,8 +29,10 @@ struct RowTokens {
 // The folder (or tokenizer.json) that text is read with: tokenizer_name_or_path, else the model's.
 fs::path tokenizer_path(const config::ModelConfig& model);
 
-// Throws UserError when there is no tokenizer.json, and when it or the template is broken. A model
-// without a template is refused at the first conversation, by the encoder.
-RowTokens open_row_tokens(const config::ModelConfig& model, const config::RowsConfig& rows);
+// Throws UserError when there is no tokenizer.json, when it or the template is broken, and when
+// train_on_prompt asks for more than the answers that were judged. A model without a template is
+// refused at the first conversation, by the encoder.
+RowTokens open_row_tokens(const config::ModelConfig& model, const config::RowsConfig& rows,
+                          RowKind kind = RowKind::kRows);
 
 }  // namespace skein::data

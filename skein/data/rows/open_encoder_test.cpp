@@ -143,6 +143,14 @@ TEST_F(OpenEncoderTest, ARowThatTheTemplateRefusesIsABadRow) {
   EXPECT_PRED2(contains, refusal<IoError>([&] { open().encoder.encode(row); }), "not today");
 }
 
+TEST_F(OpenEncoderTest, AnswersThatWereJudgedAreTrainedOnAlone) {
+  EXPECT_EQ(open_row_tokens(model_, rows_, RowKind::kPairs).encoder.kind, RowKind::kPairs);
+  rows_.train_on_prompt = true;
+  EXPECT_PRED2(contains,
+               refusal<UserError>([&] { open_row_tokens(model_, rows_, RowKind::kFeedback); }),
+               "train_on_prompt: answers that were judged are compared without their prompt");
+}
+
 TEST_F(OpenEncoderTest, NeedsATokenizer) {
   fs::remove(folder_ / "tokenizer.json");
   EXPECT_PRED2(contains, refusal<UserError>([&] { open(); }), "needs a tokenizer");

@@ -25,7 +25,7 @@ TokenCacheHeader write_rows(const PreparedRows& wanted, const config::DataConfig
   Progress progress(fmt::format("encoding the {} data", split_name(split)), bytes);
   const auto width = encoder.vocab_size <= 1 << 16 ? TokenWidth::k16 : TokenWidth::k32;
   const auto writer = explain_storing(
-      [&] { return std::make_unique<RowCacheWriter>(wanted.prepared_file, width); });
+      [&] { return std::make_unique<RowCacheWriter>(wanted.prepared_file, width, encoder.kind); });
   const auto totals =
       encode_rows(wanted.files, encoder,
                   {.bad_lines = data.bad_lines,
@@ -51,9 +51,9 @@ void refuse_no_rows(const std::vector<fs::path>& files, Split split) {
 }
 
 std::string PreparedRows::place_of(int64_t row) const {
-  const auto& entry = rows.entry(row);
-  const auto file = entry.file < files.size() ? files[entry.file].string() : "?";
-  return fmt::format("{}:{}", file, entry.number);
+  const auto& first = entry(row);
+  const auto file = first.file < files.size() ? files[first.file].string() : "?";
+  return fmt::format("{}:{}", file, first.number);
 }
 
 PreparedRows prepare_rows(const config::DataConfig& data, const RowEncoder& encoder, Split split) {
@@ -66,11 +66,13 @@ PreparedRows prepare_rows(const config::DataConfig& data, const RowEncoder& enco
   }
   FileIndex index(cache_folder(data));
   const auto facts = facts_of(sources, index, num_threads(data.preprocessing_num_workers));
+  const auto kind = stored_kind(encoder.kind);
   PreparedRows result{.rows = {},
-                      .digest = prepared_key(PreparedKind::kRows, sources, facts, encoder.identity),
+                      .kind = encoder.kind,
+                      .digest = prepared_key(kind, sources, facts, encoder.identity),
                       .files = sources.files,
                       .prepared_file = {}};
-  CacheEntry cache(data, PreparedKind::kRows, result.digest, index);
+  CacheEntry cache(data, kind, result.digest, index);
   result.prepared_file = cache.path();
   const auto header = cache.header(split, [&] { return write_rows(result, data, encoder, split); });
   result.rows = RowArray(cache.path(), header);

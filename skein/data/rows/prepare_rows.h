@@ -17,7 +17,8 @@
 namespace skein::data {
 
 struct PreparedRows {
-  RowArray rows;
+  RowArray rows;  // of pairs: answers
+  RowKind kind = RowKind::kRows;
   std::string digest;           // 32 hexadecimal digits: equal for equal sources and encoders
   std::vector<fs::path> files;  // the sources
   fs::path prepared_file;
@@ -26,6 +27,11 @@ struct PreparedRows {
   uint64_t bad_rows = 0;  // left out
   uint64_t largest_token = 0;
 
+  // Pairs count once.
+  int64_t count() const { return rows.count() / answers_of(kind); }
+  const RowEntry& entry(int64_t row, int64_t answer = 0) const {
+    return rows.entry(row * answers_of(kind) + answer);
+  }
   // "FILE:ROW", for messages.
   std::string place_of(int64_t row) const;
 };

@@ -6,6 +6,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "skein/core/hash.h"
+#include "skein/data/content_digest.h"
 #include "skein/data/rows/test_rows.h"
 
 namespace skein::data {
@@ -57,6 +59,18 @@ TEST_F(PrepareRows, TheEncoderIsPartOfTheName) {
   const auto second = prepare_rows(data_, other, Split::kTrain);
   EXPECT_FALSE(second.was_reused);
   EXPECT_NE(second.digest, first.digest);
+}
+
+// Prepared files are found again by later programs: words, which no new kind moves.
+TEST_F(PrepareRows, TheNameIsOfWords) {
+  const auto named = [&](const char* words, const PreparedRows& rows) {
+    const auto content = content_digest(data_.train_file, 0, 1, [](uint64_t) {});
+    EXPECT_EQ(rows.digest,
+              digest(fmt::format("skein {}\nencoder bytes\n.jsonl {}\n", words, content)));
+  };
+  named("rows 3", prepare(row_of(2, 2)));
+  named("pairs 1", prepare(pair_of(2, "A", "B"), RowKind::kPairs));
+  named("feedback 1", prepare(judged("a", "B", true), RowKind::kFeedback));
 }
 
 TEST_F(PrepareRows, AnyNumberOfWorkersWritesTheSameBytes) {
@@ -164,6 +178,106 @@ TEST_F(PrepareRows, AnIndexThatLeavesItsFileIsRefused) {
     EXPECT_PRED2(contains, refusal<IoError>([&] { RowArray(path, header); }), "damaged");
   }
   EXPECT_THROW(read_token_cache_header(path, key, PreparedKind::kTokens), IoError);
+}
+
+TEST_F(PrepareRows, PairsAreStoredAsTwoAnswers) {
+  const auto pairs = pair_of(2, "AB", "C", ", \"margin\": 0.5") + pair_of(2, "pA", "pB");
+  const auto first = prepare(pairs, RowKind::kPairs);
+  EXPECT_EQ(first.prepared_file.filename(), first.digest + ".pairs");
+  EXPECT_EQ(first.count(), 2);
+  ASSERT_EQ(first.rows.count(), 4);
+  EXPECT_EQ(masked(first, 0), (RowIds{-'p', -'p', 'A', 'B', 256}));
+  EXPECT_EQ(masked(first, 1), (RowIds{-'p', -'p', 'C', 256}));
+  EXPECT_EQ(shared_ids(first.entry(0)), 2);
+  EXPECT_EQ(margin_of(first.entry(0, 1)), 0.5);
+  EXPECT_EQ(shared_ids(first.entry(1)), 2) << "not what is trained on";
+  EXPECT_EQ(margin_of(first.entry(1, 1)), std::nullopt);
+  EXPECT_PRED2(contains, first.place_of(1), "train.jsonl:2");
+  EXPECT_TRUE(prepare(pairs, RowKind::kPairs).was_reused);
+}
+
+TEST_F(PrepareRows, AnswersJudgedAloneKeepTheirLabelAndPrompt) {
+  const auto rows = judged("ab", "C", true) + judged("", "C", false);
+  const auto first = prepare(rows, RowKind::kFeedback);
+  EXPECT_EQ(first.prepared_file.filename(), first.digest + ".feedback");
+  ASSERT_EQ(first.count(), 2);
+  EXPECT_EQ(masked(first, 0), (RowIds{-'a', -'b', 'C', 256}));
+  EXPECT_EQ(prompt_ids(first.entry(0)), 2);
+  EXPECT_TRUE(is_desirable(first.entry(0)));
+  EXPECT_EQ(prompt_ids(first.entry(1)), 1) << "nothing predicts the first id";
+  EXPECT_FALSE(is_desirable(first.entry(1)));
+  EXPECT_NE(prepare(rows).digest, first.digest) << "the kind is part of the name";
+}
+
+TEST_F(PrepareRows, RowsOfAnotherKindNameTheirStage) {
+  const auto pair = pair_of(2, "A", "B"), alone = judged("a", "C", true), row = row_of(2, 2);
+  const auto refused = [&](const std::string& rows, RowKind kind) {
+    return refusal<IoError>([&] { prepare(rows, kind); });
+  };
+  EXPECT_PRED2(contains, refused(pair, RowKind::kRows), "train.jsonl:1: the row holds preferences");
+  EXPECT_PRED2(contains, refused(pair, RowKind::kRows), "stage=dpo or stage=rm");
+  EXPECT_PRED2(contains, refused(pair, RowKind::kFeedback), "stage=dpo or stage=rm");
+  EXPECT_PRED2(contains, refused(alone, RowKind::kPairs), "stage=kto");
+  EXPECT_PRED2(contains, refused(row, RowKind::kPairs), "stage=sft");
+  EXPECT_PRED2(contains, refused(row, RowKind::kFeedback), "stage=sft");
+  EXPECT_FALSE(contains(refused(alone, RowKind::kPairs), "bad_lines")) << "nothing would be left";
+}
+
+TEST_F(PrepareRows, DamagedPairsAndFeedbackAreMadeAnew) {
+  for (const auto kind : {RowKind::kPairs, RowKind::kFeedback}) {
+    const auto rows = kind == RowKind::kPairs ? pair_of(1, "A", "B") : judged("a", "B", true);
+    const auto first = prepare(rows, kind);
+    const auto bytes = read_file(first.prepared_file);
+    for (size_t at = 0; at < bytes.size(); ++at) {
+      auto damaged = bytes;
+      damaged[at] ^= 0x10;
+      write_file_atomically(first.prepared_file, damaged);
+      EXPECT_FALSE(prepare_rows(data_, byte_encoder(kind), Split::kTrain).was_reused) << at;
+      EXPECT_TRUE(read_file(first.prepared_file) == bytes) << at;
+    }
+  }
+}
+
+// As AnIndexThatLeavesItsFileIsRefused, for what the other kinds keep beside a row.
+TEST_F(PrepareRows, NotesThatCannotBeTrueAreRefused) {
+  const auto path = folder_ / "a.pairs";
+  const auto entry = [](uint32_t targets, uint32_t note) {
+    return RowEntry{.offset = 128, .length = 2, .num_targets = targets, .note = note};
+  };
+  const uint32_t nan = 0x7FC00000, infinite = 0x7F800000, half = 0x3F000000;
+  const struct {
+    PreparedKind kind;
+    std::vector<RowEntry> index;
+    const char* why;
+  } cases[] = {
+      {PreparedKind::kPairs, {entry(1, 2), entry(1, nan)}, ""},
+      {PreparedKind::kPairs, {entry(1, 1), entry(1, half)}, ""},
+      {PreparedKind::kPairs, {entry(1, 3), entry(1, nan)}, "damaged"},
+      {PreparedKind::kPairs, {entry(1, 1), entry(1, infinite)}, "damaged"},
+      {PreparedKind::kPairs, {entry(1, 1)}, "half"},
+      {PreparedKind::kFeedback, {entry(1, 1)}, ""},
+      {PreparedKind::kFeedback, {entry(1, 0x80000001)}, ""},
+      {PreparedKind::kFeedback, {entry(0, 2)}, ""},
+      {PreparedKind::kFeedback, {entry(1, 0)}, "damaged"},
+      {PreparedKind::kFeedback, {entry(1, 2)}, "damaged"},
+      {PreparedKind::kFeedback, {entry(1, 0xFFFFFFFF)}, "damaged"},
+  };
+  for (const auto& [kind, index, why] : cases) {
+    PreparedFileWriter writer(path);
+    writer.append(std::vector<std::byte>(8));
+    TokenCacheHeader header{.kind = kind,
+                            .documents = index.size(),
+                            .index_offset = writer.offset(),
+                            .key = std::string(32, 'k'),
+                            .digest = {}};
+    writer.append(std::as_bytes(std::span(index)));
+    header = writer.commit(header);
+    EXPECT_EQ(read_token_cache_header(path, header.key, kind), header);
+    const auto said = refusal<IoError>([&] { RowArray(path, header); });
+    EXPECT_EQ(said.empty(), *why == 0) << said;
+    EXPECT_PRED2(contains, said, why);
+    EXPECT_THROW(read_token_cache_header(path, header.key, PreparedKind::kRows), IoError);
+  }
 }
 
 TEST_F(PrepareRows, SeveralProcessesPrepareOnce) {

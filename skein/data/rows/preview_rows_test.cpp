@@ -57,6 +57,37 @@ TEST_F(PreviewRowsTest, RefusesWhatARunRefuses) {
   EXPECT_PRED2(contains, refused<UserError>(fine), "cutoff_len: 1 leaves nothing to predict");
 }
 
+TEST_F(PreviewRowsTest, RefusesPairsThatARunRefuses) {
+  options_.encoder = byte_encoder(RowKind::kPairs);
+  const auto fine = pair_of(2, "AB", "C");
+  EXPECT_EQ(refused(fine + fine), "");
+  EXPECT_PRED2(contains, refused(pair_of(8, "A", "B")), "leaves no token of any answer in 1 pair");
+  EXPECT_PRED2(contains, refused(pair_of(2, "A", "A")),
+               "1 with two equal answers (equal_pairs=keep");
+  EXPECT_PRED2(contains, refused(fine + pair_of(9, "A", "B")),
+               "1 of 2 pairs of the train data (50.0 %) have an answer without a target");
+  EXPECT_PRED2(contains, refused(pair_of(2, "AAAAAAAA", "BBBBBBBB")), "in no answer of the train");
+  options_.limits.equal_pairs = EqualPairs::kError;
+  EXPECT_PRED2(
+      contains, refused(fine + pair_of(2, "A", "A")),
+      "train.jsonl:2: the chosen and the rejected answer are equal; give equal_pairs: drop");
+  options_.limits.excess_length = ExcessLength::kError;
+  EXPECT_PRED2(contains, refused(pair_of(2, "A", "BBBBBB")),
+               "train.jsonl:1: the rejected answer and its prompt have 9 tokens, cutoff_len is 8");
+}
+
+TEST_F(PreviewRowsTest, SeesPairsThatStay) {
+  options_.encoder = byte_encoder(RowKind::kPairs);
+  give(pair_of(2, "AB", "C") + pair_of(2, "A", "A") + pair_of(3, "AAAAAAAA", "B"));
+  const auto seen = look();
+  EXPECT_EQ(seen.rows, 2);
+  EXPECT_EQ(seen.lengths, (std::vector<int64_t>{5 + 4, 8 + 5}));
+  EXPECT_EQ(seen.tokens, 22);
+  EXPECT_EQ(seen.longest, 8) << "of an answer";
+  EXPECT_EQ(seen.packs, 2) << "of 16 tokens";
+  EXPECT_TRUE(hold_conversations(find_row_sources(options_.data, Split::kTrain)));
+}
+
 TEST_F(PreviewRowsTest, SeesWhatStays) {
   std::string rows;
   for (int i = 0; i < 40; ++i) rows += row_of(2, 3);

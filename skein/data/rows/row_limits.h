@@ -5,22 +5,29 @@
 // Which rows are trained on, and how much of each?
 //
 // A row that is longer than cutoff_len loses its end, is left out, or ends the run. A row without a
-// target has nothing to teach and is left out, also when only its end had one. Everything is
-// counted. Those who train and those who look ahead decide here.
+// target has nothing to teach and is left out, also when only its end had one. Of a pair each
+// answer is as long as that, and what becomes of one becomes of both; two answers that are equal
+// teach nothing either. Everything is counted. Those who train and those who look ahead decide
+// here.
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
+#include <string_view>
 
 #include "skein/config/run_config.h"
+#include "skein/data/rows/row.h"
 
 namespace skein::data {
 
+using config::EqualPairs;
 using config::ExcessLength;
 
 struct RowLimits {
   int64_t cutoff_len = 2048;
   ExcessLength excess_length = ExcessLength::kTruncate;
+  EqualPairs equal_pairs = EqualPairs::kDrop;
 
   bool operator==(const RowLimits&) const = default;
 };
@@ -32,11 +39,14 @@ struct RowCounts {
   int64_t samples = 0;         // what stays
   int64_t tokens = 0, tokens_lost = 0;
   int64_t targets = 0, targets_lost = 0;
+  // Of answers that were judged:
+  int64_t prompt_too_long = 0;  // left out: cutoff_len takes away all that an answer would train
+  int64_t equal = 0;            // pairs, left out or kept as the limits say
 
   bool operator==(const RowCounts&) const = default;
 };
 
-// A row before anything is cut.
+// A row, or one answer of a pair behind the prompt, before anything is cut.
 struct RowSize {
   int64_t length = 0;
   int64_t targets = 0;
@@ -46,18 +56,31 @@ struct RowSize {
 class RowTally {
  public:
   // Throws UserError when cutoff_len is below 2.
-  explicit RowTally(const RowLimits& limits);
+  explicit RowTally(const RowLimits& limits, RowKind kind = RowKind::kRows);
 
-  // Counts the row. Whether it stays. Throws IoError, with the row's place, when it is too long and
-  // that is an error.
-  bool add(const RowSize& row, const std::function<std::string()>& place);
+  // Counts a row: one, or the two answers of a pair. Whether it stays. `are_equal` is asked only of
+  // a pair that would stay. Throws IoError, with the row's place, when it is too long, or its
+  // answers are equal, and that is an error.
+  bool add(std::span<const RowSize> answers, const std::function<std::string()>& place,
+           const std::function<bool()>& are_equal = {});
   const RowCounts& counts() const { return counts_; }
+  // The place of the first pair with equal answers; empty: none.
+  const std::string& first_equal() const { return first_equal_; }
   // Throws IoError when no row stays; `first` is the place of the first.
   void require_samples(const std::string& first) const;
 
  private:
+  void refuse_long(std::span<const RowSize> answers,
+                   const std::function<std::string()>& place) const;
+  void add_sizes(std::span<const RowSize> answers, bool is_dropped);
+
   RowLimits limits_;
+  RowKind kind_;
   RowCounts counts_;
+  std::string first_equal_;
 };
+
+// "rows", "pairs": what people read that is counted.
+std::string_view plural_of(RowKind kind);
 
 }  // namespace skein::data

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "skein/core/amounts.h"
@@ -13,47 +14,84 @@
 
 namespace skein::data {
 
-RowSource::RowSource(PreparedRows rows, const RowLimits& limits)
-    : rows_(std::move(rows)), limits_(limits), tally_(limits) {
-  const int64_t count = rows_.rows.count();
+RowsSource::RowsSource(PreparedRows rows, const RowLimits& limits, RowKind kind)
+    : rows_(std::move(rows)), limits_(limits), tally_(limits, kind) {
+  SKEIN_CHECK(rows_.kind == kind, "a source reads rows of its kind");
+  const int64_t count = rows_.count();
   SKEIN_CHECK(count <= UINT32_MAX, "rows are counted in 32 bits");
   for (int64_t row = 0; row < count; ++row) {
-    const auto& entry = rows_.rows.entry(row);
-    const RowSize size{
-        .length = entry.length, .targets = entry.num_targets, .targets_within = kept_targets(row)};
-    if (tally_.add(size, [&] { return rows_.place_of(row); })) {
-      kept_.push_back(static_cast<uint32_t>(row));
-    }
+    if (stays(row)) kept_.push_back(static_cast<uint32_t>(row));
   }
   if (kept_.empty()) tally_.require_samples(rows_.place_of(0));
   if (std::ssize(kept_) == count) kept_ = {};
 }
 
-bool RowSource::is_too_long(int64_t row) const {
-  return rows_.rows.entry(row).length > limits_.cutoff_len;
+bool RowsSource::stays(int64_t row) {
+  std::array<RowSize, 2> sizes;
+  const int64_t answers = answers_of(kind());
+  for (int64_t i = 0; i < answers; ++i) {
+    const int64_t answer = row * answers + i;
+    const auto& entry = rows_.rows.entry(answer);
+    sizes[static_cast<size_t>(i)] = {.length = entry.length,
+                                     .targets = entry.num_targets,
+                                     .targets_within = kept_targets(answer)};
+  }
+  return tally_.add(
+      std::span(sizes).first(static_cast<size_t>(answers)), [&] { return rows_.place_of(row); },
+      [&] { return are_equal(row); });
 }
 
-int64_t RowSource::kept_length(int64_t row) const {
-  return std::min<int64_t>(rows_.rows.entry(row).length, limits_.cutoff_len);
+bool RowsSource::are_equal(int64_t row) const {
+  const int64_t chosen = 2 * row, rejected = chosen + 1;
+  const int64_t length = kept_length(chosen);
+  return length == kept_length(rejected) && rows_.rows.begin_alike(chosen, rejected, length);
 }
 
-int64_t RowSource::kept_targets(int64_t row) const {
-  if (!is_too_long(row)) return rows_.rows.entry(row).num_targets;
+bool RowsSource::is_too_long(int64_t answer) const {
+  return rows_.rows.entry(answer).length > limits_.cutoff_len;
+}
+
+int64_t RowsSource::kept_length(int64_t answer) const {
+  return std::min<int64_t>(rows_.rows.entry(answer).length, limits_.cutoff_len);
+}
+
+int64_t RowsSource::kept_targets(int64_t answer) const {
+  if (!is_too_long(answer)) return rows_.rows.entry(answer).num_targets;
   int64_t targets = 0;
-  for (int64_t at = 1; at < limits_.cutoff_len; ++at) targets += rows_.rows.is_trained(row, at);
+  for (int64_t at = 1; at < limits_.cutoff_len; ++at) targets += rows_.rows.is_trained(answer, at);
   return targets;
 }
 
-int64_t RowSource::row_of(int64_t sample) const {
+int64_t RowsSource::length(int64_t sample) const {
+  const int64_t first = answer_of(sample);
+  int64_t length = 0;
+  for (int64_t i = 0; i < answers_of(kind()); ++i) length += kept_length(first + i);
+  return length;
+}
+
+int64_t RowsSource::num_targets(int64_t sample) const {
+  const int64_t first = answer_of(sample);
+  int64_t targets = 0;
+  for (int64_t i = 0; i < answers_of(kind()); ++i) targets += kept_targets(first + i);
+  return targets;
+}
+
+void RowsSource::append_ends(int64_t sample, std::vector<int64_t>& ends) const {
+  const int64_t first = answer_of(sample);
+  int64_t end = 0;
+  for (int64_t i = 0; i < answers_of(kind()); ++i) ends.push_back(end += kept_length(first + i));
+}
+
+int64_t RowsSource::row_of(int64_t sample) const {
   SKEIN_CHECK(0 <= sample && sample < count(), fmt::format("sample {} of {}", sample, count()));
   return kept_.empty() ? sample : kept_[static_cast<size_t>(sample)];
 }
 
-std::vector<int64_t> RowSource::left_out() const {
+std::vector<int64_t> RowsSource::left_out() const {
   std::vector<int64_t> rows;
   if (kept_.empty()) return rows;
   auto kept = kept_.begin();
-  for (int64_t row = 0; row < rows_.rows.count(); ++row) {
+  for (int64_t row = 0; row < rows_.count(); ++row) {
     if (kept != kept_.end() && *kept == row) {
       ++kept;
     } else {
@@ -63,13 +101,23 @@ std::vector<int64_t> RowSource::left_out() const {
   return rows;
 }
 
-void RowSource::read(int64_t sample, std::span<int64_t> tokens, std::span<int64_t> targets) const {
-  const int64_t row = row_of(sample);
-  SKEIN_CHECK(std::ssize(tokens) == kept_length(row) && tokens.size() == targets.size(),
+void RowsSource::read(int64_t sample, std::span<int64_t> tokens, std::span<int64_t> targets) const {
+  SKEIN_CHECK(std::ssize(tokens) == length(sample) && tokens.size() == targets.size(),
               "a sample is read as a whole");
-  rows_.rows.read(row, tokens);
+  const int64_t first = answer_of(sample);
+  size_t at = 0;
+  for (int64_t i = 0; i < answers_of(kind()); ++i) {
+    const auto length = static_cast<size_t>(kept_length(first + i));
+    read_answer(first + i, tokens.subspan(at, length), targets.subspan(at, length));
+    at += length;
+  }
+}
+
+void RowsSource::read_answer(int64_t answer, std::span<int64_t> tokens,
+                             std::span<int64_t> targets) const {
+  rows_.rows.read(answer, tokens);
   for (size_t at = 0; at + 1 < tokens.size(); ++at) {
-    const bool is_target = rows_.rows.is_trained(row, static_cast<int64_t>(at) + 1);
+    const bool is_target = rows_.rows.is_trained(answer, static_cast<int64_t>(at) + 1);
     targets[at] = is_target ? tokens[at + 1] : tensor::kIgnore;
   }
   targets.back() = tensor::kIgnore;

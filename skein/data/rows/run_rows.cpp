@@ -7,6 +7,7 @@
 #include "skein/config/syntax/values.h"
 #include "skein/core/error.h"
 #include "skein/core/hash.h"
+#include "skein/data/rows/pair_source.h"
 #include "skein/data/source_files.h"
 
 namespace skein::data {
@@ -18,7 +19,7 @@ bool has_eval_rows(const config::DataConfig& data) {
   return !find_row_sources(data, Split::kEval).files.empty();
 }
 
-std::shared_ptr<const RowSource> open_split(const RunRowsOptions& options, Split split) {
+std::shared_ptr<const RowsSource> open_split(const RunRowsOptions& options, Split split) {
   auto prepared = prepare_rows(options.data, options.encoder, split);
   if (static_cast<int64_t>(prepared.largest_token) >= options.vocab_size) {
     throw UserError(
@@ -26,7 +27,7 @@ std::shared_ptr<const RowSource> open_split(const RunRowsOptions& options, Split
                     "tokenizer_name_or_path that fits the model, or resize_vocab",
                     split_name(split), prepared.largest_token, options.vocab_size));
   }
-  return std::make_shared<const RowSource>(std::move(prepared), options.limits);
+  return source_of(std::move(prepared), options.limits);
 }
 
 SampleSet at_most(const SampleSet& set, const std::optional<int64_t>& limit) {
@@ -38,7 +39,32 @@ const char* order_name(const RunRowsOptions& options) {
   return options.group_by_length ? "grouped" : "alone";
 }
 
+// Words that no new kind moves: digests are stored with checkpoints.
+std::string kind_words(const RunRowsOptions& options) {
+  switch (options.encoder.kind) {
+    case RowKind::kRows:
+      return "rows";
+    case RowKind::kPairs:
+      return "pairs, equal ones " + config::to_text(options.limits.equal_pairs) + ",";
+    case RowKind::kFeedback:
+      break;
+  }
+  return "feedback";
+}
+
 }  // namespace
+
+ChosenSamples chosen_samples(const SplitRows& rows) {
+  ChosenSamples chosen{.source = rows.source, .set = rows.set};
+  if (rows.source->kind() == RowKind::kFeedback) {
+    chosen.mismatched = mismatched_of(std::static_pointer_cast<const FeedbackSource>(rows.source));
+  }
+  return chosen;
+}
+
+int64_t pack_tokens(const RunRowsOptions& options) {
+  return answers_of(options.encoder.kind) * options.limits.cutoff_len;
+}
 
 double held_out_rows(const RunRowsOptions& options) {
   if (has_eval_rows(options.data)) return 0;
@@ -75,7 +101,7 @@ RunRows open_run_rows(const RunRowsOptions& options) {
 std::shared_ptr<const Packs> packs_of(const RunRowsOptions& options, RowOrder::LengthOf length_of,
                                       const SampleSet& set) {
   if (!options.packing && !options.group_by_length) return nullptr;
-  const int64_t capacity = options.packing ? options.limits.cutoff_len : 0;
+  const int64_t capacity = options.packing ? pack_tokens(options) : 0;
   return std::make_shared<const RowOrder>(
       std::move(length_of), set, RowOrderOptions{.seed = options.seed, .capacity = capacity});
 }
@@ -88,20 +114,18 @@ RunSamples open_rows(const RunRowsOptions& asked) {
   auto options = asked;
   options.data.overwrite_cache = false;
   const auto run = open_run_rows(options);
-  RunSamples samples{.train = {.source = run.train.source, .set = run.train.set},
+  RunSamples samples{.train = chosen_samples(run.train),
                      .eval = std::nullopt,
                      .packs = packs_of(options, run.train),
                      .are_runs = true,
                      .digest = {}};
-  if (options.evaluates) {
-    samples.eval = {.source = run.eval->source, .set = run.eval->set};
-  }
+  if (options.evaluates) samples.eval = chosen_samples(*run.eval);
   const auto& limits = options.limits;
-  samples.digest = digest(fmt::format("rows {} cutoff_len {} excess {} {} held_out {} samples {}{}",
-                                      run.train.source->prepared().digest, limits.cutoff_len,
-                                      config::to_text(limits.excess_length), order_name(options),
-                                      held_out_rows(options), run.train.set.count(),
-                                      options.data.dataloader_drop_last ? " drop_last" : ""));
+  samples.digest = digest(fmt::format(
+      "{} {} cutoff_len {} excess {} {} held_out {} samples {}{}", kind_words(options),
+      run.train.source->prepared().digest, limits.cutoff_len, config::to_text(limits.excess_length),
+      order_name(options), held_out_rows(options), run.train.set.count(),
+      options.data.dataloader_drop_last ? " drop_last" : ""));
   return samples;
 }
 

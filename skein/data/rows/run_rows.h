@@ -17,9 +17,9 @@ namespace skein::data {
 
 struct RunRowsOptions {
   config::DataConfig data;  // files, cache, limits of samples, workers
-  RowEncoder encoder;
+  RowEncoder encoder;       // says which kind of rows they are
   RowLimits limits;
-  bool packing = false;          // packs of cutoff_len tokens; off: each row alone
+  bool packing = false;          // packs of pack_tokens(); off: each row alone
   bool group_by_length = false;  // without effect on packs, which are alike
   double val_size = 0;           // held out: below 1 a share of the rows, else so many
   bool evaluates = false;
@@ -29,7 +29,7 @@ struct RunRowsOptions {
 
 // One split: a source, and which of its samples.
 struct SplitRows {
-  std::shared_ptr<const RowSource> source;
+  std::shared_ptr<const RowsSource> source;
   SampleSet set;
   bool is_held_out = false;  // the source is that of the training rows
 };
@@ -38,6 +38,12 @@ struct RunRows {
   SplitRows train;
   std::optional<SplitRows> eval;  // absent: no data of its own, and none held out
 };
+
+// For a loader. Of answers that were judged alone with their mismatched view.
+ChosenSamples chosen_samples(const SplitRows& rows);
+
+// cutoff_len, or the two answers of a pair of which each is as long.
+int64_t pack_tokens(const RunRowsOptions& options);
 
 // What a run holds out of its training rows: val_size, where it has no evaluation data; 5 % where
 // it has neither and evaluates.
@@ -48,8 +54,8 @@ double held_out_rows(const RunRowsOptions& options);
 SampleSet trained_rows(const RunRowsOptions& options, int64_t count);
 
 // Rows of the configured data, which are prepared if nobody did; overwrite_cache is honoured: for
-// the launcher, and commands. Throws what prepare_rows() and RowSource throw, and UserError for ids
-// that the model's vocabulary does not have.
+// the launcher, and commands. Throws what prepare_rows() and RowsSource throw, and UserError for
+// ids that the model's vocabulary does not have.
 RunRows open_run_rows(const RunRowsOptions& options);
 
 // The evaluation rows alone, of data of their own (eval_file): for a command that does not train.

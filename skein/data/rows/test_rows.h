@@ -46,8 +46,8 @@ inline text::MaskedTokens encode_bytes(const Row& row) {
   return out;
 }
 
-inline RowEncoder byte_encoder() {
-  return {.encode = encode_bytes, .identity = "bytes", .vocab_size = 257};
+inline RowEncoder byte_encoder(RowKind kind = RowKind::kRows) {
+  return {.kind = kind, .encode = encode_bytes, .identity = "bytes", .vocab_size = 257};
 }
 
 // A fixture with a cache of its own.
@@ -55,9 +55,9 @@ class RowsTest : public TemporaryFolder {
  protected:
   RowsTest() { data_.data_cache_dir = (folder_ / "cache").string(); }
 
-  PreparedRows prepare(const std::string& jsonl, Split split = Split::kTrain) {
+  PreparedRows prepare(const std::string& jsonl, RowKind kind = RowKind::kRows) {
     data_.train_file = write("train.jsonl", jsonl).string();
-    return prepare_rows(data_, byte_encoder(), split);
+    return prepare_rows(data_, byte_encoder(kind), Split::kTrain);
   }
 
   // A prompt and a completion of so many tokens, the end included.
@@ -65,6 +65,19 @@ class RowsTest : public TemporaryFolder {
     return fmt::format("{{\"prompt\": \"{}\", \"completion\": \"{}\"}}\n",
                        std::string(static_cast<size_t>(prompt), 'p'),
                        std::string(static_cast<size_t>(completion - 1), 'c'));
+  }
+
+  // A pair behind a prompt of so many tokens.
+  static std::string pair_of(int64_t prompt, const std::string& chosen, const std::string& rejected,
+                             const std::string& more = "") {
+    return fmt::format("{{\"prompt\": \"{}\", \"chosen\": \"{}\", \"rejected\": \"{}\"{}}}\n",
+                       std::string(static_cast<size_t>(prompt), 'p'), chosen, rejected, more);
+  }
+
+  // An answer that was judged alone.
+  static std::string judged(const std::string& prompt, const std::string& completion, bool label) {
+    return fmt::format("{{\"prompt\": \"{}\", \"completion\": \"{}\", \"label\": {}}}\n", prompt,
+                       completion, label);
   }
 
   config::DataConfig data_;
