@@ -125,6 +125,7 @@ tensor::Counts FeedbackSource::counts_of(int64_t sample) const {
 std::shared_ptr<const tensor::HostAnswers> FeedbackSource::answers(
     std::span<const int64_t> samples) const {
   auto answers = std::make_shared<tensor::HostAnswers>();
+  answers->alone = true;
   answers->samples.assign(samples.begin(), samples.end());
   for (const int64_t sample : samples) {
     answers->documents.push_back(std::ssize(answers->documents));

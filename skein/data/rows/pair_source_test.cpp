@@ -66,6 +66,7 @@ TEST_F(PairSourceTest, ABatchKnowsItsAnswers) {
   EXPECT_EQ(answers->margins, (std::vector<double>{0, 0.5}));
   EXPECT_EQ(answers->samples, (Ids{2, 1}));
   EXPECT_TRUE(answers->desirable.empty());
+  EXPECT_FALSE(answers->alone);
   EXPECT_TRUE(source.answers(Ids{0, 2})->margins.empty()) << "none has one";
   ASSERT_NE(source.answers({}), nullptr);
   EXPECT_TRUE(source.answers({})->documents.empty());
@@ -128,6 +129,7 @@ TEST_F(PairSourceTest, AnswersJudgedAlone) {
   const auto answers = source->answers(Ids{1, 0});
   EXPECT_EQ(answers->documents, (Ids{0, 1}));
   EXPECT_EQ(answers->desirable, (std::vector<uint8_t>{0, 1}));
+  EXPECT_TRUE(source->answers({})->alone) << "a rank without samples knows it, too";
   EXPECT_EQ(answers->samples, (Ids{1, 0}));
 }
 

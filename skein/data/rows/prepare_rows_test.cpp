@@ -215,7 +215,7 @@ TEST_F(PrepareRows, RowsOfAnotherKindNameTheirStage) {
     return refusal<IoError>([&] { prepare(rows, kind); });
   };
   EXPECT_PRED2(contains, refused(pair, RowKind::kRows), "train.jsonl:1: the row holds preferences");
-  EXPECT_PRED2(contains, refused(pair, RowKind::kRows), "stage=dpo or stage=rm");
+  EXPECT_PRED2(contains, refused(pair, RowKind::kRows), "of which one must be picked");
   EXPECT_PRED2(contains, refused(pair, RowKind::kFeedback), "stage=dpo or stage=rm");
   EXPECT_PRED2(contains, refused(alone, RowKind::kPairs), "stage=kto");
   EXPECT_PRED2(contains, refused(row, RowKind::kPairs), "stage=sft");

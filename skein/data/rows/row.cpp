@@ -60,8 +60,8 @@ Row from_alpaca(const RowColumns& row) {
 void refuse_preferences(const RowColumns& row) {
   if (!has_content(row, "chosen") && !has_content(row, "rejected")) return;
   throw IoError(
-      "the row holds preferences (\"chosen\", \"rejected\"): stage=dpo or stage=rm trains on them; "
-      "for stage=sft pick one of the two: give \"prompt\" and \"completion\"");
+      "the row holds preferences (\"chosen\", \"rejected\"), of which one must be picked: give "
+      "\"prompt\" and \"completion\"");
 }
 
 // The first of `names` that the row has; empty: none.

@@ -98,7 +98,7 @@ class RunRowsTest : public RowsTest {
     }
     for (const auto& document : documents) lengths.push_back(std::ssize(document.tokens));
     for (const auto& part : parts) {
-      EXPECT_EQ(part.num_targets, num_targets);
+      EXPECT_EQ(part.counts.targets, num_targets);
       EXPECT_EQ(part.lengths, lengths);
       EXPECT_EQ(part.samples, parts[0].samples);
     }
@@ -197,7 +197,7 @@ TEST_F(RunRowsTest, EvaluationRowsOfTheirOwnHoldNothingOut) {
   const auto all = loaders({1, 2, 1});
   EXPECT_EQ(all[0].num_samples(), kRows);
   EXPECT_EQ(all[0].num_eval_samples(), 2);
-  EXPECT_EQ(all[0].num_eval_targets(), 5);
+  EXPECT_EQ(all[0].eval_counts().targets, 5);
 }
 
 // Stored with checkpoints: a later program must still know the data. Words, which no new one moves.
