@@ -120,7 +120,8 @@ class Model {
   virtual int head_unit() const = 0;
   virtual const at::Tensor& head_weight() const = 0;  // (V, C) and perhaps padded rows
   virtual const std::optional<Lora>& head_lora() const = 0;
-  virtual const at::Tensor* score_weight() const = 0;  // (1, C); null: the head gives logits
+  // (1, C); null: the head gives logits.
+  virtual const at::Tensor* score_weight() const { return nullptr; }
 
   tensor::ParameterTable table_;
 

@@ -63,7 +63,8 @@ struct LauncherTest : testing::Test {
   pid_t fork_launcher(int ranks, const std::string& script) {
     const pid_t pid = fork();
     if (pid == 0) {
-      std::signal(SIGHUP, SIG_DFL);  // tests may run under nohup, and what is ignored stays so
+      // Tests may run under nohup or behind a `&`, and what is ignored stays so.
+      for (const int one : {SIGHUP, SIGINT}) std::signal(one, SIG_DFL);
       _exit(run(ranks, script));
     }
     return pid;
