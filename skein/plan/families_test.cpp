@@ -176,6 +176,10 @@ TEST(Families, KnowTheLongestTextThatTheyAreMadeFor) {
                                 R"(, "original_max_position_embeddings": 16)"),
             32)
       << "multiplied by a run of ours";
+  EXPECT_EQ(usable("llama", scaled(R"("llama3", "factor": 32, "low_freq_factor": 1,
+                "high_freq_factor": 4, "original_max_position_embeddings": 8)")),
+            32)
+      << "as Llama 3.2 counts them";
   EXPECT_EQ(usable("gemma3_text", scaled(R"("linear", "factor": 8)")), 32) << "as its files are";
   EXPECT_EQ(usable("llama", scaled(R"("dynamic", "factor": 9e29)")), int64_t{1} << 53);
 }

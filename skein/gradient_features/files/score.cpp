@@ -130,7 +130,7 @@ int64_t choose_dimension(const std::vector<Collection>& all, std::optional<int64
   };
   if (asked && offered.contains(*asked) && in_all(*asked)) return *asked;
   for (const auto& collection : all) {
-    if (!asked || offers(collection, *asked)) continue;
+    if (!asked || can_give(collection, *asked)) continue;
     throw UserError(fmt::format("dimension {} is not offered by {}: it has {}", *asked,
                                 collection.folder.string(),
                                 fmt::join(collection.facts.dimensions, ", ")));

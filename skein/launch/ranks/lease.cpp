@@ -185,7 +185,10 @@ bool has_ended(int64_t pid) {
 
 // A launcher that was killed leaves ranks that are just ending.
 bool is_gone(const Holder& holder, const Holder& self) {
-  return holder.boot == self.boot && has_ended(holder.pid);
+  // In another container its number means another process, or none.
+  const bool is_hidden = !holder.pid_namespace.empty() && !self.pid_namespace.empty() &&
+                         holder.pid_namespace != self.pid_namespace;
+  return holder.boot == self.boot && !is_hidden && has_ended(holder.pid);
 }
 
 // The same where its lock says nothing: another mount of the folder, or a file system that gives

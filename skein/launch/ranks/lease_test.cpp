@@ -253,9 +253,24 @@ TEST_F(LeaseTest, OnlyAProcessThatIsKnownToBeGoneIsTakenOverAtOnce) {
   EXPECT_EQ(told(gone, pid_namespace()), "");
   EXPECT_EQ(told(zombie, pid_namespace()), "");
   waitpid(zombie, nullptr, 0);
-  EXPECT_PRED2(contains, told(gone, "pid:[1]"), "gave its last sign 0 s ago");
-  EXPECT_PRED2(contains, told(gone, ""), "gave its last sign 0 s ago");
-  EXPECT_PRED2(contains, told(getppid(), pid_namespace()), "gave its last sign 0 s ago");
+  EXPECT_PRED2(contains, told(gone, "pid:[1]"), "gave its last sign ");
+  EXPECT_PRED2(contains, told(gone, ""), "gave its last sign ");
+  EXPECT_PRED2(contains, told(getppid(), pid_namespace()), "gave its last sign ");
+}
+
+// Two containers on one kernel: the lock is seen, the process is not.
+TEST_F(LeaseTest, ALockThatIsHeldInAnotherContainerIsARunThatLives) {
+  const pid_t gone = fork();
+  if (gone == 0) _exit(0);
+  waitpid(gone, nullptr, 0);
+  const Lease lease(output, {.beat = std::chrono::hours(1)});
+  const auto refused = [&](const std::string& inside) {
+    write_local(gone, inside);  // into the file that is locked
+    return skein::refusal<UserError>([&] { check_lease(output); });
+  };
+  EXPECT_PRED2(contains, refused("pid:[1]"), "in use");
+  write_local(gone, pid_namespace());
+  EXPECT_NO_THROW(check_lease(output)) << "ranks of a killed launcher";
 }
 
 // Whoever may write the folder writes no lines of our log.
@@ -299,8 +314,7 @@ TEST_F(LeaseTest, AnotherMachinesLastBeatIsWatchedUntilItIsStale) {
   testing::internal::CaptureStderr();
   EXPECT_NO_THROW(Lease(output, {.beat = milliseconds(20), .stale = milliseconds(300)}));
   const auto told = testing::internal::GetCapturedStderr();
-  EXPECT_NE(told.find("host-b, pid 77, since noon gave its last sign 0 s ago"), std::string::npos)
-      << told;
+  EXPECT_NE(told.find("host-b, pid 77, since noon gave its last sign "), std::string::npos) << told;
   EXPECT_NE(told.find("taken over"), std::string::npos) << told;
 }
 
@@ -310,7 +324,7 @@ TEST_F(LeaseTest, ALastBeatInTheFutureIsWatchedNoLonger) {
   testing::internal::CaptureStderr();
   EXPECT_NO_THROW(Lease(output, {.beat = milliseconds(20), .stale = milliseconds(300)}));
   const auto told = testing::internal::GetCapturedStderr();
-  EXPECT_NE(told.find("gave its last sign 0 s ago"), std::string::npos) << told;
+  EXPECT_NE(told.find("gave its last sign "), std::string::npos) << told;
   EXPECT_NE(told.find("taken over"), std::string::npos) << told;
 }
 

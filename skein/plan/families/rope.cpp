@@ -113,7 +113,8 @@ void read_channels(const ConfigReader& object, const RopeContext& context, Rope&
 }  // namespace
 
 int64_t Rope::stretched_positions() const {
-  if (factor <= 1) return 0;
+  // Llama 3's files count positions after stretching, which is by less than the factor.
+  if (factor <= 1 || type == RopeType::kLlama3) return 0;
   return static_cast<int64_t>(std::min(static_cast<double>(original_positions) * factor, 0x1p53));
 }
 
