@@ -25,8 +25,10 @@ std::vector<plan::HfConfig> shape_cases() {
       tiny_config(kTinyGpt, R"(, "n_inner": 10)")};
   for (const auto& family : tiny_families()) {
     cases.push_back(tiny_config(family));
+    auto scored = cases.back().architecture->scored();
+    if (!scored) continue;
     cases.push_back(cases.back());
-    cases.back().architecture = cases.back().architecture->scored();
+    cases.back().architecture = std::move(scored);
   }
   return cases;
 }
@@ -54,9 +56,11 @@ std::vector<plan::Tuning> tunings_of(const plan::HfConfig& config) {
       in_four_bits(tiny_lora(R"("target_modules": "all-linear", "use_dora": true)"), true),
       in_four_bits(tiny_lora(R"("target_modules": ".*(embed_tokens|wte|tokens)$")"), false),
       {.freeze = plan::FreezeOptions{.trainable_layers = 1}}};
-  tunings.push_back(
-      tiny_lora(fmt::format(R"("target_modules": "all-linear", "modules_to_save": ["{}"])",
-                            config.dimensions().scores ? "score" : "lm_head")));
+  if (const bool scores = config.dimensions().scores; scores || config.architecture->untied()) {
+    tunings.push_back(
+        tiny_lora(fmt::format(R"("target_modules": "all-linear", "modules_to_save": ["{}"])",
+                              scores ? "score" : "lm_head")));
+  }
   return tunings;
 }
 
