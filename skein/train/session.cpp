@@ -162,12 +162,12 @@ std::unique_ptr<plan::LossScaler> make_scaler(const config::RunConfig& config, D
 
 namespace {
 
-MetricOptions metric_options(const config::RunConfig& config, const fs::path& output,
-                             const plan::HfConfig& architecture, DType dtype,
-                             const algorithms::Algorithm& algorithm, const World& world) {
+MetricOptions metric_options(const config::RunConfig& config, const plan::HfConfig& architecture,
+                             DType dtype, const algorithms::Algorithm& algorithm,
+                             const World& world) {
   const bool cuda = world.device.is_cuda();
   const double peak = report::peak_flops(device_name(world.device), dtype).value_or(0);
-  return {.output = output,
+  return {.output = config::output_folder(config.checkpoint),
           .writes = world.is_first(),
           .spike_zscore = config.log.loss_spike_zscore,
           .flops_of = [flops = plan::TrainingFlops(architecture.dimensions(),
@@ -286,7 +286,7 @@ Session::Session(const config::Resolved& given, const config::BatchPlan& plan_of
       optimizer(build_optimizer(config, sharded)),
       algorithm(build_algorithm(config, *model)),
       scaler(make_scaler(config, dtype)),
-      metrics(metric_options(config, output, architecture, dtype, *algorithm, world)),
+      metrics(metric_options(config, architecture, dtype, *algorithm, world)),
       store(store_options(config, output, world, stash_bytes(config, batches, architecture, world),
                           comparison(config, sharded, *optimizer)),
             world.store),
