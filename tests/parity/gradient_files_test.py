@@ -155,6 +155,8 @@ def test_missing_and_flipped_rows_are_named(run_skein, tmp_path):
 
 
 def test_foreign_flags_and_words(run_skein, tmp_path):
-    assert "--train_file" in run_skein(["gradients", "score", "--task", "bbh"], tmp_path, code=2).stderr
+    for verb, words in (("collect", ("--train_file", "--groups")), ("score", ("--groups",))):
+        told = run_skein(["gradients", verb, "--task", "bbh"], tmp_path, code=2).stderr
+        assert all(word in told for word in words), told
     assert "--top 5%" in run_skein(["gradients", "select", "--percentage", "0.05"], tmp_path, code=2).stderr
     assert "did you mean" in run_skein(["gradients", "scores"], tmp_path, code=2).stderr
