@@ -145,8 +145,8 @@ class GpuSaveTest : public TemporaryFolder {
       EXPECT_EQ(checkpoint_digest("again", name, file), checkpoint_digest("beside", name, file));
     }
     // Training has gone on meanwhile.
-    EXPECT_FALSE(at::equal(training.contents().model_slices[0].data,
-                           resumed.contents().model_slices[0].data));
+    EXPECT_FALSE(at::equal(training.contents().sets[0].slices[0].data,
+                           resumed.contents().sets[0].slices[0].data));
     fs::remove_all(folder_ / "again");
   }
 
