@@ -129,11 +129,14 @@ int64_t choose_dimension(const std::vector<Collection>& all, std::optional<int64
     return std::ranges::all_of(all, [&](const auto& c) { return can_give(c, dimension); });
   };
   if (asked && offered.contains(*asked) && in_all(*asked)) return *asked;
-  for (const auto& collection : all) {
-    if (!asked || can_give(collection, *asked)) continue;
-    throw UserError(fmt::format("dimension {} is not offered by {}: it has {}", *asked,
-                                collection.folder.string(),
-                                fmt::join(collection.facts.dimensions, ", ")));
+  // The one that cannot give it is to blame before those whose rows only begin with it.
+  for (const auto gives : {can_give, offers}) {
+    for (const auto& collection : all) {
+      if (!asked || gives(collection, *asked)) continue;
+      throw UserError(fmt::format("dimension {} is not offered by {}: it has {}", *asked,
+                                  collection.folder.string(),
+                                  fmt::join(collection.facts.dimensions, ", ")));
+    }
   }
   const auto found = std::ranges::find_if(offered, in_all);
   if (found != offered.end()) return *found;

@@ -439,6 +439,7 @@ TEST(RootCause, IsTheEarliestThatIsNoSymptomWithinTheWindow) {
 
 TEST(StopRequest, SignalsAskOnceAndTheSecondInterruptExits) {
   const auto ask = [](std::vector<int> signals) {
+    std::signal(SIGINT, SIG_DFL);  // tests may run behind a `&`, and what is ignored stays so
     install_stop_handlers();
     for (const int signal : signals) raise(signal);
     _exit(stop_requested() ? 7 : 8);
