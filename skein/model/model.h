@@ -30,7 +30,7 @@ namespace skein::model {
 
 // What is asked of the head beside log p of the targets.
 struct HeadWish {
-  double temperature = 1;  // of all that is asked
+  double temperature = 1;  // of log p and entropy; mean logits are those before it
   bool entropy = false;
   bool mean_logit = false;  // of each token, over the vocabulary
   bool adapters = true;     // as StepKey

@@ -71,8 +71,7 @@ std::shared_ptr<const DocumentRun> moved(const std::shared_ptr<const DocumentRun
   return std::make_shared<const DocumentRun>(std::move(copy));
 }
 
-// Where a document's tokens lie in the batch as one row, and where its targets do among those that
-// are told of.
+// Where a document's tokens lie in the batch as one row.
 struct Span {
   int64_t begin = 0, end = 0;
 };
