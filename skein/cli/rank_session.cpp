@@ -13,6 +13,7 @@
 #include "skein/config/output_folder.h"
 #include "skein/core/error.h"
 #include "skein/core/file.h"
+#include "skein/core/file_system.h"
 #include "skein/core/host.h"
 #include "skein/core/log.h"
 #include "skein/launch/watch/node_identity.h"
@@ -137,7 +138,9 @@ void RankSession::give_lease_back() {
 std::function<void()> RankSession::fence(const fs::path& output) const {
   const auto token = lease_ ? lease_->token() : environment_.lease;
   if (token.empty() || output.empty()) return {};
-  return [fence = std::make_shared<launch::Fence>(output, token)] { fence->check(); };
+  // What slips between a check and a write finds the folder held.
+  return [fence = std::make_shared<launch::Fence>(output, token),
+          held = std::make_shared<HeldFolder>(output)] { fence->check(); };
 }
 
 // Every rank tells what its node is; rank 0 compares. The watch ends a wait that is in

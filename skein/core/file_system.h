@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <span>
 
 namespace skein {
@@ -44,6 +45,23 @@ class FileSystem {
 };
 
 FileSystem& file_system();
+
+// While it lives, the calls above take paths that begin with `name` into the folder that has the
+// name now, also when another has it later: a process that is frozen between a look and a write
+// harms nobody when it wakes. They fail with ENOENT where the folder is gone. fs::exists() and
+// lists go by the name.
+class HeldFolder {
+ public:
+  explicit HeldFolder(const std::filesystem::path& name);  // throws IoError
+  ~HeldFolder();
+  HeldFolder(const HeldFolder&) = delete;
+  HeldFolder& operator=(const HeldFolder&) = delete;
+
+  struct Held;
+
+ private:
+  std::shared_ptr<const Held> held_;
+};
 
 // For tests: `replacement` is everybody's file system until the end of the scope. Nobody may be
 // writing when the scope begins or ends.

@@ -53,6 +53,32 @@ TEST_F(FileTest, SymlinkIsReplaced) {
   EXPECT_EQ(fs::read_symlink(folder_ / "latest"), "two");
 }
 
+TEST_F(FileTest, AHeldFolderIsFoundWhateverHasItsName) {
+  const auto name = folder_ / "output", beside = folder_ / "output-2";
+  fs::create_directories(name);
+  fs::create_directories(beside);
+  {
+    const HeldFolder held(name / "");  // a slash at the end is no other folder
+    fs::rename(name, folder_ / "moved");
+    fs::create_directories(name);
+    write_file_atomically(name / "a", "1");
+    make_directories(name / "b/c");
+    replace_symlink(name / "latest", "b");
+    rename_path(name / "b", name / "d");
+    write_file_atomically(beside / "a", "2");
+    EXPECT_EQ(read_file(name / "a"), "1");
+    EXPECT_TRUE(fs::is_empty(name));
+    EXPECT_TRUE(fs::is_directory(folder_ / "moved/d/c"));
+    EXPECT_EQ(read_file(beside / "a"), "2");
+    fs::remove_all(folder_ / "moved");
+    EXPECT_PRED2(contains, refusal<IoError>([&] { write_file_atomically(name / "a", "3"); }),
+                 (name / "a").string());
+    EXPECT_TRUE(fs::is_empty(name));
+  }
+  write_file_atomically(name / "a", "4");
+  EXPECT_TRUE(fs::exists(name / "a"));
+}
+
 TEST_F(FileTest, TreesAreRemovedAndLinksAreNotFollowed) {
   make_directories(folder_ / "tree/a/b");
   write_file_atomically(folder_ / "kept", "x");

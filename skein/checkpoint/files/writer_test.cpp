@@ -437,6 +437,60 @@ TEST_F(WriterTest, TheOthersWaitUntilOldCheckpointsAreGone) {
   EXPECT_EQ(watched.announced, 0);
 }
 
+// Before its n-th call that changes a name, something takes the folder's: as long as a save has
+// calls. No fence is asked, as for a process that was frozen behind the last one.
+TEST_F(WriterTest, AFolderThatTookTheNameIsLeftAlone) {
+  struct Swapping final : FileSystem {
+    int rename(const fs::path& from, const fs::path& to, unsigned flags) override {
+      swap();
+      return FileSystem::rename(from, to, flags);
+    }
+    int make_symlink(const fs::path& target, const fs::path& link) override {
+      swap();
+      return FileSystem::make_symlink(target, link);
+    }
+    int make_directory(const fs::path& path) override {
+      swap();
+      return FileSystem::make_directory(path);
+    }
+    int remove(const fs::path& path) override {
+      swap();
+      return FileSystem::remove(path);
+    }
+    void swap() {
+      if (left-- != 0) return;
+      fs::rename(output, output.native() + "-old");
+      fs::create_directories(output / "checkpoint-2");
+      fs::create_directory_symlink("of-another", output / "latest");
+    }
+    fs::path output;
+    int left = 0;
+  };
+  limit_ = 1;
+  const auto top = folder_;
+  int calls = 0;
+  for (bool swapped = true; swapped; ++calls) {
+    folder_ = top / std::to_string(calls);
+    fs::create_directory(folder_);
+    ASSERT_EQ(save(1, 1), "");
+    const HeldFolder held(folder_);
+    Swapping swapping;
+    swapping.output = folder_;
+    swapping.left = calls;
+    {
+      const ScopedFileSystem scope(swapping);
+      save(2, 1);
+    }
+    swapped = swapping.left < 0;
+    if (!swapped) break;
+    EXPECT_EQ(listing(), (Names{"checkpoint-2", "latest"})) << calls;
+    EXPECT_TRUE(fs::is_empty(folder_ / "checkpoint-2")) << calls;
+    EXPECT_EQ(fs::read_symlink(folder_ / "latest"), "of-another") << calls;
+  }
+  EXPECT_GT(calls, 5);
+  folder_ = top;
+}
+
 TEST_F(WriterTest, ASaveThatDoesNotRotateLeavesItToTheNext) {
   limit_ = 1;
   for (const int step : {1, 2, 3}) {
