@@ -15,7 +15,7 @@
 #include "skein/config/syntax/values.h"
 #include "skein/core/dtype.h"
 #include "skein/core/error.h"
-#include "skein/train/verify_strategy.h"
+#include "skein/train/verify/verify_strategy.h"
 
 namespace skein::cli {
 namespace {

@@ -16,8 +16,8 @@
 
 #include "skein/config/batch_plan.h"
 #include "skein/config/load.h"
-#include "skein/train/tolerance.h"
-#include "skein/train/trained_weights.h"
+#include "skein/train/verify/tolerance.h"
+#include "skein/train/verify/trained_weights.h"
 #include "skein/train/world.h"
 
 namespace skein::train {

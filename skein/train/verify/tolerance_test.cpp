@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
-#include "skein/train/tolerance.h"
+#include "skein/train/verify/tolerance.h"
 
 #include <gtest/gtest.h>
 

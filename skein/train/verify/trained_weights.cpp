@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
-#include "skein/train/trained_weights.h"
+#include "skein/train/verify/trained_weights.h"
 
 #include <ATen/TensorOperators.h>
 #include <fmt/format.h>

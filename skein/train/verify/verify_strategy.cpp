@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
-#include "skein/train/verify_strategy.h"
+#include "skein/train/verify/verify_strategy.h"
 
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
@@ -21,8 +21,8 @@
 #include "skein/train/nan_guard.h"
 #include "skein/train/place.h"
 #include "skein/train/session.h"
-#include "skein/train/trained_weights.h"
 #include "skein/train/update.h"
+#include "skein/train/verify/trained_weights.h"
 
 namespace skein::train {
 namespace {
@@ -92,7 +92,9 @@ struct Engine {
         model(build_model(config, steps.batches, steps.architecture, steps.dtype)),
         sharded(model->table(), shard_options(config, steps.batches, world), world.group),
         optimizer(build_optimizer(config, sharded)),
+        reference(build_reference(config, steps.architecture, steps.dtype, world)),
         algorithm(build_algorithm(config, *model)),
+        onlookers(*algorithm, *model, sharded, reference.get()),
         scaler(make_scaler(config, steps.dtype)),
         metrics({}),
         state({steps.architecture, *model, sharded, *optimizer, metrics, scaler.get()},
@@ -106,7 +108,9 @@ struct Engine {
   std::unique_ptr<model::Model> model;
   parallel::Sharded sharded;
   std::unique_ptr<optim::Optimizer> optimizer;
+  std::unique_ptr<Reference> reference;
   std::unique_ptr<algorithms::Algorithm> algorithm;
+  Onlookers onlookers;
   std::unique_ptr<plan::LossScaler> scaler;
   MetricLog metrics;
   RunState state;
@@ -119,11 +123,17 @@ void run_step(Engine& engine, const Steps& steps, int64_t step, World& world,
               VariantNumbers& numbers) {
   const auto data = steps.loader.batches(step);
   board::set_board_step(step, data.samples);
-  const auto micro_batches = on_device(data, world.device);
+  const auto micro_batches = on_device(data.micro_batches, world.device);
+  const auto mismatched = on_device(data.mismatched, world.device);
   const auto& config = engine.config;
   const auto done =
-      update({*engine.algorithm, engine.sharded, *engine.optimizer, engine.metrics.phases()},
-             {micro_batches, data.counts, {static_cast<uint64_t>(config.seed), step}},
+      update({*engine.algorithm,
+              engine.sharded,
+              *engine.optimizer,
+              engine.metrics.phases(),
+              {},
+              &engine.onlookers},
+             {micro_batches, data.counts, {static_cast<uint64_t>(config.seed), step}, mismatched},
              update_options({config, engine.scaler.get(), engine.peak_rate, steps.total}, step));
   numbers.losses.push_back(world.group.sum(done.loss.item<double>()));
   numbers.norms.push_back(done.norm.norm.item<double>());
@@ -146,6 +156,7 @@ Finished run_variant(const config::RunConfig& config, const Variant& variant, co
   {
     const board::HostWork work("loading the weights");
     load_first_weights(engine.state, config, world);
+    if (engine.reference) load_reference(*engine.reference, config, steps.architecture, world);
   }
   Finished finished{.numbers = {.variant = variant}, .weights = {}};
   for (int64_t step = 0; step < count; ++step) {
