@@ -77,6 +77,64 @@ void fields(RowsConfig& config, auto&& field) {
         About{.help = "rows longer than cutoff_len: truncate, drop, error"});
 }
 
+void loss_fields(PreferenceConfig& config, auto&& field) {
+  field(
+      "pref_beta", config.pref_beta,
+      About{.help = "dpo, kto: how dear it is to leave the reference; simpo, orpo: the loss's own "
+                    "factor",
+            .aliases = {"beta", "rl_beta", "dpo_beta", "orpo_alpha"},
+            .min = 0,
+            .min_is_allowed = false});
+  field("pref_loss", config.pref_loss,
+        About{.help = "dpo: one or several of sigmoid, hinge, ipo, robust, exo_pair, nca_pair, "
+                      "sppo_hard, apo_zero, apo_down, discopop, sigmoid_norm, simpo, orpo, sft; "
+                      "kto: kto, apo_zero_unpaired; empty: sigmoid, kto",
+              .aliases = {"loss_type", "dpo_loss_type"}});
+  field("loss_weights", config.loss_weights,
+        About{.help = "dpo: what each of pref_loss counts; empty: 1", .min = 0});
+  field("pref_ftx", config.pref_ftx,
+        About{.help = "dpo, kto: adds so many times -log p of good answers, per token of each",
+              .min = 0});
+  field("rpo_alpha", config.rpo_alpha,
+        About{.help = "dpo: adds so many times the mean -log p of the chosen answers' tokens",
+              .min = 0});
+  field(
+      "ld_alpha", config.ld_alpha,
+      About{
+          .help = "dpo: what tokens beyond the shorter answer's length count", .min = 0, .max = 1});
+  field("f_divergence_type", config.f_divergence_type,
+        About{.help = "dpo: distance from the reference: reverse_kl, forward_kl, js_divergence, "
+                      "alpha_divergence"});
+  field("f_alpha_divergence_coef", config.f_alpha_divergence_coef,
+        About{.help = "alpha of alpha_divergence"});
+  field("simpo_gamma", config.simpo_gamma, About{.help = "simpo: the margin that is asked for"});
+  field("discopop_tau", config.discopop_tau,
+        About{.help = "discopop: its temperature", .min = 0, .min_is_allowed = false});
+  field("kto_chosen_weight", config.kto_chosen_weight,
+        About{.help = "kto: what a desirable answer counts",
+              .aliases = {"desirable_weight", "kto_desirable_weight"},
+              .min = 0});
+  field("kto_rejected_weight", config.kto_rejected_weight,
+        About{.help = "kto: what an undesirable answer counts",
+              .aliases = {"undesirable_weight", "kto_undesirable_weight"},
+              .min = 0});
+}
+
+void fields(PreferenceConfig& config, auto&& field) {
+  loss_fields(config, field);
+  field("ref_model", config.ref_model,
+        About{.help = "folder of the reference; empty: the model without adapters, or as it was at "
+                      "the start",
+              .aliases = {"ref_model_name_or_path"},
+              .is_path = true});
+  field("precompute_ref_log_probs", config.precompute_ref_log_probs,
+        About{.help = "the reference is asked before the first step, and its numbers are kept"});
+  field("center_rewards_coefficient", config.center_rewards_coefficient,
+        About{.help = "rm: keeps the sum of a pair's scores near zero; 0: does not", .min = 0});
+  field("equal_pairs", config.equal_pairs,
+        About{.help = "rm, dpo: pairs of two equal answers: drop, keep, error"});
+}
+
 void lora_fields(FinetuneConfig& config, auto&& field) {
   field("adapter_name_or_path", config.adapter_name_or_path,
         About{.help = "folder of a LoRA adapter to go on with",
@@ -125,8 +183,9 @@ void fields(FinetuneConfig& config, auto&& field) {
   field("neftune_noise_alpha", config.neftune_noise_alpha,
         About{.help = "noise on the embeddings in training; 0: none", .min = 0});
   field("label_smoothing_factor", config.label_smoothing_factor,
-        About{.help = "share of the target that is spread over all tokens",
-              .aliases = {"label_smoothing"},
+        About{.help = "share of the target that is spread over all tokens; of dpo: how often the "
+                      "worse answer was chosen",
+              .aliases = {"label_smoothing", "dpo_label_smoothing"},
               .min = 0,
               .max = 1,
               .max_is_allowed = false});
@@ -153,10 +212,9 @@ void fields(DataConfig& config, auto&& field) {
               .aliases = {"cutoff_len", "max_length", "max_seq_length", "sequence_len"},
               .min = 2});
   field("max_train_samples", config.max_train_samples,
-        About{.help = "use at most this many blocks, or rows of stage sft; absent: all", .min = 1});
+        About{.help = "use at most this many blocks, or rows; absent: all", .min = 1});
   field("max_eval_samples", config.max_eval_samples,
-        About{.help = "evaluate at most this many blocks, or rows of stage sft; absent: all",
-              .min = 1});
+        About{.help = "evaluate at most this many blocks, or rows; absent: all", .min = 1});
   field("validation_split_percentage", config.validation_split_percentage,
         About{.help = "percent of the blocks held out; 0: none, or 5 when evaluation is on and "
                       "has no file",
@@ -204,7 +262,11 @@ void fields(EvalConfig& config, auto&& field) {
   field("load_best_model_at_end", config.load_best_model_at_end,
         About{.help = "the final model is the one with the best evaluation"});
   field("metric_for_best_model", config.metric_for_best_model,
-        About{.help = "what best means: loss", .choices = {"loss", "eval_loss"}});
+        About{.help = "what best means: loss, or any number that evaluations log, as "
+                      "rewards/accuracies"});
+  field("greater_is_better", config.greater_is_better,
+        About{.help = "of metric_for_best_model: true, false; auto: not of loss, perplexity and "
+                      "kl"});
   field("early_stopping_patience", config.early_stopping_patience,
         About{.help = "stop after so many evaluations without a better one; absent: never",
               .aliases = {"early_stopping_steps"},
@@ -524,7 +586,8 @@ void fields(LogConfig& config, auto&& field) {
 }
 
 void fields(RunConfig& config, auto&& field) {
-  field("stage", config.stage, About{.help = "pt (pretrain), sft", .aliases = {"algorithm"}});
+  field("stage", config.stage,
+        About{.help = "pt (pretrain), sft, rm (reward model), dpo, kto", .aliases = {"algorithm"}});
   field("seed", config.seed, About{.help = "everything random follows from it", .min = 0});
   field("data_seed", config.data_seed, About{.help = "order of the data; absent: seed", .min = 0});
   field("full_determinism", config.full_determinism,
@@ -532,6 +595,7 @@ void fields(RunConfig& config, auto&& field) {
   fields(config.model, field);
   fields(config.data, field);
   fields(config.rows, field);
+  fields(config.preference, field);
   fields(config.finetune, field);
   fields(config.eval, field);
   fields(config.batch, field);

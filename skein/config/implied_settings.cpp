@@ -75,11 +75,42 @@ const std::map<std::string, std::vector<Schedule>> kScheduleKeys = {
 void add_row_keys(std::map<std::string, std::string>& idle) {
   for (const auto* key : {"template", "chat_template", "mask_history", "train_on_prompt",
                           "group_by_length", "excess_length_strategy"}) {
-    idle[key] = "stage is pt, which trains on text; it is for the rows of stage: sft";
+    idle[key] = "stage is pt, which trains on text; it is for the rows of the other stages";
   }
   idle["packing"] = "stage is pt, whose blocks are always full";
   idle["validation_rows"] =
       "stage is pt, which has no rows; validation_split_percentage holds out a share";
+}
+
+// What is asked of some stages alone.
+void add_preference_keys(const RunConfig& config, std::map<std::string, std::string>& idle) {
+  using enum TrainingStage;
+  const auto leave = [&](std::initializer_list<const char*> keys, const std::string& why) {
+    for (const auto* key : keys) idle[key] = why;
+  };
+  const auto stage = config.stage;
+  const auto is = fmt::format("stage is {}", to_text(stage));
+  const auto& losses = config.preference.pref_loss;
+  const auto has = [&](PreferenceLoss loss) { return std::ranges::count(losses, loss) > 0; };
+  if (stage != kDpo && stage != kKto) {
+    leave({"pref_beta", "pref_loss", "pref_ftx", "ref_model", "precompute_ref_log_probs"}, is);
+  }
+  if (stage != kDpo) {
+    leave({"loss_weights", "rpo_alpha", "ld_alpha", "f_divergence_type", "f_alpha_divergence_coef",
+           "simpo_gamma", "discopop_tau"},
+          is);
+  }
+  if (stage != kKto) leave({"kto_chosen_weight", "kto_rejected_weight"}, is);
+  if (stage != kReward) leave({"center_rewards_coefficient"}, is);
+  if (stage != kReward && stage != kDpo) leave({"equal_pairs"}, is);
+  if (stage == kReward || stage == kKto) leave({"label_smoothing_factor"}, is);
+  if (stage != kDpo) return;
+  if (!has(PreferenceLoss::kSimpo)) leave({"simpo_gamma"}, "pref_loss is not simpo");
+  if (!has(PreferenceLoss::kDiscopop)) leave({"discopop_tau"}, "pref_loss is not discopop");
+  if (config.preference.f_divergence_type != Divergence::kAlpha) {
+    leave({"f_alpha_divergence_coef"},
+          fmt::format("f_divergence_type is {}", to_text(config.preference.f_divergence_type)));
+  }
 }
 
 void add_loss_scale_keys(const RunConfig& config, std::map<std::string, std::string>& idle) {
@@ -233,7 +264,10 @@ void settle_words(RunConfig& config) {
   auto& name = config.checkpoint.experiment_name;
   if (name.empty()) name = config.log.run_name;
   if (config.log.run_name.empty()) config.log.run_name = name;
-  if (config.eval.metric_for_best_model == "eval_loss") config.eval.metric_for_best_model = "loss";
+  // Log records say eval_ of it, and so do other programs.
+  auto& metric = config.eval.metric_for_best_model;
+  if (metric.starts_with("eval_")) metric.erase(0, 5);
+  if (metric.empty()) metric = "loss";
   auto& resume = config.checkpoint.resume_from_checkpoint;
   const auto word = lower(resume);
   if (word.empty() || word == "none" || word == "latest" || word == "auto" ||
@@ -278,6 +312,7 @@ std::map<std::string, std::string> idle_keys(const RunConfig& config) {
     idle["dataloader_prefetch_factor"] = "dataloader_num_workers is 0";
   }
   if (config.stage == TrainingStage::kPretrain) add_row_keys(idle);
+  add_preference_keys(config, idle);
   const auto defaults = texts_of(RunConfig());
   const auto texts = texts_of(config);
   std::erase_if(

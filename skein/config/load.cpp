@@ -565,10 +565,11 @@ void settle_pure_bf16(Resolved& resolved) {
 void note_samples(Resolved& resolved) {
   const auto origin = resolved.origin_of("max_train_samples");
   if (origin.spelling != kMaxSamplesKey) return;
-  resolved.notes.push_back(fmt::format(
-      "{}: '{}' is read as max_train_samples: {}", origin.place(), kMaxSamplesKey,
-      resolved.config.stage == TrainingStage::kSft ? "rows"
-                                                   : "blocks of block_size tokens, not documents"));
+  resolved.notes.push_back(fmt::format("{}: '{}' is read as max_train_samples: {}", origin.place(),
+                                       kMaxSamplesKey,
+                                       resolved.config.stage == TrainingStage::kPretrain
+                                           ? "blocks of block_size tokens, not documents"
+                                           : "rows"));
 }
 
 // What is read as something else, or would go unseen: a line each.

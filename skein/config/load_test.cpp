@@ -107,8 +107,8 @@ TEST_F(LoadTest, RefusalsSayWhereAndWhy) {
       {"lr_scheduler_type: cosin\n", "not 'cosin'; did you mean 'cosine'?"},
       {"lr_scheduler_type: reduce_lr_on_plateau\n",
        "'lr_scheduler_type: reduce_lr_on_plateau' is known, but this version does not support it"},
-      {"stage: dpo\n", "'stage: dpo' is known, but this version does not support it"},
-      {"algorithm: reward_model\n", "is known, but this version"},
+      {"stage: ppo\n", "'stage: ppo' is known, but this version does not support it"},
+      {"algorithm: rloo\n", "is known, but this version"},
       {"warmup_steps: 10\nwarmup_ratio: 0.1\n",
        "run.yaml:2:1: 'warmup_ratio' and 'warmup_steps' (run.yaml:1:1)"},
       {"fp16: true\nbf16: true\n", "run.yaml:2:1: 'bf16' contradicts 'fp16' (run.yaml:1:1)"},
@@ -124,6 +124,15 @@ TEST_F(LoadTest, RefusalsSayWhereAndWhy) {
       {"report_to: tensorbord\n", "not 'tensorbord'; did you mean 'tensorboard'?"},
       {"report_to: [tensorboard, mlflow]\n",
        "'report_to: mlflow' is known, but this version does not support it"},
+      {"stage: grpo\n", "'stage: grpo' is known, but this version does not support it"},
+      {"pref_loss: [sigmoid, aot]\n",
+       "'pref_loss: aot' is known, but it mixes the samples of a batch"},
+      {"pref_loss: [sigmoid, hing]\n", "not 'hing'; did you mean 'hinge'"},
+      {"loss_weights: [1, -1]\n", "'loss_weights' must be at least 0"},
+      {"loss_weights: heavy\n", "'loss_weights' must be a number or a list of numbers"},
+      {"rl: grpo\n", "'stage: grpo' is known, but"},
+      {"greater_is_better: maybe\n", "'greater_is_better' must be one of auto, true, false"},
+      {"reference_free: true\n", "pref_loss: simpo or orpo needs no reference"},
       {"val_size: -1\n", "'val_size' must be a share of the data below 1, or rows, not '-1'"},
       {"adapter: qlora\nquantization_bit: none\n", "contradicts 'adapter'"},
       {"load_in_4bit: 3\n", "'load_in_4bit' must be true or false, not '3'"},
@@ -177,10 +186,10 @@ TEST_F(LoadTest, KeysOfMissingFeaturesAreKnownAndAcceptedWhenOff) {
                            "load_in_8bit: true",
                            "dataset: alpaca",
                            "lora_bias: all",
-                           "dpo_loss_type: ipo",
+                           "pref_bco_weight: 1",
                            "eval_delay: 3",
                            "wandb_entity: me",
-                           "greater_is_better: true",
+                           "sync_ref_model: true",
                            "create_new_adapter: true",
                            "bias: all",
                            "eval_dataset: alpaca",
@@ -432,6 +441,10 @@ TEST_F(LoadTest, EveryFieldChangedReloadsToTheSameRun) {
     } else if constexpr (std::is_same_v<Member, std::vector<std::string>>) {
       member = {"wandb", "tensorboard"};
       if (about.is_verbatim) member = {"Q_proj", R"(.*\.[kv]{1,2}"x\d)", "a, b"};
+    } else if constexpr (std::is_same_v<Member, std::vector<PreferenceLoss>>) {
+      member = {PreferenceLoss::kIpo, PreferenceLoss::kSft};
+    } else if constexpr (std::is_same_v<Member, std::vector<double>>) {
+      member = {0.5, 2};
     } else if constexpr (std::is_same_v<Member, NumberMap>) {
       member = {{"model.Layers.0", 16}, {R"(.*"\d)", 1.5}};
     } else {
@@ -458,6 +471,37 @@ TEST_F(LoadTest, ListsOfModulesAndMapsKeepTheirWords) {
   EXPECT_EQ(config.alpha_pattern, (NumberMap{{"V.0", 2}, {"q_proj", 8}}));
   EXPECT_TRUE(load_yaml("modules_to_save: none\nrank_pattern: {}\n").config.finetune ==
               FinetuneConfig());
+}
+
+TEST_F(LoadTest, WordsForPreferences) {
+  using enum PreferenceLoss;
+  EXPECT_EQ(load_yaml("stage: reward_model").config.stage, TrainingStage::kReward);
+  EXPECT_EQ(load_yaml("algorithm: kto").config.stage, TrainingStage::kKto);
+  const auto trl = load_yaml(
+                       "stage: dpo\nbeta: 0.2\nloss_type: [sigmoid, sft]\nloss_weights: [1, 0.5]\n"
+                       "label_smoothing: 0.1\ndesirable_weight: 2\n")
+                       .config;
+  EXPECT_EQ(trl.preference.pref_beta, 0.2);
+  EXPECT_EQ(trl.preference.pref_loss, (std::vector{kSigmoid, kSft}));
+  EXPECT_EQ(trl.preference.loss_weights, (std::vector<double>{1, 0.5}));
+  EXPECT_EQ(trl.finetune.label_smoothing_factor, 0.1);
+  const auto words = load_yaml("", {"pref_loss=ipo,hinge", "loss_weights=2"}).config.preference;
+  EXPECT_EQ(words.pref_loss, (std::vector{kIpo, kHinge}));
+  EXPECT_EQ(words.loss_weights, std::vector<double>{2});
+  EXPECT_TRUE(load_yaml("pref_loss: none").config.preference.pref_loss.empty());
+  for (const auto& [rl, stage, losses] :
+       {std::tuple{"dpo", TrainingStage::kDpo, std::vector<PreferenceLoss>{}},
+        {"orpo", TrainingStage::kDpo, {kOrpo}},
+        {"simpo", TrainingStage::kDpo, {kSimpo}},
+        {"ipo", TrainingStage::kDpo, {kIpo}},
+        {"kto", TrainingStage::kKto, {}}}) {
+    const auto config = load_yaml(std::string("rl: ") + rl).config;
+    EXPECT_EQ(config.stage, stage) << rl;
+    EXPECT_EQ(config.preference.pref_loss, losses) << rl;
+  }
+  EXPECT_EQ(
+      load_yaml("metric_for_best_model: eval_rewards/margins").config.eval.metric_for_best_model,
+      "rewards/margins");
 }
 
 TEST_F(LoadTest, OtherToolsWordsForFineTuning) {

@@ -16,9 +16,14 @@ PlainValue value_of(int64_t value) { return static_cast<double>(value); }
 PlainValue value_of(double value) { return value; }
 PlainValue value_of(const std::string& value) { return value; }
 PlainValue value_of(const std::vector<std::string>& value) { return to_text(value); }
+PlainValue value_of(const std::vector<double>& value) { return to_text(value); }
 PlainValue value_of(const NumberMap& value) { return to_text(value); }
 template <IsChoice Choice>
 PlainValue value_of(const Choice& value) {
+  return to_text(value);
+}
+template <IsChoice Choice>
+PlainValue value_of(const std::vector<Choice>& value) {
   return to_text(value);
 }
 

@@ -57,7 +57,7 @@ struct DataConfig {
   bool operator==(const DataConfig&) const = default;
 };
 
-// Chat and instruction data, of stage sft.
+// Chat and instruction data, of every stage but pt.
 struct RowsConfig {
   std::string chat_format;    // `template`: one of those that skein knows
   std::string chat_template;  // a file
@@ -68,6 +68,28 @@ struct RowsConfig {
   ExcessLength excess_length_strategy = ExcessLength::kTruncate;
 
   bool operator==(const RowsConfig&) const = default;
+};
+
+// Answers that people have judged, of stages rm, dpo and kto.
+struct PreferenceConfig {
+  double pref_beta = 0.1;
+  std::vector<PreferenceLoss> pref_loss;  // empty: the stage's own
+  std::vector<double> loss_weights;       // empty: all 1
+  double pref_ftx = 0;
+  double rpo_alpha = 0;
+  double ld_alpha = 1;
+  Divergence f_divergence_type = Divergence::kReverseKl;
+  double f_alpha_divergence_coef = 0.5;
+  double simpo_gamma = 0.5;
+  double discopop_tau = 0.05;
+  double kto_chosen_weight = 1;
+  double kto_rejected_weight = 1;
+  std::string ref_model;
+  bool precompute_ref_log_probs = false;
+  double center_rewards_coefficient = 0;
+  EqualPairs equal_pairs = EqualPairs::kDrop;
+
+  bool operator==(const PreferenceConfig&) const = default;
 };
 
 // Which weights train, and how they are kept from fitting too well.
@@ -99,6 +121,7 @@ struct EvalConfig {
   bool eval_on_start = false;
   bool load_best_model_at_end = false;
   std::string metric_for_best_model = "loss";
+  GreaterIsBetter greater_is_better = GreaterIsBetter::kAuto;
   std::optional<int64_t> early_stopping_patience;
   double early_stopping_threshold = 0;
 
@@ -255,6 +278,7 @@ struct RunConfig {
   ModelConfig model;
   DataConfig data;
   RowsConfig rows;
+  PreferenceConfig preference;
   FinetuneConfig finetune;
   EvalConfig eval;
   BatchConfig batch;

@@ -86,10 +86,23 @@ Json value_schema(const Choice& value, const About&) {
   return {{"enum", words}};
 }
 
+template <IsChoice Choice>
+Json value_schema(const std::vector<Choice>&, const About& about) {
+  return {{"anyOf",
+           {{{"type", "array"}, {"items", value_schema(Choice(), about)}},
+            {{"type", {"string", "boolean", "null"}}}}}};
+}
+Json value_schema(const std::vector<double>&, const About& about) {
+  const auto number = value_schema(double{}, about);
+  return {{"anyOf", {{{"type", "array"}, {"items", number}}, number, {{"type", "null"}}}}};
+}
+
 template <typename Member>
 Json default_value(const Member& member) {
   if constexpr (IsChoice<Member>) {
     return to_text(member);
+  } else if constexpr (requires { words_of(member); }) {
+    return words_of(member);
   } else if constexpr (std::is_same_v<Member, std::optional<int64_t>>) {
     return member ? Json(*member) : Json(nullptr);
   } else {

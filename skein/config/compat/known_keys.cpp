@@ -121,7 +121,7 @@ std::vector<KeyRule> precision_keys() {
 }
 
 std::vector<KeyRule> algorithm_keys() {
-  constexpr auto kNot = Status::kRefused;
+  constexpr auto kNo = Status::kNoEffect, kNot = Status::kRefused;
   return {
       {"lora_bias", kNot, "adapters have no biases", {"none"}},
       {"bias", kNot, "adapters have no biases", {"none"}},
@@ -137,13 +137,20 @@ std::vector<KeyRule> algorithm_keys() {
       {"galore_*", kNot, "optim: adamw_8bit or finetuning_type: lora need less memory"},
       {"use_badam", kNot, "finetuning_type: freeze or lora trains a part", kFalse},
       {"badam_*", kNot, "finetuning_type: freeze or lora trains a part"},
-      {"rl", kNot, "", kNone},
-      {"beta", kNot, ""},
-      {"loss_type", kNot, ""},
       {"pref_*", kNot, ""},
-      {"rl_beta", kNot, ""},
-      {"dpo_loss_type", kNot, ""},
-      {"trl.*", kNot, ""},
+      {"trl.*", kNot, "", kNone},
+      {"reference_free", kNot, "pref_loss: simpo or orpo needs no reference", kFalse},
+      {"sync_ref_model", kNot, "the reference stays as it is", kFalse},
+      {"ref_model_mixup_alpha", kNo, "the reference stays as it is"},
+      {"ref_model_sync_steps", kNo, "the reference stays as it is"},
+      {"use_weighting", kNot, "", kFalse},
+      {"generate_during_eval", kNot, "`skein generate` asks a checkpoint", kFalse},
+      {"ref_model_adapters", kNot, "`skein merge` it, and give the folder as ref_model", kNone},
+      {"ref_model_quantization_bit", kNot, "", kNone},
+      {"precompute_ref_batch_size", kNo, "per_device_eval_batch_size is taken"},
+      {"force_use_ref_model", kNo, "ref_model says which reference it is"},
+      {"disable_dropout", kNo, "config.json and lora_dropout say how much is dropped"},
+      {"max_prompt_length", kNot, "cutoff_len is that of a prompt with its answer", kNone},
       {"temperature", kNot, "`skein generate` has it"},
       {"top_p", kNot, "`skein generate` has it"},
       {"top_k", kNot, "`skein generate` has it"},
@@ -155,7 +162,6 @@ std::vector<KeyRule> algorithm_keys() {
       {"mask_truncated_completions", kNot, ""},
       {"unfrozen_parameters", kNot, "", kNone},
       {"ppo_*", kNot, ""},
-      {"ref_model", kNot, "", kNone},
       {"reward_model", kNot, "", kNone},
       {"num_generations", kNot, ""},
       {"max_completion_length", kNot, ""},
@@ -218,7 +224,6 @@ std::vector<KeyRule> run_keys() {
   return {
       {"use_mlflow", kNot, "", kFalse},
       {"wandb_*", kNot, "set WANDB_PROJECT and the like in the environment", kNone},
-      {"greater_is_better", kNot, "the best model has the smallest loss", kFalse},
       {"eval_dataset", kNot, "use eval_file", kNone},
       {"eval_*", kNot, "", kNone},
       {"evals_per_epoch", kNot, "use eval_steps, or eval_strategy: epoch", kZero},

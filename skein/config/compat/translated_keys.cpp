@@ -201,6 +201,19 @@ Result deepspeed_conflict(const Setting& setting, Notes&) {
   return stands_for(setting, setting.key, word);
 }
 
+// axolotl names losses where others have a stage; translate() adds the loss.
+std::string loss_of_rl(const Setting& setting) {
+  const auto word = lower(setting.value.text);
+  const bool is_loss = word == "ipo" || word == "orpo" || word == "simpo";
+  return setting.key == "rl" && is_loss ? word : "";
+}
+
+Result rl(const Setting& setting, Notes&) {
+  if (is_absent(setting.value)) return std::nullopt;
+  const auto word = loss_of_rl(setting).empty() ? setting.value.text : "dpo";
+  return stands_for(setting, "stage", word);
+}
+
 const std::map<std::string_view, Result (*)(const Setting&, Notes&)> kTranslations = {
     {"bf16", bf16},
     {"fp16", fp16},
@@ -226,6 +239,7 @@ const std::map<std::string_view, Result (*)(const Setting&, Notes&)> kTranslatio
     {"load_in_4bit", load_in_4bit},
     {"lora_target_linear", lora_target_linear},
     {"neat_packing", neat_packing},
+    {"rl", rl},
     {"rope_scaling.type", rope_type},
     {"rope_scaling.rope_type", rope_type},
     {"rope_scaling.factor", rope_factor},
@@ -274,6 +288,8 @@ std::vector<Setting> translate(const Setting& setting, Notes& notes) {
   if (!first) return {};
   std::vector<Setting> settings{*first};
   if (is_qlora(setting)) settings.push_back(stands_for(setting, "quantization_bit", "4"));
+  const auto loss = loss_of_rl(setting);
+  if (!loss.empty()) settings.push_back(stands_for(setting, "pref_loss", loss));
   return settings;
 }
 

@@ -44,14 +44,15 @@ enum class OptimizerKind { kAdamW, kAdamW8bit };
 enum class LrScaling { kNone, kLinear, kSqrt };
 enum class NanPolicy { kStop, kSkip, kRollback };
 // Of training; `stage` in a configuration.
-enum class TrainingStage { kPretrain, kSft };
+enum class TrainingStage { kPretrain, kSft, kReward, kDpo, kKto };
 // Which weights train.
 enum class FinetuningType { kFull, kFreeze, kLora };
 // What becomes of a row that is longer than cutoff_len.
 enum class ExcessLength { kTruncate, kDrop, kError };
 // What becomes of a pair whose chosen and rejected answers are the same.
 enum class EqualPairs { kDrop, kKeep, kError };
-// How a pair of answers becomes a loss; algorithms/preference_losses.h has the formulas.
+// How answers that people have judged become a loss: formulas in algorithms/preference_losses.h,
+// and of the last two, which take answers judged alone, in algorithms/feedback.h.
 enum class PreferenceLoss {
   kSigmoid,
   kHinge,
@@ -66,7 +67,9 @@ enum class PreferenceLoss {
   kSigmoidNorm,
   kSimpo,
   kOrpo,
-  kSft
+  kSft,
+  kKto,
+  kApoZeroUnpaired
 };
 // How far a policy is from its reference.
 enum class Divergence { kReverseKl, kForwardKl, kJensenShannon, kAlpha };
@@ -76,5 +79,7 @@ enum class BatchConflict { kError, kKeepMicro, kKeepGlobal };
 enum class BadLines { kStop, kSkip };
 enum class EvalStrategy { kNo, kSteps, kEpoch };
 enum class SaveStrategy { kNo, kSteps, kEpoch };
+// Is a greater metric_for_best_model better? Auto: its name tells.
+enum class GreaterIsBetter { kAuto, kYes, kNo };
 
 }  // namespace skein::config

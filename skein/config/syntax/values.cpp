@@ -317,6 +317,24 @@ void assign(const Setting& setting, const About& about, std::vector<std::string>
   }
 }
 
+std::vector<std::string> words_in(const Setting& setting) {
+  if (is_absent(setting.value)) return {};
+  auto words = list_items(setting);
+  std::erase_if(
+      words, [](const auto& word) { return word == "none" || word == "false" || word == "null"; });
+  return words;
+}
+
+void assign(const Setting& setting, const About& about, std::vector<double>& member) {
+  member.clear();
+  for (const auto& word : words_in(setting)) {
+    const auto number = parse_real(word);
+    if (!number) refuse_value(setting, "a number or a list of numbers");
+    check_range(setting, about, *number);
+    member.push_back(*number);
+  }
+}
+
 void assign(const Setting& setting, const About& about, NumberMap& member) {
   member.clear();
   if (is_absent(setting.value)) return;
@@ -332,20 +350,23 @@ void assign(const Setting& setting, const About& about, NumberMap& member) {
   }
 }
 
-void refuse_word(const Setting& setting, std::span<const std::string> known,
-                 std::span<const char* const> not_built) {
-  const auto text = lower(setting.value.text);
-  for (const auto* word : not_built) {
-    if (text == word) {
-      refuse(setting.value.origin,
-             fmt::format("'{}: {}' is known, but this version does not support it; it has {}",
-                         setting.key, text, fmt::join(known, ", ")));
+void refuse_word(const Setting& setting, const std::string& word, const Words& words) {
+  const auto text = lower(word);
+  const auto all = fmt::format("{}", fmt::join(words.known, ", "));
+  if (std::ranges::find(words.not_built, text) != words.not_built.end()) {
+    if (words.why_not != nullptr) {
+      refuse(setting.value.origin, fmt::format("'{}: {}' is known, but {}; there are {}",
+                                               setting.key, text, words.why_not, all));
     }
+    refuse(setting.value.origin,
+           fmt::format("'{}: {}' is known, but this version does not support it; it has {}",
+                       setting.key, text, all));
   }
   auto near = cure_of(setting);
-  if (near.empty()) near = did_you_mean(text, {known.begin(), known.end()});
-  refuse(setting.value.origin, fmt::format("'{}' must be one of {}, not '{}'{}", setting.key,
-                                           fmt::join(known, ", "), setting.value.shown(), near));
+  if (near.empty()) near = did_you_mean(text, words.known);
+  const auto shown = word == setting.value.text ? setting.value.shown() : word;
+  refuse(setting.value.origin,
+         fmt::format("'{}' must be one of {}, not '{}'{}", setting.key, all, shown, near));
 }
 
 std::string to_text(const std::string& value) {
@@ -378,6 +399,11 @@ std::string to_text(const std::vector<std::string>& value) {
     words.push_back(is_plain ? word : to_text(word));
   }
   return fmt::format("[{}]", fmt::join(words, ", "));
+}
+std::string to_text(const std::vector<double>& value) {
+  std::vector<std::string> numbers;
+  for (const double number : value) numbers.push_back(to_text(number));
+  return fmt::format("[{}]", fmt::join(numbers, ", "));
 }
 std::string to_text(const NumberMap& value) {
   std::vector<std::string> pairs;
@@ -517,17 +543,26 @@ Spellings<SaveStrategy> spellings_of(SaveStrategy) {
   static constexpr const char* kNotBuilt[] = {"best"};
   return {kKnown, kNotBuilt};
 }
+Spellings<GreaterIsBetter> spellings_of(GreaterIsBetter) {
+  static constexpr Spelling<GreaterIsBetter> kKnown[] = {{"auto", GreaterIsBetter::kAuto},
+                                                         {"true", GreaterIsBetter::kYes},
+                                                         {"false", GreaterIsBetter::kNo},
+                                                         {"null", GreaterIsBetter::kAuto},
+                                                         {"none", GreaterIsBetter::kAuto}};
+  return {kKnown, {}};
+}
 Spellings<NanPolicy> spellings_of(NanPolicy) {
   static constexpr Spelling<NanPolicy> kKnown[] = {
       {"stop", NanPolicy::kStop}, {"skip", NanPolicy::kSkip}, {"rollback", NanPolicy::kRollback}};
   return {kKnown, {}};
 }
 Spellings<TrainingStage> spellings_of(TrainingStage) {
-  static constexpr Spelling<TrainingStage> kKnown[] = {{"pt", TrainingStage::kPretrain},
-                                                       {"sft", TrainingStage::kSft},
-                                                       {"pretrain", TrainingStage::kPretrain}};
-  static constexpr const char* kNotBuilt[] = {"rm",   "reward", "reward_model", "dpo", "kto",
-                                              "orpo", "ppo",    "grpo",         "less"};
+  static constexpr Spelling<TrainingStage> kKnown[] = {
+      {"pt", TrainingStage::kPretrain},   {"sft", TrainingStage::kSft},
+      {"rm", TrainingStage::kReward},     {"dpo", TrainingStage::kDpo},
+      {"kto", TrainingStage::kKto},       {"pretrain", TrainingStage::kPretrain},
+      {"reward", TrainingStage::kReward}, {"reward_model", TrainingStage::kReward}};
+  static constexpr const char* kNotBuilt[] = {"ppo", "grpo", "rloo", "less"};
   return {kKnown, kNotBuilt};
 }
 Spellings<PreferenceLoss> spellings_of(PreferenceLoss) {
@@ -545,9 +580,13 @@ Spellings<PreferenceLoss> spellings_of(PreferenceLoss) {
                                                         {"sigmoid_norm", kSigmoidNorm},
                                                         {"simpo", kSimpo},
                                                         {"orpo", kOrpo},
-                                                        {"sft", kSft}};
-  static constexpr const char* kNotBuilt[] = {"aot", "aot_unpaired", "bco_pair", "kto_pair"};
-  return {kKnown, kNotBuilt};
+                                                        {"sft", kSft},
+                                                        {"kto", kKto},
+                                                        {"apo_zero_unpaired", kApoZeroUnpaired}};
+  static constexpr const char* kNotBuilt[] = {"aot", "aot_pair", "aot_unpaired",
+                                              "bco", "bco_pair", "kto_pair"};
+  return {kKnown, kNotBuilt,
+          "it mixes the samples of a batch, so that the loss would depend on how a step is split"};
 }
 Spellings<Divergence> spellings_of(Divergence) {
   static constexpr Spelling<Divergence> kKnown[] = {{"reverse_kl", Divergence::kReverseKl},

@@ -9,6 +9,7 @@
 // Lists: a word, words with commas, or a YAML list; none is empty, all is every choice. Maps:
 // {name: number, …}.
 
+#include <algorithm>
 #include <concepts>
 #include <cstdint>
 #include <map>
@@ -47,6 +48,7 @@ template <typename Choice>
 struct Spellings {
   std::span<const Spelling<Choice>> known;
   std::span<const char* const> not_built;  // real values elsewhere that this version cannot do
+  const char* why_not = nullptr;           // why it cannot; null: it does not yet
 };
 Spellings<std::optional<DType>> spellings_of(std::optional<DType>);  // absent: auto
 Spellings<Device> spellings_of(Device);
@@ -71,6 +73,7 @@ Spellings<LrScaling> spellings_of(LrScaling);
 Spellings<BadLines> spellings_of(BadLines);
 Spellings<EvalStrategy> spellings_of(EvalStrategy);
 Spellings<SaveStrategy> spellings_of(SaveStrategy);
+Spellings<GreaterIsBetter> spellings_of(GreaterIsBetter);
 
 template <typename T>
 concept IsChoice = std::is_enum_v<T> || std::is_same_v<T, std::optional<DType>>;
@@ -82,9 +85,12 @@ void assign(const Setting& setting, const About& about, int64_t& member);
 void assign(const Setting& setting, const About& about, double& member);
 void assign(const Setting& setting, const About& about, std::optional<int64_t>& member);
 void assign(const Setting& setting, const About& about, std::vector<std::string>& member);
+void assign(const Setting& setting, const About& about, std::vector<double>& member);
 void assign(const Setting& setting, const About& about, NumberMap& member);
 template <IsChoice Choice>
 void assign(const Setting& setting, const About& about, Choice& member);
+template <IsChoice Choice>
+void assign(const Setting& setting, const About& about, std::vector<Choice>& member);
 
 // As YAML; assign() reads it back to the same value.
 std::string to_text(const std::string& value);
@@ -93,6 +99,7 @@ std::string to_text(int64_t value);
 std::string to_text(double value);
 std::string to_text(const std::optional<int64_t>& value);
 std::string to_text(const std::vector<std::string>& value);
+std::string to_text(const std::vector<double>& value);
 std::string to_text(const NumberMap& value);
 template <IsChoice Choice>
 std::string to_text(const Choice& value) {
@@ -102,23 +109,60 @@ std::string to_text(const Choice& value) {
   return "";
 }
 
-[[noreturn]] void refuse_word(const Setting& setting, std::span<const std::string> known,
-                              std::span<const char* const> not_built);
+// The words that mean different things.
+template <IsChoice Choice>
+std::vector<std::string> words_of(const std::vector<Choice>& values) {
+  std::vector<std::string> words;
+  for (const auto& value : values) words.push_back(to_text(value));
+  return words;
+}
+template <IsChoice Choice>
+std::string to_text(const std::vector<Choice>& value) {
+  return to_text(words_of(value));
+}
+
+// What refuses a word: those that are known, and those that are known elsewhere.
+struct Words {
+  std::vector<std::string> known;
+  std::span<const char* const> not_built;
+  const char* why_not = nullptr;
+};
+[[noreturn]] void refuse_word(const Setting& setting, const std::string& word, const Words& words);
+// The words of `a`, `a,b` or `[a, b]` in lower case; none, null and false are no words.
+std::vector<std::string> words_in(const Setting& setting);
+
+template <IsChoice Choice>
+Words words_of(const Spellings<Choice>& spellings) {
+  Words words{{}, spellings.not_built, spellings.why_not};
+  for (const auto& word : spellings.known) words.known.emplace_back(word.text);
+  return words;
+}
 
 template <IsChoice Choice>
 void assign(const Setting& setting, const About& about, Choice& member) {
-  const auto words = spellings_of(member);
+  const auto spellings = spellings_of(member);
   const auto text = lower(setting.value.text);
-  std::vector<std::string> known;
-  for (const auto& word : words.known) {
+  for (const auto& word : spellings.known) {
     if (setting.value.kind == Node::Kind::kScalar && text == word.text) {
       member = word.value;
       return;
     }
-    known.emplace_back(word.text);
   }
-  if (!about.also.empty()) known.emplace_back(about.also);
-  refuse_word(setting, known, words.not_built);
+  auto words = words_of(spellings);
+  if (!about.also.empty()) words.known.emplace_back(about.also);
+  refuse_word(setting, setting.value.text, words);
+}
+
+template <IsChoice Choice>
+void assign(const Setting& setting, const About&, std::vector<Choice>& member) {
+  member.clear();
+  const auto spellings = spellings_of(Choice());
+  for (const auto& text : words_in(setting)) {
+    const auto found =
+        std::ranges::find_if(spellings.known, [&](const auto& word) { return text == word.text; });
+    if (found == spellings.known.end()) refuse_word(setting, text, words_of(spellings));
+    member.push_back(found->value);
+  }
 }
 
 }  // namespace skein::config
