@@ -177,8 +177,12 @@ struct Loader::Parts {
     for (int64_t micro = 0; micro < options.accumulation; ++micro) {
       const int64_t begin = std::min((micro * size + rank) * rows, count);
       const int64_t end = std::min(begin + rows, count);
-      result.micro_batches.push_back(make_batch(source, step_plan.samples_of(begin, end),
-                                                step_plan.epoch_index * source.count()));
+      const auto chosen = step_plan.samples_of(begin, end);
+      const int64_t first = step_plan.epoch_index * source.count();
+      result.micro_batches.push_back(make_batch(source, chosen, first));
+      if (const auto& other = samples.train.mismatched) {
+        result.mismatched.push_back(make_batch(*other, chosen, first));
+      }
     }
     result.samples = std::move(step_plan.samples);
     return result;
@@ -237,6 +241,12 @@ tensor::HostBatch Loader::eval_batch(int64_t k) const {
   SKEIN_CHECK(parts_->eval_plan, "this loader does not evaluate");
   return parts_->make_batch(*parts_->samples.eval->source,
                             parts_->eval_plan->samples(k, parts_->rank), 0);
+}
+std::optional<tensor::HostBatch> Loader::eval_mismatched(int64_t k) const {
+  SKEIN_CHECK(parts_->eval_plan, "this loader does not evaluate");
+  const auto& source = parts_->samples.eval->mismatched;
+  if (!source) return std::nullopt;
+  return parts_->make_batch(*source, parts_->eval_plan->samples(k, parts_->rank), 0);
 }
 
 }  // namespace skein::data

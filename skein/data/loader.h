@@ -22,6 +22,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -44,11 +45,13 @@ struct LoaderOptions {
 
 struct StepBatches {
   std::vector<tensor::HostBatch> micro_batches;  // this rank's; always `accumulation` of them
-  tensor::Counts counts;                         // of the whole step, over all ranks
-  std::vector<int64_t> samples;                  // ids of the whole step, the same on every rank
-  std::vector<int64_t> lengths;                  // of their documents, padding left out
-  int64_t samples_end = 0;                       // samples (or packs) used since the start
-  double epoch = 0;                              // epochs done after this step, for logs
+  // The same prompts with answers to others (ChosenSamples::mismatched), one for each; else none.
+  std::vector<tensor::HostBatch> mismatched;
+  tensor::Counts counts;         // of the whole step, over all ranks
+  std::vector<int64_t> samples;  // ids of the whole step, the same on every rank
+  std::vector<int64_t> lengths;  // of their documents, padding left out
+  int64_t samples_end = 0;       // samples (or packs) used since the start
+  double epoch = 0;              // epochs done after this step, for logs
 };
 
 // The documents of samples as one micro-batch: a row each, padded to the longest, or behind each
@@ -88,6 +91,8 @@ class Loader {
   int64_t num_eval_samples() const;
   tensor::Counts eval_counts() const;
   tensor::HostBatch eval_batch(int64_t k) const;
+  // Its mismatched view, where there is one.
+  std::optional<tensor::HostBatch> eval_mismatched(int64_t k) const;
 
   // RunSamples::digest.
   const std::string& data_digest() const;

@@ -13,7 +13,13 @@ namespace {
 class MismatchedSource final : public SampleSource {
  public:
   explicit MismatchedSource(std::shared_ptr<const FeedbackSource> source)
-      : source_(std::move(source)), rows_(source_->prepared().rows) {}
+      : source_(std::move(source)), rows_(source_->prepared().rows) {
+    // Several answers to one prompt stand behind each other as a rule.
+    for (int64_t sample = 0; sample < count(); ++sample) {
+      const bool goes_on = sample > 0 && have_one_prompt(sample - 1, sample);
+      before_.push_back(goes_on ? before_.back() : (sample + count() - 1) % count());
+    }
+  }
 
   int64_t count() const override { return source_->count(); }
 
@@ -69,7 +75,7 @@ class MismatchedSource final : public SampleSource {
   // A prompt is at least one id long, and shorter than cutoff_len: something behind it is trained
   // on (see RowArray).
   Joined join(int64_t sample) const {
-    const int64_t before = (sample + count() - 1) % count();
+    const int64_t before = before_[static_cast<size_t>(sample)];
     Joined joined{.own = source_->answer_of(sample), .other = source_->answer_of(before)};
     const int64_t most = source_->limits().cutoff_len;
     joined.prompt = std::min(prompt_ids(rows_.entry(joined.own)), most);
@@ -79,8 +85,21 @@ class MismatchedSource final : public SampleSource {
     return joined;
   }
 
+  std::vector<int64_t> prompt_of(int64_t sample) const {
+    const auto answer = source_->answer_of(sample);
+    std::vector<int64_t> ids(static_cast<size_t>(prompt_ids(rows_.entry(answer))));
+    rows_.read(answer, ids);
+    return ids;
+  }
+  bool have_one_prompt(int64_t sample, int64_t other) const {
+    return prompt_ids(rows_.entry(source_->answer_of(sample))) ==
+               prompt_ids(rows_.entry(source_->answer_of(other))) &&
+           prompt_of(sample) == prompt_of(other);
+  }
+
   std::shared_ptr<const FeedbackSource> source_;
-  const RowArray& rows_;  // the source's
+  const RowArray& rows_;         // the source's
+  std::vector<int64_t> before_;  // of each sample, the one whose answer it takes
 };
 
 }  // namespace

@@ -44,9 +44,10 @@ class FeedbackSource final : public RowsSource {
   bool is_desirable(int64_t sample) const;
 };
 
-// The samples of `source` under the same numbers, each prompt with the answer of the sample before
-// it, and the first with the last one's: what is said in general, to compare answers with. It
-// follows from the rows alone, whatever the split, the epoch or the ranks. Cut to cutoff_len.
+// The samples of `source` under the same numbers, each prompt with the answer of the nearest sample
+// before it that stands behind another prompt (of the first, the last one): what is said in
+// general, to compare answers with. It follows from the rows alone, whatever the split, the epoch
+// or the ranks. Cut to cutoff_len.
 std::shared_ptr<const SampleSource> mismatched_of(std::shared_ptr<const FeedbackSource> source);
 
 // The source of rows of any kind. Throws what RowsSource does.

@@ -152,6 +152,15 @@ TEST_F(PairSourceTest, AMismatchedPromptHasTheAnswerOfTheSampleBefore) {
   EXPECT_EQ(read(*mismatched_of(alone), 0), read(*alone, 0));
 }
 
+TEST_F(PairSourceTest, SeveralAnswersToOnePromptAreNoOthers) {
+  const auto view = mismatched_of(feedback(judged("p", "A", true) + judged("q", "B", true) +
+                                           judged("q", "C", false) + judged("q", "D", true)));
+  EXPECT_EQ(read(*view, 0).tokens, (Ids{'p', 'D', 256}));
+  for (const int64_t sample : {1, 2, 3}) {
+    EXPECT_EQ(read(*view, sample).tokens, (Ids{'q', 'A', 256})) << sample;
+  }
+}
+
 class RunPairsTest : public RowsTest {
  protected:
   RunRowsOptions options(RowKind kind, const std::string& rows) {
