@@ -20,6 +20,8 @@
 namespace skein::adapter {
 
 inline constexpr const char* kConfigName = "adapter_config.json";
+// The task_type of an adapter whose model scores texts.
+inline constexpr const char* kScores = "SEQ_CLS";
 
 // Which modules does a key mean?
 struct ModuleChoice {
@@ -65,6 +67,11 @@ struct AdapterConfig {
 AdapterConfig parse_adapter_config(std::string_view text, const std::string& origin);
 // Reads FOLDER/adapter_config.json. Throws UserError when there is none.
 AdapterConfig read_adapter_config(const fs::path& folder);
+
+// A name of modules_to_save that PEFT adds for models that score, whatever their head is called.
+inline bool may_be_absent(const AdapterConfig& config, const std::string& module) {
+  return config.task_type == kScores && module == "classifier";
+}
 
 // As PEFT writes it: keys sorted, two spaces; parse_adapter_config() reads it back.
 std::string adapter_config_json(const AdapterConfig& config);

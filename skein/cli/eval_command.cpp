@@ -16,7 +16,7 @@ namespace skein::cli {
 namespace {
 
 constexpr const char* kUsage =
-    "skein eval MODEL --dataset F [--stage pt|sft] [--block-size N] [--batch-size 8]\n"
+    "skein eval MODEL --dataset F [--stage pt|sft|rm] [--block-size N] [--batch-size 8]\n"
     "                 [--max-samples N] [--tokenizer FOLDER|bytes] [--bad-lines stop|skip]\n"
     "                 [--data-cache-dir DIR] [--dtype auto|float32|bfloat16|float16|float64]\n"
     "                 [--device auto|cpu|cuda] [--json]\n"
@@ -29,7 +29,9 @@ constexpr const char* kUsage =
     "Rows (.jsonl or .json with conversations, prompts, instructions) are measured as `stage: "
     "sft`\n"
     "trains on them: with the model's chat template, and only what it would learn. A .jsonl whose\n"
-    "rows are all texts is text, unless --stage says sft.\n"
+    "rows are all texts is text, unless --stage says sft. A reward model is measured over pairs "
+    "of\n"
+    "answers (chosen, rejected): loss, accuracy, margin, scores.\n"
     "--adapter is a LoRA adapter as PEFT writes it, computed beside MODEL; where MODEL is one\n"
     "itself, --base is its base, if not where it says.\n"
     "--dtype auto: bfloat16 where the files have 16 bits and the GPU computes in it, else "
@@ -42,7 +44,7 @@ std::string prepare(const config::RunConfig& run) {
   if (!plan::trains_on_rows(run)) {
     return data::prepare(run.data, *text::open_codec(run.model), data::Split::kEval).digest;
   }
-  const auto tokens = data::open_row_tokens(run.model, run.rows);
+  const auto tokens = plan::open_tokens(run);
   const auto rows =
       data::open_eval_rows(plan::rows_options(run, tokens, *plan::vocabulary_of(run)));
   data::log_labels(rows, data::Split::kEval, tokens.audit,

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "skein/adapter/adapter_config.h"
 #include "skein/cli/flag_set.h"
 #include "skein/core/error.h"
 #include "skein/data/rows/preview_rows.h"
@@ -26,8 +27,25 @@ bool holds_rows(const std::string& dataset) try {
   return false;
 }
 
-config::TrainingStage stage_of(const std::string& asked, const std::string& dataset) {
+bool scores(const plan::ModelFolder& model) {
+  return plan::read_hf_config(model.weights).dimensions().scores ||
+         (!model.adapter.empty() &&
+          adapter::read_adapter_config(model.adapter).task_type == adapter::kScores);
+}
+
+config::TrainingStage stage_of(const std::string& asked, const plan::ModelFolder& model,
+                               const std::string& dataset) {
   using config::TrainingStage;
+  if (scores(model)) {
+    if (asked.empty() || asked == "rm") return TrainingStage::kReward;
+    throw UserError(
+        fmt::format("--stage {}: the model scores texts, and is measured as stage rm "
+                    "trains it: leave --stage out",
+                    asked));
+  }
+  if (asked == "rm") {
+    throw UserError("--stage rm measures a reward model, and this one writes text");
+  }
   if (asked.empty()) return holds_rows(dataset) ? TrainingStage::kSft : TrainingStage::kPretrain;
   if (asked == "sft") return TrainingStage::kSft;
   if (asked == "pt") return TrainingStage::kPretrain;
@@ -87,7 +105,7 @@ EvalFlags parse_eval_flags(std::span<const std::string> arguments) {
       tokenizer.empty() && newer != result.model.weights) {
     tokenizer = newer.string();
   }
-  result.run.stage = stage_of(stage, dataset);
+  result.run.stage = stage_of(stage, result.model, dataset);
   if (data.block_size == 0) data.block_size = longest_sample(result.run);
   return result;
 }
@@ -102,7 +120,7 @@ void check_eval(const EvalFlags& flags) {
   const auto sources = eval_sources(run);
   try {
     if (plan::trains_on_rows(run)) {
-      data::open_row_tokens(run.model, run.rows);
+      plan::open_tokens(run);
     } else if (sources.holds_text()) {
       plan::check_byte_text(run.model);
     }

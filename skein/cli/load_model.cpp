@@ -9,6 +9,7 @@
 
 #include "skein/checkpoint/files/model_check.h"
 #include "skein/core/error.h"
+#include "skein/plan/run_model.h"
 #include "skein/train/folder_model.h"
 
 namespace skein::cli {
@@ -35,6 +36,7 @@ std::unique_ptr<model::Model> load_model(const plan::ModelFolder& folder,
                                          std::optional<DType> asked, at::Device device) {
   for (const auto& part : folder.parts()) checkpoint::check_model(part);
   auto opened = train::build_folder_model(folder, asked, device);
+  plan::require_text(opened.config, folder.adapter.empty() ? folder.weights : folder.adapter);
   train::Slices slices;
   for (const auto& parameter : opened.model->table().parameters) {
     const auto leaf = model::make_leaf(parameter, device);

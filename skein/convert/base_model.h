@@ -28,6 +28,7 @@ struct BaseModel {
 };
 
 inline constexpr const char* kHeadName = "lm_head.weight";
+inline constexpr const char* kScoreName = "score.weight";
 
 // Of a folder that plan/model_folder.h has found. Throws UserError for a quantised model.
 BaseModel open_base_model(const fs::path& folder);
@@ -37,6 +38,7 @@ struct ConfigChanges {
   std::optional<DType> dtype;
   bool untie_head = false;
   std::optional<uint64_t> vocab_size;
+  bool scores = false;  // a head that scores in place of the one that gives logits
 };
 
 // Keys that are not known and their order stay.

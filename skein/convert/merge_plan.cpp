@@ -40,7 +40,11 @@ class Planner {
  public:
   Planner(const BaseModel& base, const checkpoint::ModelFiles& adapter,
           const adapter::AdapterConfig& config)
-      : base_(base), adapter_(adapter), config_(config), strengths_(config) {}
+      : base_(base),
+        adapter_(adapter),
+        config_(config),
+        strengths_(config),
+        scores_(config.task_type == adapter::kScores) {}
 
   MergePlan plan() && {
     for (const auto& file : adapter_.files) {
@@ -51,11 +55,12 @@ class Planner {
     check_whole();
     for (const auto& file : base_.files.files) {
       for (const auto& tensor : file.header.tensors) {
-        if (base_.tied_head && tensor.name == kHeadName) continue;
+        if ((base_.tied_head || scores_) && tensor.name == kHeadName) continue;
         add_job(tensor.name, base_.files.tensors.at(tensor.name), changes_[tensor.name]);
       }
     }
-    if (base_.tied_head) settle_tied_head();
+    if (scores_) add_score();
+    if (base_.tied_head && !scores_) settle_tied_head();
     note_vocabulary();
     refuse_problems();
     return std::move(plan_);
@@ -97,6 +102,11 @@ class Planner {
     const bool is_base = inside != std::string::npos;
     if (is_base) name.replace(inside, inner.size(), ".");
     const auto target = name_in_base(name);
+    if (target.empty() && scores_ && name == kScoreName) {
+      score_ = &stored;
+      ++plan_.num_replaced;
+      return;
+    }
     if (target.empty()) return unknown_.push_back(stored.tensor->name);
     auto& held = is_base ? changes_[target].rebased : changes_[target].replaced;
     if (held != nullptr) return twice_.push_back(stored.tensor->name);
@@ -196,6 +206,7 @@ class Planner {
 
   void check_saved_names(const std::vector<adapter::Module>& modules) {
     for (const auto& name : config_.modules_to_save) {
+      if (adapter::may_be_absent(config_, name) || (scores_ && name == "score")) continue;
       const adapter::AdapterConfig one{.modules_to_save = {name}};
       const bool known = std::ranges::any_of(
           modules, [&](const auto& module) { return is_saved_whole(one, module.name); });
@@ -261,6 +272,23 @@ class Planner {
     if (tensor.shape == shape) return;
     wrong_.push_back(
         fmt::format("{} is {}, expected {}", tensor.name, shown(tensor.shape), shown(shape)));
+  }
+
+  // The adapter's own, of the type of the base's embedding; or that of a base that scores already.
+  void add_score() {
+    plan_.config.scores = true;
+    if (score_ == nullptr) {
+      if (!base_.files.tensors.contains(kScoreName)) missing_.emplace_back("score");
+      return;
+    }
+    const auto& tensor = *score_->tensor;
+    const auto like = base_.files.tensors.find(base_.embedding_name());
+    const auto dtype =
+        like == base_.files.tensors.end() ? tensor.dtype : like->second.tensor->dtype;
+    check_convertible(kScoreName, tensor.dtype, dtype);
+    TensorJob job{.entry = {kScoreName, dtype, tensor.shape}, .source = score_};
+    job.adapted = true;
+    plan_.jobs.push_back(std::move(job));
   }
 
   void settle_tied_head() {
@@ -331,6 +359,8 @@ class Planner {
   const checkpoint::ModelFiles& adapter_;
   const adapter::AdapterConfig& config_;
   adapter::Strengths strengths_;
+  bool scores_;                            // a head that scores takes the place of the base's
+  const StoredTensor* score_ = nullptr;    // the adapter's
   std::map<std::string, Change> changes_;  // by the base's name
   MergePlan plan_;
   std::vector<std::string> unknown_, incomplete_, missing_, twice_, wrong_, untargeted_;

@@ -120,6 +120,24 @@ TEST_F(Merge, DoraGivesOutputsTheirLengths) {
   for (size_t i = 0; i < 6; ++i) EXPECT_NEAR(columns[i], turned[i], 1e-7);
 }
 
+TEST_F(Merge, AScoreTakesTheHeadsPlace) {
+  adapter_config_["task_type"] = "SEQ_CLS";
+  adapter_config_["modules_to_save"] = {"classifier", "score"};  // as PEFT says of every model
+  adapter_["base_model.model.score.weight"] = {{1, 3}, {7, 8, 9}};
+  config_["architectures"] = {"LlamaForCausalLM"};
+  for (const bool tied : {false, true}) {
+    if (tied) tie();
+    fs::remove_all(options_.out);
+    const auto merged = merge();
+    EXPECT_EQ(merged.at("score.weight").values, (Values{7, 8, 9}));
+    EXPECT_FALSE(merged.contains("lm_head.weight"));
+    EXPECT_EQ(merged.at("model.q_proj.weight").values, (Values{1.5, 7, 53, 5, 15, 106}));
+    EXPECT_EQ(out_config()["architectures"][0], "LlamaForSequenceClassification");
+  }
+  adapter_.erase("base_model.model.score.weight");
+  EXPECT_PRED2(contains, refused(), "missing in the adapter (1): score");
+}
+
 TEST_F(Merge, EmbeddingsAndWholeModules) {
   adapter_ = {
       {"base_model.model.model.embed_tokens.lora_embedding_A", {{1, 4}, {1, 0, 0, 2}}},

@@ -44,7 +44,12 @@ ModuleChoice choice_of(const std::vector<std::string>& targets) {
   return {.kind = Kind::kNames, .names = targets};
 }
 
-AdapterConfig new_adapter(const FinetuneConfig& keys) {
+bool scores(const config::RunConfig& config) {
+  return config.stage == config::TrainingStage::kReward;
+}
+
+AdapterConfig new_adapter(const config::RunConfig& run) {
+  const auto& keys = run.finetune;
   AdapterConfig config{.task_type = "CAUSAL_LM",
                        .rank = keys.lora_rank,
                        .alpha = static_cast<double>(keys.lora_alpha.value_or(2 * keys.lora_rank)),
@@ -60,6 +65,12 @@ AdapterConfig new_adapter(const FinetuneConfig& keys) {
     config.alpha_pattern.emplace_back(pattern, alpha);
   }
   config.others["init_lora_weights"] = true;
+  if (!scores(run)) return config;
+  // As PEFT has it: the head is new, so that all of it trains and is saved.
+  config.task_type = adapter::kScores;
+  if (std::ranges::count(config.modules_to_save, "score") == 0) {
+    config.modules_to_save.emplace_back("score");
+  }
   return config;
 }
 
@@ -109,7 +120,7 @@ std::vector<Key> keys_without_effect(const FinetuneConfig& keys) {
 // What the adapter to go on with says otherwise.
 std::vector<std::string> overruled(const config::Resolved& resolved) {
   const auto& keys = resolved.config.finetune;
-  const auto asked = new_adapter(keys);
+  const auto asked = new_adapter(resolved.config);
   const auto found = read_adapter(keys.adapter_name_or_path);
   std::vector<std::string> names;
   const auto compare = [&](const char* key, bool same) {
@@ -206,7 +217,7 @@ Tuning tuning_of(const config::RunConfig& config) {
   if (keys.finetuning_type == FinetuningType::kFreeze) tuning.freeze = freeze_options(keys);
   if (keys.finetuning_type != FinetuningType::kLora) return tuning;
   const fs::path folder = keys.adapter_name_or_path;
-  tuning.lora = folder.empty() ? new_adapter(keys) : read_adapter(folder);
+  tuning.lora = folder.empty() ? new_adapter(config) : read_adapter(folder);
   if (!folder.empty()) tuning.lora_file = (folder / adapter::kConfigName).string();
   if (config.model.quantization_bit == config::QuantizationBit::kFour) {
     tuning.four_bits = FourBits{.doubly = config.model.double_quantization};
@@ -317,6 +328,16 @@ void check_adapter(const config::RunConfig& config, const HfConfig& model) {
   const fs::path folder = config.finetune.adapter_name_or_path;
   if (folder.empty()) return;
   const auto tuning = tuning_of(config);
+  const bool is_reward = tuning.lora->task_type == adapter::kScores;
+  if (is_reward != scores(config)) {
+    throw UserError(fmt::format(
+        "adapter_name_or_path: {} is an adapter {}; {}", folder.string(),
+        is_reward ? "of a reward model" : "that scores nothing",
+        is_reward ? "stage: rm goes on with it"
+                  : fmt::format("stage: rm needs a head that does: `skein merge {} --out DIR`, and "
+                                "give DIR as model_name_or_path",
+                                folder.string())));
+  }
   // First of all: beside another base its modules and shapes fit by chance at best.
   check_adapter_base(folder, {.folder = config.model.model_name_or_path,
                               .said_by = "model_name_or_path",

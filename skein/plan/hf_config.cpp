@@ -18,6 +18,38 @@ namespace skein::plan {
 namespace {
 
 constexpr JsonLimits kLimits{.bytes = uint64_t{16} << 20, .depth = 64};
+constexpr std::string_view kText = "ForCausalLM", kScore = "ForSequenceClassification";
+
+// The class that transformers would make; empty: the file does not say.
+std::string class_of(const nlohmann::ordered_json& json) {
+  const auto found = json.find("architectures");
+  if (found == json.end() || !found->is_array() || found->empty()) return "";
+  return found->front().is_string() ? found->front().get<std::string>() : "";
+}
+
+int64_t num_labels(const nlohmann::ordered_json& json) {
+  if (const auto labels = json.find("id2label"); labels != json.end() && labels->is_object()) {
+    return static_cast<int64_t>(labels->size());
+  }
+  const auto count = json.find("num_labels");
+  return count != json.end() && count->is_number_integer() ? count->get<int64_t>() : 2;
+}
+
+// A reward model is a classifier of one label.
+void read_score(std::string_view text, const ConfigReader& reader, HfConfig& config) {
+  const auto json = nlohmann::ordered_json::parse(text);
+  if (!class_of(json).ends_with(kScore)) return;
+  const auto labels = num_labels(json);
+  if (labels != 1) {
+    reader.fail(
+        fmt::format("is a classifier with {} labels (id2label): of these only reward "
+                    "models are computed, which have one",
+                    labels));
+  }
+  auto scored = config.architecture->scored();
+  if (!scored) reader.fail(fmt::format("model_type {} has no head that scores", config.family));
+  config.architecture = std::move(scored);
+}
 
 }  // namespace
 
@@ -31,7 +63,10 @@ HfConfig parse_hf_config(std::string_view text, const std::string& origin) {
   for (const auto& family : families()) {
     if (family.model_type == config.family) config.architecture = family.read(reader);
   }
-  if (config.architecture) return config;
+  if (config.architecture) {
+    read_score(text, reader, config);
+    return config;
+  }
   if (config.family.empty()) {
     reader.fail(
         fmt::format("has no model_type: write \"model_type\" and one of {}", family_names()));
@@ -60,6 +95,30 @@ std::string attention_dropout_advice(const char* key, double probability) {
       "(batch, heads, tokens, tokens) tensors per block and is slower, the more the longer the "
       "rows. Set {} to 0 there for the fused kernel",
       key, probability, key);
+}
+
+HfConfig with_score(const HfConfig& config) {
+  if (config.dimensions().scores) return config;
+  HfConfig scored = config;
+  scored.architecture = config.architecture->scored();
+  if (!scored.architecture) {
+    throw UserError(fmt::format("stage: rm: a {} model has no head that scores", config.family));
+  }
+  scored.source = config_with_score(config.source);
+  return scored;
+}
+
+std::string config_with_score(const std::string& config) {
+  auto json = nlohmann::ordered_json::parse(config);  // keys stay in their order
+  auto name = class_of(json);
+  if (const auto at = name.find(kText); at != std::string::npos) name.erase(at);
+  for (const std::string_view ending : {"LMHeadModel", "Model"}) {  // GPT-2's, and a base's
+    if (name.ends_with(ending)) name.erase(name.size() - ending.size());
+  }
+  if (!name.empty()) json["architectures"] = {name + std::string(kScore)};
+  json["id2label"] = {{"0", "LABEL_0"}};
+  json["label2id"] = {{"LABEL_0", 0}};
+  return json.dump(2);
 }
 
 std::string hf_config_json(const HfConfig& config, const std::string& dtype) {

@@ -36,6 +36,12 @@ HfConfig read_hf_config(const std::filesystem::path& folder);
 // says that it has them.
 void check_not_quantised(std::string_view text, const std::string& origin);
 
+// The same model with a head that gives one number for a text, as transformers'
+// …ForSequenceClassification with one label. Throws UserError where the family has none.
+HfConfig with_score(const HfConfig& config);
+// Its config.json, of a model of any family.
+std::string config_with_score(const std::string& config);
+
 // config.json for saving: the source with its unknown keys and their order, with the dtype updated.
 std::string hf_config_json(const HfConfig& config, const std::string& dtype);
 

@@ -51,6 +51,40 @@ TEST(HfConfig, TellsWhetherTheHeadIsTied) {
   EXPECT_FALSE(parse_hf_config(R"({"model_type":"llama"})", "c").dimensions().tied_head);
 }
 
+TEST(HfConfig, AClassifierOfOneLabelScores) {
+  const std::string keys = R"(, "architectures": ["LlamaForSequenceClassification"], "id2label": )";
+  EXPECT_TRUE(llama_of(keys + R"({"0": "LABEL_0"})").scores);
+  EXPECT_TRUE(
+      gpt_of(R"(, "architectures": ["GPT2ForSequenceClassification"], "num_labels": 1)").scores);
+  EXPECT_FALSE(llama_of(R"(, "architectures": ["LlamaForCausalLM"])").scores);
+  for (const auto& more :
+       {keys + R"({"0": "a", "1": "b"})",
+        std::string(R"(, "architectures": ["LlamaForSequenceClassification"])")}) {
+    EXPECT_PRED2(contains, llama_refusal(more), "is a classifier with 2 labels");
+  }
+}
+
+TEST(HfConfig, AModelWithAScoreSaysSo) {
+  for (const auto& [from, to] : {std::pair{"Qwen2ForCausalLM", "Qwen2ForSequenceClassification"},
+                                 {"GPT2LMHeadModel", "GPT2ForSequenceClassification"},
+                                 {"LlamaModel", "LlamaForSequenceClassification"}}) {
+    const auto json = nlohmann::ordered_json::parse(
+        config_with_score(nlohmann::json({{"z", 1}, {"architectures", {from}}}).dump()));
+    EXPECT_EQ(json.at("architectures"), nlohmann::ordered_json::array({to}));
+    EXPECT_EQ(json.at("id2label").dump(), R"({"0":"LABEL_0"})");
+  }
+  const auto text = parse_hf_config(
+      R"({"model_type":"llama","architectures":["LlamaForCausalLM"],"tie_word_embeddings":true})",
+      "c");
+  const auto scored = with_score(text);
+  EXPECT_TRUE(scored.dimensions().scores);
+  EXPECT_TRUE(parse_hf_config(scored.source, "c").dimensions().scores);
+  EXPECT_EQ(with_score(scored).source, scored.source);
+  EXPECT_PRED2(contains, refusal<UserError>([&] { require_text(scored, "m"); }),
+               "'m' is a reward model");
+  require_text(text, "m");
+}
+
 TEST(HfConfig, ReadsRopeThetaOfBothVersions) {
   EXPECT_EQ(llama_of(R"(, "rope_theta": 500000.0)").rope.theta, 500000);
   EXPECT_EQ(llama_of(R"(, "rope_theta": 1, "rope_parameters":

@@ -2,6 +2,9 @@
 // Copyright the skein authors.
 #include "skein/plan/model_texts.h"
 
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
 #include "skein/core/file.h"
 #include "skein/core/folder.h"
 #include "skein/data/rows/open_encoder.h"
@@ -36,12 +39,37 @@ std::map<std::string, std::string> carried_files(const config::RunConfig& config
   return files;
 }
 
+// Of a reward model: transformers takes the score of the last token that is no padding, so that
+// padding must be a token that ends no text.
+std::string with_padding(const config::RunConfig& config, const std::string& changes) {
+  const auto tokens = open_tokens(config);
+  const auto& ends = tokens.audit.ends_of_turn;
+  const auto is_end = [&](uint32_t id) { return std::ranges::find(ends, id) != ends.end(); };
+  auto json = nlohmann::ordered_json::parse(changes);
+  const auto model = nlohmann::ordered_json::parse(read_run_model(config).source);
+  const auto said = model.find("pad_token_id");
+  const bool is_said = said != model.end() && said->is_number_integer();
+  if (is_said && !is_end(said->get<uint32_t>())) return changes;
+  const auto& tokenizer = *tokens.tokenizer;
+  for (const auto& id : {tokenizer.pad_id(), tokenizer.bos_id()}) {
+    if (!id || is_end(*id)) continue;
+    json["pad_token_id"] = *id;
+    return json.dump();
+  }
+  // Nothing else is there; transformers refuses batches without any.
+  if (!ends.empty()) json["pad_token_id"] = ends.front();
+  return json.dump();
+}
+
 }  // namespace
 
 ModelTexts texts_beside_weights(const config::RunConfig& config) {
   ModelTexts texts{.files = carried_files(config)};
   if (trains_on_rows(config)) {
     texts.config_changes = add_chat_files(config.model, config.rows, texts.files);
+    if (config.stage == config::TrainingStage::kReward) {
+      texts.config_changes = with_padding(config, texts.config_changes);
+    }
   }
   return texts;
 }

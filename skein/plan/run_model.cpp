@@ -156,7 +156,9 @@ bool grow_vocabulary(const config::ModelConfig& asked, const HfConfig& model, or
 
 }  // namespace
 
-HfConfig read_run_model(const config::RunConfig& config) {
+namespace {
+
+HfConfig read_text_model(const config::RunConfig& config) {
   const fs::path folder = config.model.model_name_or_path;
   auto model = read_hf_config(folder);
   check_not_quantised(model.source, (folder / "config.json").string());
@@ -165,6 +167,23 @@ HfConfig read_run_model(const config::RunConfig& config) {
   const bool grown = grow_vocabulary(config.model, model, json);
   if (!scaled && !grown) return model;
   return parse_hf_config(json.dump(2), (folder / "config.json").string());
+}
+
+}  // namespace
+
+HfConfig read_run_model(const config::RunConfig& config) {
+  auto model = read_text_model(config);
+  if (config.stage == config::TrainingStage::kReward) return with_score(model);
+  require_text(model, config.model.model_name_or_path);
+  return model;
+}
+
+void require_text(const HfConfig& model, const fs::path& folder) {
+  if (!model.dimensions().scores) return;
+  throw UserError(
+      fmt::format("'{}' is a reward model: it scores texts and writes none. stage: rm goes on with "
+                  "it, `skein eval` measures it; for all else name the model it was made from",
+                  folder.string()));
 }
 
 void add_new_tokens(const config::ModelConfig& model, std::map<std::string, std::string>& files) {

@@ -9,12 +9,16 @@
 #include <string>
 
 #include "skein/config/run_config.h"
+#include "skein/core/file.h"
 #include "skein/plan/hf_config.h"
 
 namespace skein::plan {
 
 // Throws UserError where a key does not fit the model.
 HfConfig read_run_model(const config::RunConfig& config);
+
+// Throws UserError for a reward model.
+void require_text(const HfConfig& model, const fs::path& folder);
 
 // new_special_tokens in what is saved of the tokenizer, texts of files by their names.
 void add_new_tokens(const config::ModelConfig& model, std::map<std::string, std::string>& files);

@@ -163,6 +163,7 @@ void check_names(const Tuning& tuning, const Shapes& shapes,
   for (const auto& parameter : shapes.parameters)
     known.insert(last_word(module_of(parameter.name)));
   for (const auto& name : config.modules_to_save) {
+    if (adapter::may_be_absent(config, name)) continue;
     const auto one = AdapterConfig{.modules_to_save = {name}};
     const auto saved = [&](const std::string& module) { return is_saved_whole(one, module); };
     const bool found =
