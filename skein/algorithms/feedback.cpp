@@ -29,12 +29,10 @@ Masked masked(const at::Tensor& values, const at::Tensor& mask) {
 
 Feedback::Feedback(const model::Model& model, const FeedbackOptions& options)
     : model_(model), options_(options) {
-  SKEIN_CHECK(options_.reference != ReferenceKind::kNone, "kto compares with a reference");
-  const bool live = options_.reference == ReferenceKind::kLive;
-  if (live) passes_.push_back({Role::kReference, Rows::kOwn});
+  passes_.push_back({Role::kReference, Rows::kOwn});
   if (options_.with_kl) {
     passes_.push_back({Role::kPolicy, Rows::kMismatched});
-    if (live) passes_.push_back({Role::kReference, Rows::kMismatched});
+    passes_.push_back({Role::kReference, Rows::kMismatched});
   }
   for (const char* name : {"rewards/chosen", "rewards/rejected", "logps/chosen", "logps/rejected",
                            "logits/chosen", "logits/rejected"}) {
@@ -47,18 +45,13 @@ at::Tensor Feedback::look(const tensor::Batch& batch, const Runner& runner) cons
   const auto hidden = runner.model.forward(batch, runner.key, runner.units);
   const auto numbers =
       runner.model.head_log_probs(hidden, batch, runner.units, {.adapters = runner.key.adapters});
-  const auto sums = answer_sums(numbers.log_probs, *batch.answers);
-  const auto& kept = batch.answers->references;
-  return options_.reference == ReferenceKind::kKept ? sums - kept : sums;
+  return answer_sums(numbers.log_probs, *batch.answers);
 }
 
 std::vector<double> Feedback::settle(std::span<const double> sums,
                                      const tensor::Counts& counts) const {
-  // The last passes are those over mismatched answers: the policy's, and the reference's where it
-  // is asked.
-  const double difference =
-      options_.reference == ReferenceKind::kLive ? sums[1] - sums[2] : sums[0];
-  return {std::max(0.0, difference / static_cast<double>(counts.samples))};
+  // The last passes are those over mismatched answers: the policy's and the reference's.
+  return {std::max(0.0, (sums[1] - sums[2]) / static_cast<double>(counts.samples))};
 }
 
 Part Feedback::loss_sum(const tensor::Batch& batch, const StepView& step,
@@ -69,9 +62,8 @@ Part Feedback::loss_sum(const tensor::Batch& batch, const StepView& step,
   const auto numbers = model_.head_log_probs(hidden, batch, units, {.mean_logit = true});
   const auto counts = answers.num_targets.to(at::kDouble);
   const auto log_probs = answer_sums(numbers.log_probs, answers);
-  const auto& reference =
-      options_.reference == ReferenceKind::kKept ? answers.references : step.looks[0];
-  const auto ratio = log_probs - reference;
+  SKEIN_CHECK(step.looks.size() == passes_.size(), "the reference has looked at these answers");
+  const auto ratio = log_probs - step.looks[0];
   const double kl = options_.with_kl ? step.statistics[0] : 0;
   // apo_zero_unpaired is the same with nothing to compare with.
   const auto lead = options_.beta * (ratio - kl);

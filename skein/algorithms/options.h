@@ -23,22 +23,16 @@ struct RewardOptions {
   double centring = 0;  // keeps the sum of a pair's scores near zero; 0: does not
 };
 
-// What stands for the reference of a run.
-enum class ReferenceKind {
-  kNone,
-  kLive,  // it is asked before every step
-  kKept,  // its log-probabilities come with the rows
-};
-
 struct PreferenceOptions {
   // Losses of pairs and what each counts; several are added up.
   std::vector<config::PreferenceLoss> losses{config::PreferenceLoss::kSigmoid};
   std::vector<double> weights{1};
   LossOptions loss{};
-  double rpo_alpha = 0;              // of the mean -log p of the chosen tokens
-  double chosen_alpha = 0;           // of the mean over pairs of the chosen answer's -log p / n
-  std::optional<double> ld_alpha{};  // of tokens beyond the shorter answer's length
-  ReferenceKind reference = ReferenceKind::kLive;
+  double rpo_alpha = 0;     // of the mean -log p of the chosen tokens
+  double chosen_alpha = 0;  // of the mean over pairs of the chosen answer's -log p / n
+  // Of tokens beyond the shorter answer's length, where a loss compares answers.
+  std::optional<double> ld_alpha{};
+  bool has_reference = true;  // some of the losses compare with one
 };
 
 struct FeedbackOptions {
@@ -46,7 +40,6 @@ struct FeedbackOptions {
   double beta = 0.1;
   double desirable_weight = 1, undesirable_weight = 1;
   double chosen_alpha = 0;  // of the mean over desirable answers of -log p / n
-  ReferenceKind reference = ReferenceKind::kLive;
 };
 
 using Options = std::variant<PretrainOptions, RewardOptions, PreferenceOptions, FeedbackOptions>;

@@ -61,7 +61,7 @@ bool Preference::has_nll() const {
 }
 
 std::span<const Pass> Preference::passes() const {
-  if (options_.reference == ReferenceKind::kLive) return kReference;
+  if (options_.has_reference) return kReference;
   return {};
 }
 
@@ -86,12 +86,13 @@ Part Preference::loss_sum(const tensor::Batch& batch, const StepView& step,
   const auto counts = answers.num_targets.to(at::kDouble);
   const auto log_probs = pairs_of(sums_of(numbers.log_probs, answers));
   const auto [n_chosen, n_rejected] = pairs_of(counts);
+  // What teaches the chosen answer by itself counts all of its tokens.
+  const auto whole = options_.ld_alpha ? pairs_of(answer_sums(numbers.log_probs, answers)).chosen
+                                       : log_probs.chosen;
   PairTerms terms{{log_probs.chosen, {}, n_chosen}, {log_probs.rejected, {}, n_rejected}};
-  if (options_.reference != ReferenceKind::kNone) {
-    const auto& reference =
-        options_.reference == ReferenceKind::kKept ? answers.references : step.looks[0];
-    SKEIN_CHECK(reference.defined(), "the reference has looked at these answers");
-    const auto values = pairs_of(reference);
+  if (options_.has_reference) {
+    SKEIN_CHECK(step.looks.size() == 1, "the reference has looked at these answers");
+    const auto values = pairs_of(step.looks[0]);
     terms.chosen.reference = values.chosen;
     terms.rejected.reference = values.rejected;
   }
@@ -101,16 +102,13 @@ Part Preference::loss_sum(const tensor::Batch& batch, const StepView& step,
                            static_cast<double>(std::max<int64_t>(1, step.counts.chosen_targets));
   auto loss = at::zeros({}, counts.options());
   for (size_t k = 0; k < options_.losses.size(); ++k) {
-    const double factor =
-        options_.weights[k] * (options_.losses[k] == PreferenceLoss::kSft ? per_token : 1);
-    loss = loss + factor * pair_losses(options_.losses[k], terms, options_.loss).sum();
+    const bool is_sft = options_.losses[k] == PreferenceLoss::kSft;
+    const auto losses =
+        is_sft ? -per_token * whole : pair_losses(options_.losses[k], terms, options_.loss);
+    loss = loss + options_.weights[k] * losses.sum();
   }
-  if (options_.rpo_alpha > 0) {
-    loss = loss - options_.rpo_alpha * per_token * terms.chosen.log_prob.sum();
-  }
-  if (options_.chosen_alpha > 0) {
-    loss = loss - options_.chosen_alpha * (terms.chosen.log_prob / n_chosen).sum();
-  }
+  if (options_.rpo_alpha > 0) loss = loss - options_.rpo_alpha * per_token * whole.sum();
+  if (options_.chosen_alpha > 0) loss = loss - options_.chosen_alpha * (whole / n_chosen).sum();
 
   loss = loss * step.weight;
 
@@ -139,7 +137,7 @@ Part Preference::loss_sum(const tensor::Batch& batch, const StepView& step,
   of[6] = n_chosen.sum();
   of[7] = n_rejected.sum();
   if (has_nll()) {
-    values.push_back(-terms.chosen.log_prob.sum());
+    values.push_back(-whole.sum());
     of.push_back(n_chosen.sum());
   }
   if (has(PreferenceLoss::kOrpo)) {

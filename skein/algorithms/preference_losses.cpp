@@ -15,6 +15,7 @@
 #include <numbers>
 
 #include "skein/core/error.h"
+#include "skein/plan/preferences.h"
 
 namespace skein::algorithms {
 namespace {
@@ -129,26 +130,22 @@ Tensor sft(const Terms& t) { return -t.a_c * t.n_c; }
 struct Entry {
   PreferenceLoss loss;
   Tensor (*compute)(const Terms&);
-  LossFacts facts;
 };
 
-constexpr LossFacts kPlain{.needs_reference = true}, kFree{.needs_reference = false},
-    kDivergent{.needs_reference = true, .takes_divergence = true};
-
-constexpr std::array kLosses{Entry{PreferenceLoss::kSigmoid, sigmoid, kDivergent},
-                             Entry{PreferenceLoss::kHinge, hinge, kDivergent},
-                             Entry{PreferenceLoss::kIpo, ipo, kDivergent},
-                             Entry{PreferenceLoss::kRobust, robust, kDivergent},
-                             Entry{PreferenceLoss::kExoPair, exo_pair, kDivergent},
-                             Entry{PreferenceLoss::kNcaPair, nca_pair, kPlain},
-                             Entry{PreferenceLoss::kSppoHard, sppo_hard, kPlain},
-                             Entry{PreferenceLoss::kApoZero, apo_zero, kPlain},
-                             Entry{PreferenceLoss::kApoDown, apo_down, kPlain},
-                             Entry{PreferenceLoss::kDiscopop, discopop, kDivergent},
-                             Entry{PreferenceLoss::kSigmoidNorm, sigmoid_norm, kDivergent},
-                             Entry{PreferenceLoss::kSimpo, simpo, kFree},
-                             Entry{PreferenceLoss::kOrpo, orpo, kFree},
-                             Entry{PreferenceLoss::kSft, sft, kFree}};
+constexpr std::array kLosses{Entry{PreferenceLoss::kSigmoid, sigmoid},
+                             Entry{PreferenceLoss::kHinge, hinge},
+                             Entry{PreferenceLoss::kIpo, ipo},
+                             Entry{PreferenceLoss::kRobust, robust},
+                             Entry{PreferenceLoss::kExoPair, exo_pair},
+                             Entry{PreferenceLoss::kNcaPair, nca_pair},
+                             Entry{PreferenceLoss::kSppoHard, sppo_hard},
+                             Entry{PreferenceLoss::kApoZero, apo_zero},
+                             Entry{PreferenceLoss::kApoDown, apo_down},
+                             Entry{PreferenceLoss::kDiscopop, discopop},
+                             Entry{PreferenceLoss::kSigmoidNorm, sigmoid_norm},
+                             Entry{PreferenceLoss::kSimpo, simpo},
+                             Entry{PreferenceLoss::kOrpo, orpo},
+                             Entry{PreferenceLoss::kSft, sft}};
 
 const Entry& entry_of(PreferenceLoss loss) {
   for (const auto& entry : kLosses) {
@@ -159,8 +156,6 @@ const Entry& entry_of(PreferenceLoss loss) {
 
 }  // namespace
 
-LossFacts facts_of(PreferenceLoss loss) { return entry_of(loss).facts; }
-
 at::Tensor pair_losses(PreferenceLoss loss, const PairTerms& terms, const LossOptions& options) {
   const auto& [chosen, rejected] = terms;
   const auto& entry = entry_of(loss);
@@ -169,7 +164,7 @@ at::Tensor pair_losses(PreferenceLoss loss, const PairTerms& terms, const LossOp
           .a_c = chosen.log_prob / chosen.num_targets,
           .a_r = rejected.log_prob / rejected.num_targets,
           .options = options};
-  if (entry.facts.needs_reference) {
+  if (plan::facts_of(loss).needs_reference) {
     t.r_c = chosen.log_prob - chosen.reference;
     t.r_r = rejected.log_prob - rejected.reference;
     t.s_c = score(t.r_c, options);

@@ -32,13 +32,6 @@
 
 namespace skein::algorithms {
 
-// What is known of a loss without computing it.
-struct LossFacts {
-  bool needs_reference = true;
-  bool takes_divergence = false;  // others are refused for it
-};
-LossFacts facts_of(PreferenceLoss loss);
-
 // (P) float64 each.
 struct Answer {
   at::Tensor log_prob;   // the sum over its targets

@@ -64,11 +64,9 @@ TEST(Preference, IsTheSumOfItsLosses) {
       {{.ld_alpha = 0.3}, "ld_alpha"},
       {{.losses = {kSigmoid, kHinge, kSft}, .weights = {0.5, 2, 0.25}}, "three"},
       {{.rpo_alpha = 0.7, .chosen_alpha = 0.2}, "with -log p"},
-      {{.losses = {kOrpo}, .weights = {1}, .reference = ReferenceKind::kNone}, "orpo"},
-      {{.losses = {kSimpo}, .weights = {1}, .reference = ReferenceKind::kNone}, "simpo"},
-      {{.reference = ReferenceKind::kKept}, "kept"}};
-  TestAnswers given;
-  given.answers->references = kReferences;
+      {{.losses = {kOrpo}, .weights = {1}, .has_reference = false}, "orpo"},
+      {{.losses = {kSimpo}, .weights = {1}, .has_reference = false}, "simpo"}};
+  const TestAnswers given;
   const auto model = model::tiny_model(model::tiny_config(model::kTinyLlama));
   std::vector<at::Tensor> leaves;
   for (const auto& parameter : model->table().parameters) leaves.push_back(*parameter.slot);
@@ -143,8 +141,9 @@ TEST(Preference, LooksAtTheSumsOfAnswers) {
   const auto looked = algorithm.look(tensor::to_device(given.run, at::kCPU), {*model, units});
   EXPECT_TRUE(at::allclose(looked.view({3, 2}),
                            at::stack({terms.chosen.log_prob, terms.rejected.log_prob}, 1), 1e-10));
-  const Preference kept(*model, {.reference = ReferenceKind::kKept});
-  EXPECT_TRUE(kept.passes().empty());
+  const Preference alone(
+      *model, {.losses = {PreferenceLoss::kOrpo}, .weights = {1}, .has_reference = false});
+  EXPECT_TRUE(alone.passes().empty());
 }
 
 TEST(Preference, ABatchWithoutPairsGivesZero) {

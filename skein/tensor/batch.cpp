@@ -128,7 +128,6 @@ std::shared_ptr<const Answers> make_answers(const HostBatch& batch, at::Device d
       .samples = host.samples};
   if (!host.margins.empty()) answers.margins = copied(host.margins, device);
   if (host.alone) answers.desirable = copied(host.desirable, device).to(at::kBool);
-  if (!host.references.empty()) answers.references = copied(host.references, device);
   return std::make_shared<const Answers>(std::move(answers));
 }
 
@@ -136,8 +135,8 @@ std::shared_ptr<const Answers> moved(const std::shared_ptr<const Answers>& answe
                                      at::Device device) {
   if (!answers) return nullptr;
   auto copy = *answers;
-  for (auto* tensor : {&copy.ends, &copy.targets, &copy.num_targets, &copy.margins, &copy.desirable,
-                       &copy.references}) {
+  for (auto* tensor :
+       {&copy.ends, &copy.targets, &copy.num_targets, &copy.margins, &copy.desirable}) {
     if (tensor->defined()) *tensor = moved(*tensor, device);
   }
   return std::make_shared<const Answers>(std::move(copy));

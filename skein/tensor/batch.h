@@ -27,12 +27,11 @@ struct DocumentRun {
 // Answers that people have judged (see HostAnswers): A of them, P pairs. What is told of a token
 // lies in the order of Batch::targets as one row, or of DocumentRun::places.
 struct Answers {
-  at::Tensor ends;          // (A) int64: the last token of each, in the batch as one row
-  at::Tensor targets;       // (A, longest) int64: the places of its targets; one behind all: none
-  at::Tensor num_targets;   // (A) int64
-  at::Tensor margins{};     // (P) float64; undefined: no pair has one
-  at::Tensor desirable{};   // (A) bool; undefined: they are pairs
-  at::Tensor references{};  // (A) float64; undefined: none is kept
+  at::Tensor ends;         // (A) int64: the last token of each, in the batch as one row
+  at::Tensor targets;      // (A, longest) int64: the places of its targets; one behind all: none
+  at::Tensor num_targets;  // (A) int64
+  at::Tensor margins{};    // (P) float64; undefined: no pair has one
+  at::Tensor desirable{};  // (A) bool; undefined: they are pairs
   std::vector<int64_t> samples{};
 
   int64_t count() const { return ends.size(0); }

@@ -37,7 +37,6 @@ struct HostAnswers {
   bool alone = false;                // each is judged by itself; else they are pairs
   std::vector<double> margins{};     // of each pair: by how much it is better; empty: none has one
   std::vector<uint8_t> desirable{};  // of each answer that was judged alone
-  std::vector<double> references{};  // kept log-probabilities of each answer; empty: none
   std::vector<int64_t> samples{};    // the number of each pair, or of each answer alone
 };
 
