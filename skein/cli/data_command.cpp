@@ -60,7 +60,7 @@ data::Split parse_split(const std::string& text) {
 int show_rows(
     const config::RunConfig& config,
     const std::function<std::string(const data::RunRowsOptions&, const data::Decode&)>& more) {
-  const auto tokens = data::open_row_tokens(config.model, config.rows);
+  const auto tokens = plan::open_tokens(config);
   const auto vocabulary = plan::vocabulary_of(config).value_or(tokens.encoder.vocab_size);
   auto options = plan::rows_options(config, tokens, vocabulary);
   const auto described = data::describe_rows(data::open_run_rows(options), options, tokens.audit);

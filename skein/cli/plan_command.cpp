@@ -224,6 +224,9 @@ void print_memory(const plan::Outlook& outlook) {
   fmt::print("  activations are an estimate: {}\n", model.stages[0].activations.formula);
   fmt::print("  needs: not all of it is there at once\n");
   const auto& own = model.stages[static_cast<size_t>(outlook.stage)];
+  if (own.reference > 0) {
+    fmt::print("  needs holds a frozen reference too: {}\n", shown(own.reference));
+  }
   if (own.flat.host > 0) {
     fmt::print("  offloaded, beside it: {} of host memory per rank\n", shown(own.flat.host));
   }
@@ -339,7 +342,7 @@ Json model_json(const plan::Outlook& outlook) {
                      {"parameters", model.shapes.unit_numel(static_cast<int>(i))}});
   }
   for (size_t stage = 0; stage < model.stages.size(); ++stage) {
-    const auto& [flat, activations, peak, margin, host] = model.stages[stage];
+    const auto& [flat, activations, reference, peak, margin, host] = model.stages[stage];
     memory.push_back({{"stage", stage},
                       {"chosen", static_cast<int>(stage) == outlook.stage},
                       {"weights", flat.weights},
@@ -347,6 +350,7 @@ Json model_json(const plan::Outlook& outlook) {
                       {"states", flat.states},
                       {"transient", flat.transient},
                       {"flat_peak", flat.peak()},
+                      {"reference", reference},
                       {"offloaded_host", flat.host},
                       {"offloaded_disk", flat.disk},
                       {"activations_kept", activations.kept},

@@ -19,6 +19,7 @@
 #include "skein/core/hash.h"
 #include "skein/optim/states.h"
 #include "skein/plan/finetune.h"
+#include "skein/plan/preferences.h"
 #include "skein/plan/rules.h"
 #include "skein/plan/run_data.h"
 
@@ -342,7 +343,8 @@ DataIdentity identity_before_data(const config::Resolved& resolved,
           .block_size_key = length_key(resolved),
           .optim = config.optimizer.optim,
           .pure_bf16 = config.optimizer.pure_bf16,
-          .tuning = tuning_identity(config, model)};
+          .tuning = tuning_identity(config, model),
+          .reference = reference_identity(config)};
 }
 
 StartFrom start_from(const config::CheckpointConfig& options, const fs::path& output) {
@@ -467,9 +469,28 @@ bool is_finished(const config::RunConfig& config, const HfConfig& model,
   }
 }
 
+namespace {
+
+// Rewards are compared with what the reference says: another one would be another run.
+void check_reference(const fs::path& checkpoint, const ReferenceIdentity& now) {
+  const auto saved = read_trainer_state(checkpoint).identity.reference;
+  if (saved.digest == now.digest) return;
+  const auto shown = [](const ReferenceIdentity& one) {
+    return one.digest.empty() ? std::string("none with weights of its own")
+                              : fmt::format("{} (digest {})", one.folder, one.digest);
+  };
+  throw UserError(
+      fmt::format("{} was trained beside another reference: {} there, {} here. Give the old one "
+                  "(ref_model, or model_name_or_path as it was), another output_dir, or --fresh",
+                  checkpoint.string(), shown(saved), shown(now)));
+}
+
+}  // namespace
+
 void check_continuation(const fs::path& checkpoint, const HfConfig& model,
                         const DataIdentity& identity) {
   check_step(checkpoint);
+  check_reference(checkpoint, identity.reference);
   check_model(checkpoint, model, identity.tuning);
   check_order(checkpoint, identity);
   check_optimizer(checkpoint, identity);

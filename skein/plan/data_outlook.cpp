@@ -65,7 +65,7 @@ DataOutlook look_at_rows(const config::RunConfig& config, int64_t global_batch) 
   const auto sources = sources_of(config, data::Split::kTrain);
   DataOutlook outlook{.files = sources.files.size()};
   if (sources.files.empty()) return outlook;
-  const auto tokens = data::open_row_tokens(config.model, config.rows);
+  const auto tokens = open_tokens(config);
   const auto vocabulary = vocabulary_of(config).value_or(tokens.encoder.vocab_size);
   const auto options = rows_options(config, tokens, vocabulary);
   const auto seen = data::preview_rows(sources, data::Split::kTrain, options, tokens.audit);

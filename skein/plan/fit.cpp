@@ -12,8 +12,10 @@
 #include "skein/core/amounts.h"
 #include "skein/core/error.h"
 #include "skein/core/foreign_text.h"
+#include "skein/data/rows/row_cache.h"
 #include "skein/plan/disk_space.h"
 #include "skein/plan/finetune.h"
+#include "skein/plan/preferences.h"
 #include "skein/plan/run_model.h"
 
 namespace skein::plan {
@@ -155,11 +157,24 @@ const char* smaller_model(const Shapes& shapes) {
 
 }  // namespace
 
+namespace {
+
+// Frozen, and all of it.
+std::optional<Shapes> reference_shapes(const config::RunConfig& config, const HfConfig& model) {
+  if (reference_of(config) != Reference::kCopy) return std::nullopt;
+  auto shapes = model.shapes();
+  for (auto& parameter : shapes.parameters) parameter.trainable = false;
+  return shapes;
+}
+
+}  // namespace
+
 RunMemory::RunMemory(const config::RunConfig& config, const HfConfig& model, const Machine& machine,
                      int64_t tokens)
     : config_(config),
       model_(model),
       shapes_(tuned_model(config, model).shapes),
+      reference_(reference_shapes(config, model)),
       dimensions_(model.dimensions()),
       machine_(machine),
       dtype_(working_dtype(config.model.dtype, machine.place)) {
@@ -180,12 +195,19 @@ RankBytes RunMemory::needs(const Choice& choice) const {
   question.gradient_bytes = static_cast<int64_t>(dtype_bytes(gradient_dtype(dtype_, wide)));
   question.stage = choice.stage;
   question.micro_batches = choice.accumulation;
-  question.rows = choice.per_device;
+  question.rows = choice.per_device * data::answers_of(row_kind(config_.stage));
   question.recompute = choice.recompute;
   question.offload = choice.offload;
   RankBytes bytes{.flat = flat_bytes(shapes_, question),
                   .activations = activation_bytes(shapes_, dimensions_, question)};
   bytes.peak = step_peak(bytes.flat, bytes.activations, question);
+  if (reference_) {
+    auto beside = question;
+    beside.stage = choice.stage >= 3 ? 3 : 0;  // as train/reference.h holds it
+    beside.offload = {};
+    bytes.reference = flat_bytes(*reference_, beside).peak();
+    bytes.peak += bytes.reference;
+  }
   if (!question.cuda) bytes.peak += bytes.flat.host;
   const auto host = bytes.flat.host + bytes.activations.host;
   if (question.cuda && host > 0) bytes.host = host + kHostOverhead;

@@ -51,9 +51,10 @@ struct Choice {
 struct RankBytes {
   FlatBytes flat;
   Activations activations;
-  int64_t peak = 0;    // of a step, on the device; on a CPU with what is offloaded
-  int64_t margin = 0;  // beside it: libraries and their workspaces, holes between tensors
-  int64_t host = 0;    // of a GPU's rank, where it offloads
+  int64_t reference = 0;  // weights of a frozen model beside it
+  int64_t peak = 0;       // of a step, on the device; on a CPU with what is offloaded
+  int64_t margin = 0;     // beside it: libraries and their workspaces, holes between tensors
+  int64_t host = 0;       // of a GPU's rank, where it offloads
 
   int64_t needed() const { return peak + margin; }
 };
@@ -91,6 +92,7 @@ class RunMemory {
   config::RunConfig config_;
   HfConfig model_;
   Shapes shapes_;
+  std::optional<Shapes> reference_;  // of a frozen model beside it
   Dimensions dimensions_;
   Machine machine_;
   MemoryQuestion question_;  // without the choice

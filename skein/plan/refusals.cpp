@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <iterator>
 #include <utility>
 
 #include "skein/checkpoint/files/tensor_match.h"
@@ -28,6 +29,7 @@
 #include "skein/plan/continuation.h"
 #include "skein/plan/finetune.h"
 #include "skein/plan/hf_config.h"
+#include "skein/plan/preferences.h"
 #include "skein/plan/run_data.h"
 #include "skein/plan/run_files.h"
 #include "skein/plan/run_model.h"
@@ -144,7 +146,7 @@ void check_rows(const config::RunConfig& config, std::optional<int64_t> vocabula
     text::ChatTemplate::find({.folder = {}, .file = rows.chat_template, .name = rows.chat_format});
     return;
   }
-  const auto tokens = data::open_row_tokens(config.model, rows);
+  const auto tokens = open_tokens(config);
   const bool is_asked_for = !rows.chat_format.empty() || !rows.chat_template.empty();
   if (is_asked_for && !tokens.audit.missing.empty()) {
     const auto& missing = tokens.audit.missing_tokens;
@@ -192,8 +194,11 @@ std::optional<fs::path> check_model_and_data(const config::Resolved& resolved) {
   auto checkpoint = checkpoint_to_continue(config.checkpoint);
   if (!checkpoint) check_adapter(config, model);
   tuned_model(config, model);
+  check_reference(resolved, model);
+  const bool compares_with_base =
+      reference_of(config) == Reference::kCopy && config.preference.ref_model.empty();
   const bool reads_base = config.finetune.finetuning_type == config::FinetuningType::kLora ||
-                          (!checkpoint && !config.model.train_from_scratch);
+                          (!config.model.train_from_scratch && (!checkpoint || compares_with_base));
   if (reads_base) {
     // What lies there has the rows from before resize_vocab.
     check_weights(config.model.model_name_or_path, read_hf_config(config.model.model_name_or_path));
@@ -268,6 +273,7 @@ void check_nvme_folder(const config::Resolved& resolved) {
 }
 
 void check_supported(const config::Resolved& resolved) {
+  check_preference_keys(resolved);
   check_offload(resolved);
   check_nvme(resolved);
   check_nvme_folder(resolved);
@@ -405,6 +411,7 @@ bool is_in_memory(const std::string& folder) {
 std::vector<std::string> run_warnings(const config::Resolved& resolved, const Place& place) {
   const auto& config = resolved.config;
   auto warnings = finetune_warnings(resolved);
+  std::ranges::move(preference_warnings(resolved), std::back_inserter(warnings));
   warn_of_types(resolved, place, warnings);
   if (offload_of(config.offload).uses_disk() && is_in_memory(config.offload.nvme_path)) {
     warnings.push_back(fmt::format(

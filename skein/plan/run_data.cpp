@@ -2,8 +2,11 @@
 // Copyright the skein authors.
 #include "skein/plan/run_data.h"
 
+#include <algorithm>
+
 #include "skein/core/parallel.h"
 #include "skein/data/prepare.h"
+#include "skein/plan/preferences.h"
 #include "skein/plan/rules.h"
 #include "skein/plan/run_model.h"
 
@@ -16,8 +19,13 @@ double val_size(const config::DataConfig& data) {
   return data.validation_split_percentage / 100;
 }
 
+// What kto compares with; the other losses have no use for it.
+bool wants_mismatched(const config::RunConfig& config) {
+  return std::ranges::count(losses_of(config), config::PreferenceLoss::kKto) > 0;
+}
+
 std::string prepare_rows(const config::RunConfig& config) {
-  const auto tokens = data::open_row_tokens(config.model, config.rows);
+  const auto tokens = open_tokens(config);
   const auto rows = data::open_run_rows(rows_options(config, tokens, *vocabulary_of(config)));
   data::require_labels(rows, tokens.audit, num_threads(config.data.preprocessing_num_workers));
   const auto& train = rows.train.source->prepared().digest;
@@ -26,8 +34,12 @@ std::string prepare_rows(const config::RunConfig& config) {
 
 }  // namespace
 
+data::RowTokens open_tokens(const config::RunConfig& config) {
+  return data::open_row_tokens(config.model, config.rows, row_kind(config.stage));
+}
+
 bool trains_on_rows(const config::RunConfig& config) {
-  return config.stage == config::TrainingStage::kSft;
+  return config.stage != config::TrainingStage::kPretrain;
 }
 
 std::string length_key(const config::Resolved& resolved) {
@@ -52,7 +64,8 @@ data::RunRowsOptions rows_options(const config::RunConfig& config, const data::R
   return {.data = config.data,
           .encoder = tokens.encoder,
           .limits = {.cutoff_len = config.data.block_size,
-                     .excess_length = config.rows.excess_length_strategy},
+                     .excess_length = config.rows.excess_length_strategy,
+                     .equal_pairs = config.preference.equal_pairs},
           .packing = config.rows.packing,
           .group_by_length = config.rows.group_by_length,
           .val_size = val_size(config.data),
@@ -67,8 +80,12 @@ std::string prepare_data(const config::RunConfig& config) {
 
 data::RunSamples open_samples(const config::RunConfig& config, int64_t vocabulary) {
   if (trains_on_rows(config)) {
-    const auto tokens = data::open_row_tokens(config.model, config.rows);
-    return data::open_rows(rows_options(config, tokens, vocabulary));
+    auto samples = data::open_rows(rows_options(config, open_tokens(config), vocabulary));
+    if (!wants_mismatched(config)) {
+      samples.train.mismatched.reset();
+      if (samples.eval) samples.eval->mismatched.reset();
+    }
+    return samples;
   }
   return data::open_blocks({.data = config.data,
                             .model = config.model,
@@ -83,8 +100,7 @@ data::RunSamples open_eval_samples(const config::RunConfig& config, int64_t voca
     both.data.train_file = config.data.eval_file;
     return open_samples(both, vocabulary);
   }
-  const auto tokens = data::open_row_tokens(config.model, config.rows);
-  const auto rows = data::open_eval_rows(rows_options(config, tokens, vocabulary));
+  const auto rows = data::open_eval_rows(rows_options(config, open_tokens(config), vocabulary));
   const data::ChosenSamples chosen{.source = rows.source, .set = rows.set};
   return {.train = chosen, .eval = chosen, .packs = nullptr, .are_runs = true, .digest = {}};
 }

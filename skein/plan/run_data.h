@@ -2,7 +2,7 @@
 // Copyright the skein authors.
 #pragma once
 
-// What a run trains on and evaluates, whatever its stage: blocks of text, or rows (stage sft). The
+// What a run trains on and evaluates, whatever its stage: blocks of text (pt), or rows. The
 // launcher, `skein plan`, `skein data` and the ranks ask the same.
 
 #include <cstdint>
@@ -28,7 +28,10 @@ std::optional<int64_t> vocabulary_of(const config::RunConfig& config);
 // The files of a split.
 data::Sources sources_of(const config::RunConfig& config, data::Split split);
 
-// For stage sft. `vocabulary`: of the model.
+// How a run's rows become tokens, those of its stage.
+data::RowTokens open_tokens(const config::RunConfig& config);
+
+// For rows. `vocabulary`: of the model.
 data::RunRowsOptions rows_options(const config::RunConfig& config, const data::RowTokens& tokens,
                                   int64_t vocabulary);
 

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <limits>
 
 #include "skein/config/syntax/values.h"
@@ -59,9 +60,15 @@ void check_state(const TrainerState& state) {
 }
 
 // JSON has no NaN and writes null.
-double loss_of(const nlohmann::ordered_json& record) {
-  const auto& loss = record.at("eval_loss");
-  return loss.is_number() ? loss.get<double>() : std::numeric_limits<double>::quiet_NaN();
+double number_in(const nlohmann::ordered_json& record, const std::string& key) {
+  const auto found = record.find(key);
+  return found != record.end() && found->is_number() ? found->get<double>()
+                                                     : std::numeric_limits<double>::quiet_NaN();
+}
+
+// As transformers decides it, but of two that fall though their names do not say loss.
+bool grows_as_it_gets_better(const std::string& metric) {
+  return !metric.ends_with("loss") && metric != "perplexity" && metric != "kl";
 }
 
 }  // namespace
@@ -81,7 +88,7 @@ std::string trainer_state_text(const TrainerState& state) {
                        {"log_history", state.history}};
   if (state.best) {
     json["best_global_step"] = state.best->step;
-    json["best_metric"] = state.best->loss;
+    json["best_metric"] = state.best->value;
     json["best_model_checkpoint"] = fmt::format("checkpoint-{}", state.best->step);
   }
   json["stateful_callbacks"] = {{"skein",
@@ -96,6 +103,10 @@ std::string trainer_state_text(const TrainerState& state) {
   if (!tuning.base.empty()) {
     ours["base_model"] = tuning.base;
     ours["base_digest"] = tuning.base_digest;
+  }
+  if (!state.identity.reference.digest.empty()) {
+    ours["reference_model"] = state.identity.reference.folder;
+    ours["reference_digest"] = state.identity.reference.digest;
   }
   if (state.loss_scale) {
     const auto& [scale, first, rule, clean_steps, hysteresis_left, num_skipped] = *state.loss_scale;
@@ -126,10 +137,12 @@ TrainerState read_trainer_state(const fs::path& folder) {
                      .total_steps = count_in(json, "max_steps"),
                      .tuning = {.type = ours.value("finetuning_type", "full"),
                                 .base = ours.value("base_model", ""),
-                                .base_digest = ours.value("base_digest", "")}},
+                                .base_digest = ours.value("base_digest", "")},
+                     .reference = {.folder = ours.value("reference_model", ""),
+                                   .digest = ours.value("reference_digest", "")}},
         .history = json.at("log_history")};
     if (json.contains("best_metric") && json.at("best_metric").is_number()) {
-      state.best = {.loss = json.at("best_metric").get<double>(),
+      state.best = {.value = json.at("best_metric").get<double>(),
                     .step = count_in(json, "best_global_step")};
     }
     if (const auto found = ours.find("loss_scale"); found != ours.end()) {
@@ -148,28 +161,41 @@ std::optional<TrainerState> find_trainer_state(const fs::path& folder) try {
   return std::nullopt;
 }
 
+BestMetric::BestMetric(const config::EvalConfig& config)
+    : key("eval_" + config.metric_for_best_model),
+      greater_wins(config.greater_is_better == config::GreaterIsBetter::kAuto
+                       ? grows_as_it_gets_better(config.metric_for_best_model)
+                       : config.greater_is_better == config::GreaterIsBetter::kYes) {}
+
+double BestMetric::worst() const {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  return greater_wins ? -kInfinity : kInfinity;
+}
+
 std::optional<std::string> reason_to_end(const config::EvalConfig& config,
                                          const nlohmann::ordered_json& history) {
   if (!config.early_stopping_patience) return std::nullopt;
-  double best = std::numeric_limits<double>::infinity();
+  const BestMetric metric(config);
+  double best = metric.worst();
   int64_t best_step = 0, without_gain = 0;
   bool is_first = true;
   for (const auto& record : history) {
     if (!record.contains("eval_loss") || record.value("step", int64_t{0}) == 0) continue;
-    const double loss = loss_of(record);
-    const bool helps = is_first || (loss < best && best - loss > config.early_stopping_threshold);
+    const double value = number_in(record, metric.key);
+    const bool helps = is_first || (metric.is_better(value, best) &&
+                                    std::abs(best - value) > config.early_stopping_threshold);
     without_gain = helps ? 0 : without_gain + 1;
     is_first = false;
-    if (!(loss < best)) continue;
-    best = loss;
+    if (!metric.is_better(value, best)) continue;
+    best = value;
     best_step = record.at("step").get<int64_t>();
   }
   if (without_gain < *config.early_stopping_patience) return std::nullopt;
   return fmt::format(
       "{} evaluations in a row were not better by more than {} (early_stopping_patience {}); the "
-      "lowest eval_loss is {:.4f}, at step {}",
-      without_gain, config.early_stopping_threshold, *config.early_stopping_patience, best,
-      best_step);
+      "{} {} is {:.4f}, at step {}",
+      without_gain, config.early_stopping_threshold, *config.early_stopping_patience,
+      metric.greater_wins ? "highest" : "lowest", metric.key, best, best_step);
 }
 
 }  // namespace skein::plan

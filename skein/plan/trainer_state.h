@@ -28,6 +28,12 @@ struct TuningIdentity {
   std::string adapter_config;  // of an adapter: the text of its file, which holds it
 };
 
+// What answers are compared with.
+struct ReferenceIdentity {
+  std::string folder;
+  std::string digest;  // of its weights; empty: there is no reference with weights of its own
+};
+
 // What must not change between starts of one run, because the data order depends on it, or what the
 // optimizer's states belong to; the steps may.
 struct DataIdentity {
@@ -43,6 +49,7 @@ struct DataIdentity {
   config::OptimizerKind optim = config::OptimizerKind::kAdamW;
   bool pure_bf16 = false;
   TuningIdentity tuning = {};
+  ReferenceIdentity reference = {};
 };
 
 struct TrainerState {
@@ -53,7 +60,7 @@ struct TrainerState {
   DataIdentity identity;
 
   struct Best {
-    double loss = 0;
+    double value = 0;  // of the metric that decides (BestMetric)
     int64_t step = 0;
   };
   std::optional<Best> best;
@@ -67,13 +74,26 @@ TrainerState read_trainer_state(const fs::path& folder);
 // Nothing instead.
 std::optional<TrainerState> find_trainer_state(const fs::path& folder);
 
+// What makes an evaluation better than another.
+struct BestMetric {
+  std::string key;  // of a log record: eval_loss
+  bool greater_wins = false;
+
+  explicit BestMetric(const config::EvalConfig& config);
+  bool is_better(double value, double than) const {
+    return greater_wins ? value > than : value < than;  // never where one is not a number
+  }
+  double worst() const;  // anything is better
+};
+
 // Has a run stopped getting better? Why one with this log ends before its last step; none: it goes
 // on.
 //
 // As transformers' EarlyStoppingCallback counts: an evaluation that is not more than
-// early_stopping_threshold below the best before it has not helped, and early_stopping_patience of
-// them in a row are enough. The evaluation before the first step is no one's result and is left
-// out. All of it follows from the log: nothing else is saved, and all ranks answer alike.
+// early_stopping_threshold better than the best before it has not helped, and
+// early_stopping_patience of them in a row are enough. The evaluation before the first step is no
+// one's result and is left out. All of it follows from the log: nothing else is saved, and all
+// ranks answer alike.
 std::optional<std::string> reason_to_end(const config::EvalConfig& config,
                                          const nlohmann::ordered_json& history);
 

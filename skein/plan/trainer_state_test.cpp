@@ -140,6 +140,40 @@ TEST(EarlyStoppingTest, BeforeTheFirstStepIsNoResult) {
   EXPECT_TRUE(reason_to_end(config, log_of({1, 2, 2}, 0)));
 }
 
+TEST(BestMetricTest, ItsNameTellsWhichWayIsBetter) {
+  using config::GreaterIsBetter;
+  const auto grows = [](const std::string& name, GreaterIsBetter asked = GreaterIsBetter::kAuto) {
+    const BestMetric metric({.metric_for_best_model = name, .greater_is_better = asked});
+    EXPECT_EQ(metric.key, "eval_" + name);
+    EXPECT_EQ(metric.is_better(2, 1), metric.greater_wins);
+    EXPECT_EQ(metric.is_better(1, 2), !metric.greater_wins);
+    EXPECT_TRUE(metric.is_better(1, metric.worst()));
+    EXPECT_FALSE(metric.is_better(std::numeric_limits<double>::quiet_NaN(), metric.worst()));
+    return metric.greater_wins;
+  };
+  for (const char* name : {"loss", "nll_loss", "perplexity", "kl"})
+    EXPECT_FALSE(grows(name)) << name;
+  for (const char* name : {"accuracy", "rewards/margins"}) EXPECT_TRUE(grows(name)) << name;
+  EXPECT_TRUE(grows("loss", GreaterIsBetter::kYes));
+  EXPECT_FALSE(grows("accuracy", GreaterIsBetter::kNo));
+}
+
+TEST(EarlyStoppingTest, OfAMetricThatGrows) {
+  const config::EvalConfig config{.metric_for_best_model = "accuracy",
+                                  .early_stopping_patience = 2};
+  auto log = ordered_json::array();
+  const auto ends_after = [&](double accuracy) {
+    log.push_back({{"step", log.size() + 1}, {"eval_loss", 1}, {"eval_accuracy", accuracy}});
+    return reason_to_end(config, log);
+  };
+  EXPECT_FALSE(ends_after(0.5));
+  EXPECT_FALSE(ends_after(0.7));
+  EXPECT_FALSE(ends_after(0.6));
+  const auto reason = ends_after(0.7);
+  ASSERT_TRUE(reason);
+  EXPECT_NE(reason->find("highest eval_accuracy is 0.7000, at step 2"), std::string::npos);
+}
+
 TEST(EarlyStoppingTest, SaysWhy) {
   const config::EvalConfig config{.early_stopping_patience = 2};
   const auto reason = reason_to_end(config, log_of({3, 2.5, 4, 4}));
