@@ -7,24 +7,26 @@
 namespace skein::train {
 namespace {
 
+// What decides which model is the best.
 std::optional<double> evaluate_and_log(Session& run, int64_t step, double epoch,
                                        StopAgreement& stop) {
   run.metrics.phases().enter(Phase::kEvaluate);
-  const auto evaluation = evaluate(run.loader, *run.algorithm, run.sharded, run.world, stop);
+  const auto evaluation =
+      evaluate({run.loader, *run.algorithm, run.sharded, run.onlookers.get()}, run.world, stop);
   if (!evaluation) return std::nullopt;
   run.metrics.write(step, epoch, *evaluation);
-  return evaluation->loss;
+  return metric_of(*evaluation, run.config.eval.metric_for_best_model);
 }
 
 }  // namespace
 
 bool evaluate_step(Session& run, int64_t step, double epoch, bool saves, StopAgreement& stop) {
-  const auto loss = evaluate_and_log(run, step, epoch, stop);
-  if (!loss) return false;
+  const auto value = evaluate_and_log(run, step, epoch, stop);
+  if (!value) return false;
   // Only a step that is saved can become the best model.
   if (saves) {
     settle_best(run);
-    if (run.state.add_evaluation(step, *loss)) run.store.protect(step);
+    if (run.state.add_evaluation(step, *value)) run.store.protect(step);
   }
   return true;
 }
@@ -38,10 +40,10 @@ bool evaluate_first(Session& run, int64_t step, StopAgreement& stop) {
     return !run.config.eval.eval_on_start || evaluate_and_log(run, 0, 0, stop).has_value();
   }
   if (!owes_evaluation(run, step)) return true;
-  const auto loss = evaluate_and_log(run, step, run.loader.batches(step - 1).epoch, stop);
-  if (!loss) return false;
+  const auto value = evaluate_and_log(run, step, run.loader.batches(step - 1).epoch, stop);
+  if (!value) return false;
   const bool is_saved = run.plan.saves_at(step);  // as without the stop
-  if (is_saved && run.state.add_evaluation(step, *loss)) run.store.protect_saved(step);
+  if (is_saved && run.state.add_evaluation(step, *value)) run.store.protect_saved(step);
   return true;
 }
 

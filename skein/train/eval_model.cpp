@@ -21,9 +21,10 @@ Evaluation evaluate_model(const EvalOptions& options, World& world) {
                             comm::Group());
   opened.load(sharded.kept_slices(Access::kSet));
   const auto algorithm = algorithms::build(algorithms::options_of(options.run), *opened.model);
-  if (!world.is_first()) return evaluate(loader, *algorithm, sharded, world);
+  const Evaluator evaluator{loader, *algorithm, sharded};
+  if (!world.is_first()) return evaluate(evaluator, world);
   Progress progress("evaluating", static_cast<uint64_t>(loader.num_eval_batches()), "batches");
-  return evaluate(loader, *algorithm, sharded, world, [&] { progress.add(1); });
+  return evaluate(evaluator, world, [&] { progress.add(1); });
 }
 
 }  // namespace skein::train

@@ -7,10 +7,12 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <string>
 
 #include "skein/algorithms/algorithm.h"
 #include "skein/data/loader.h"
 #include "skein/parallel/sharded.h"
+#include "skein/train/onlookers.h"
 #include "skein/train/stop_agreement.h"
 #include "skein/train/world.h"
 
@@ -25,13 +27,22 @@ struct Evaluation {
   algorithms::NamedNumbers metrics{};
 };
 
+// What is measured with what.
+struct Evaluator {
+  const data::Loader& loader;
+  const algorithms::Algorithm& algorithm;
+  parallel::Sharded& sharded;
+  const Onlookers* onlookers = nullptr;  // null: the algorithm has no passes
+};
+
 // Collective. Nothing when the ranks agree to stop on the way: it is given up then.
-std::optional<Evaluation> evaluate(const data::Loader& loader,
-                                   const algorithms::Algorithm& algorithm,
-                                   parallel::Sharded& sharded, World& world, StopAgreement& stop);
+std::optional<Evaluation> evaluate(const Evaluator& evaluator, World& world, StopAgreement& stop);
 // The same to its end. Calls on_batch, where given, after each of loader.num_eval_batches().
-Evaluation evaluate(const data::Loader& loader, const algorithms::Algorithm& algorithm,
-                    parallel::Sharded& sharded, World& world,
+Evaluation evaluate(const Evaluator& evaluator, World& world,
                     const std::function<void()>& on_batch = {});
+
+// Of an evaluation, as metric_for_best_model names it: loss, perplexity, or one of its metrics. Not
+// a number where it has none of that name.
+double metric_of(const Evaluation& evaluation, const std::string& name);
 
 }  // namespace skein::train

@@ -17,6 +17,9 @@ FolderModel build_folder_model(const plan::ModelFolder& folder, std::optional<DT
   if (!folder.adapter.empty()) {
     options.tuning.lora = adapter::read_adapter_config(folder.adapter);
     options.tuning.lora->dropout = 0;
+    if (options.tuning.lora->task_type == adapter::kScores) {
+      built.config = plan::with_score(built.config);
+    }
   }
   if (beside) options.tuning.lora = beside;
   built.model = model::build(built.config, options);

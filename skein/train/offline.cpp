@@ -54,8 +54,9 @@ Outcome run_offline(const config::Resolved& resolved, const config::BatchPlan& b
   NanGuard guard(run.config.optimizer.nan_policy, run.sharded, run.scaler.get());
   auto& phases = run.metrics.phases();
   StopAgreement stop(world.group);
-  const Trainer trainer{*run.algorithm, run.sharded, *run.optimizer, phases,
-                        [&run] { before_update(run); }};
+  const Trainer trainer{
+      *run.algorithm,     run.sharded, *run.optimizer, phases, [&run] { before_update(run); },
+      run.onlookers.get()};
   bool stopping = !evaluate_first(run, step, stop);
   auto early = reason_to_end(run);
   StepTrace step_trace(run, step);
@@ -67,12 +68,13 @@ Outcome run_offline(const config::Resolved& resolved, const config::BatchPlan& b
     board::set_board_step(step, data.samples);
 
     stop.ask(world.stop_requested());
-    const auto micro_batches = on_device(data, world.device);
+    const auto micro_batches = on_device(data.micro_batches, world.device);
+    const auto mismatched = on_device(data.mismatched, world.device);
     // The loss scale, and which update this is, depend on how the step before it went.
     if (run.scaler) judge(run, guard, step);
     const auto options =
         update_options({run.config, run.scaler.get(), run.peak_rate, run.plan.total_steps}, step);
-    const auto done = update(trainer, {micro_batches, data.counts, key}, options);
+    const auto done = update(trainer, {micro_batches, data.counts, key, mismatched}, options);
     // The step before this one: its norm is there without waiting.
     judge(run, guard, step);
     guard.watch(++step, done, data.samples);

@@ -86,8 +86,12 @@ void RunState::initialise(uint64_t seed) {
   optimizer_.refresh_masters();
 }
 
-void RunState::load_weights(const fs::path& folder) {
+void RunState::load_weights(const fs::path& folder, uint64_t seed) {
   const BaseWeights weights(folder, architecture_, model_.table());
+  if (!weights.has_score()) {
+    sharded_.initialise(seed,
+                        [](const auto& parameter) { return parameter.name == plan::kScoreName; });
+  }
   weights.load(sharded_.slices_to_save(Access::kSet));
   sharded_.gather_loaded();
   optimizer_.refresh_masters();
@@ -258,11 +262,11 @@ std::string RunState::trainer_state(int64_t step) {
        .history = metrics_.history()});
 }
 
-bool RunState::add_evaluation(int64_t step, double loss) {
-  const double best = best_ ? best_->loss : std::numeric_limits<double>::infinity();
-  if (!(loss < best)) return false;  // also when it is not a number
+bool RunState::add_evaluation(int64_t step, double value) {
+  const double best = best_ ? best_->value : options_.best.worst();
+  if (!options_.best.is_better(value, best)) return false;
   best_before_ = best_;
-  best_ = plan::TrainerState::Best{.loss = loss, .step = step};
+  best_ = plan::TrainerState::Best{.value = value, .step = step};
   return true;
 }
 

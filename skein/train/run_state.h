@@ -44,6 +44,7 @@ struct RunStateOptions {
   plan::ModelTexts texts = {};                    // that belong beside the weights
   // Every node saves all by itself, and of that this rank its share. Only where nothing is sharded.
   std::optional<checkpoint::Share> share = {};
+  plan::BestMetric best = plan::BestMetric({});  // which of two evaluations is better
 };
 
 class RunState {
@@ -56,10 +57,11 @@ class RunState {
   bool has_masters() const;
   bool is_adapter() const { return !options_.identity.tuning.adapter_config.empty(); }
 
-  // First weights: keyed by the seed, or from a model folder. Whatever is read, here and below, a
+  // First weights: keyed by the seed, or from a model folder (a head that scores, which that lacks,
+  // by the seed). Whatever is read, here and below, a
   // rank reads its shard of; the rest comes from the other ranks: collective.
   void initialise(uint64_t seed);
-  void load_weights(const fs::path& folder);
+  void load_weights(const fs::path& folder, uint64_t seed);
   // The same beside the weights of the base.
   void initialise_adapter(uint64_t seed);
   void load_adapter(const fs::path& folder);
@@ -77,7 +79,7 @@ class RunState {
   std::string trainer_state(int64_t step);
 
   // The best evaluation so far and the step it was made at. Returns whether this one is better.
-  bool add_evaluation(int64_t step, double loss);
+  bool add_evaluation(int64_t step, double value);
   // That step could not be saved: the best before it is the best again.
   void drop_evaluation(int64_t step);
   std::optional<int64_t> best_step() const {

@@ -4,12 +4,15 @@
 
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <vector>
 
 #include "skein/board/board.h"
 #include "skein/config/output_folder.h"
+#include "skein/config/syntax/suggest.h"
+#include "skein/config/syntax/values.h"
 #include "skein/core/error.h"
 #include "skein/core/host.h"
 #include "skein/core/log.h"
@@ -26,6 +29,7 @@
 #include "skein/tensor/dtype.h"
 #include "skein/tensor/host_stash.h"
 #include "skein/train/announce.h"
+#include "skein/train/ask_reference.h"
 #include "skein/train/check_once.h"
 #include "skein/train/group_rates.h"
 #include "skein/train/place.h"
@@ -150,9 +154,27 @@ std::unique_ptr<optim::Optimizer> build_optimizer(const config::RunConfig& confi
                                static_cast<uint64_t>(config.seed));
 }
 
+namespace {
+
+// Before anything is trained.
+void check_best_metric(const config::RunConfig& config, const algorithms::Algorithm& algorithm) {
+  std::vector<std::string> known{"loss"};
+  if (algorithm.is_token_mean()) known.emplace_back("perplexity");
+  for (const auto& metric : algorithm.metrics()) known.push_back(metric.name);
+  const auto& asked = config.eval.metric_for_best_model;
+  if (std::ranges::count(known, asked) > 0) return;
+  throw UserError(fmt::format("metric_for_best_model is {}; evaluations of stage: {} have {}{}",
+                              asked, config::to_text(config.stage), fmt::join(known, ", "),
+                              config::did_you_mean(asked, known)));
+}
+
+}  // namespace
+
 std::unique_ptr<algorithms::Algorithm> build_algorithm(const config::RunConfig& config,
                                                        const model::Model& model) {
-  return algorithms::build(algorithms::options_of(config), model);
+  auto algorithm = algorithms::build(algorithms::options_of(config), model);
+  check_best_metric(config, *algorithm);
+  return algorithm;
 }
 
 std::unique_ptr<plan::LossScaler> make_scaler(const config::RunConfig& config, DType dtype) {
@@ -162,6 +184,19 @@ std::unique_ptr<plan::LossScaler> make_scaler(const config::RunConfig& config, D
 
 namespace {
 
+// Of a document: what trains, and who looks at it before.
+std::function<double(int64_t)> flops_of(const config::RunConfig& config,
+                                        const plan::HfConfig& architecture,
+                                        const algorithms::Algorithm& algorithm) {
+  const auto dimensions = architecture.dimensions();
+  const plan::TrainingFlops training(dimensions, plan::tuned_model(config, architecture).shapes);
+  const auto passes = static_cast<double>(algorithm.passes().size());
+  return [=](int64_t tokens) {
+    const double forward = plan::training_flops_per_token(dimensions, tokens) / 3;
+    return training.of_document(tokens) + passes * forward * static_cast<double>(tokens);
+  };
+}
+
 MetricOptions metric_options(const config::RunConfig& config, const plan::HfConfig& architecture,
                              DType dtype, const algorithms::Algorithm& algorithm,
                              const World& world) {
@@ -170,9 +205,7 @@ MetricOptions metric_options(const config::RunConfig& config, const plan::HfConf
   return {.output = config::output_folder(config.checkpoint),
           .writes = world.is_first(),
           .spike_zscore = config.log.loss_spike_zscore,
-          .flops_of = [flops = plan::TrainingFlops(architecture.dimensions(),
-                                                   plan::tuned_model(config, architecture).shapes)](
-                          int64_t num_tokens) { return flops.of_document(num_tokens); },
+          .flops_of = flops_of(config, architecture, algorithm),
           .peak_flops = peak * world.group.size(),
           .pci_bus_id = cuda ? ops::pci_bus_id(world.device.index()) : "",
           .metrics = algorithm.metrics(),
@@ -228,7 +261,8 @@ RunStateOptions state_options(const config::RunConfig& config, const plan::DataI
   RunStateOptions options{
       .identity = identity,
       .epochs_of = [&](int64_t step) { return loader.epoch_steps().epochs_of(step); },
-      .texts = plan::texts_beside_weights(config)};
+      .texts = plan::texts_beside_weights(config),
+      .best = plan::BestMetric(config.eval)};
   if (world.own_output) options.share = {world.output_rank(), world.output_size()};
   return options;
 }
@@ -239,7 +273,7 @@ void load_base(RunState& state, const config::RunConfig& config, const World& wo
     return;
   }
   check_once(config.model.model_name_or_path, world);
-  state.load_weights(config.model.model_name_or_path);
+  state.load_weights(config.model.model_name_or_path, static_cast<uint64_t>(config.seed));
 }
 
 // Returns the step that it is of.
@@ -284,7 +318,9 @@ Session::Session(const config::Resolved& given, const config::BatchPlan& plan_of
       model(build_model(config, batches, architecture, dtype)),
       sharded(model->table(), shard_options(config, batches, world), world.group),
       optimizer(build_optimizer(config, sharded)),
+      reference(build_reference(config, architecture, dtype, world)),
       algorithm(build_algorithm(config, *model)),
+      onlookers(std::make_unique<Onlookers>(*algorithm, *model, sharded, reference.get())),
       scaler(make_scaler(config, dtype)),
       metrics(metric_options(config, architecture, dtype, *algorithm, world)),
       store(store_options(config, output, world, stash_bytes(config, batches, architecture, world),
@@ -301,6 +337,13 @@ int64_t begin(Session& run) {
     run.store.prepare(run.state.contents(0, !config.checkpoint.save_only_model));
   }
   const int64_t step = load_first_state(run);
+  if (run.reference) load_reference(*run.reference, config, run.architecture, run.world);
+  if (config.preference.precompute_ref_log_probs && run.onlookers->any()) {
+    const auto samples = plan::open_samples(config, run.architecture.dimensions().vocabulary);
+    run.onlookers->keep(ask_reference({config, run.identity, run.dtype, samples}, *run.algorithm,
+                                      *run.onlookers, run.world));
+    run.reference.reset();  // its memory is the first step's
+  }
   claim_folder(run.output, run.resolved, run.beginning, run.world);
   run.state.restore_log();  // records of steps that were lost do not stay
   if (run.state.best_step()) run.store.protect_saved(*run.state.best_step());

@@ -20,6 +20,8 @@
 #include "skein/plan/run_plan.h"
 #include "skein/train/beginning.h"
 #include "skein/train/metric_log.h"
+#include "skein/train/onlookers.h"
+#include "skein/train/reference.h"
 #include "skein/train/run_state.h"
 #include "skein/train/world.h"
 
@@ -48,7 +50,9 @@ struct Session {
   std::unique_ptr<model::Model> model;  // single-device code
   parallel::Sharded sharded;            // ddp, zero1, zero2 or zero3
   std::unique_ptr<optim::Optimizer> optimizer;
+  std::unique_ptr<Reference> reference;              // what the model is compared with, or null
   std::unique_ptr<algorithms::Algorithm> algorithm;  // turns a batch into a loss
+  std::unique_ptr<Onlookers> onlookers;              // who sees a batch before
   std::unique_ptr<plan::LossScaler> scaler;          // of float16; else null
   MetricLog metrics;
   checkpoint::CheckpointStore store;

@@ -16,21 +16,50 @@
 namespace skein::train {
 namespace {
 
+// What onlookers have seen of each micro-batch.
+struct Seen {
+  std::vector<Onlookers::Looks> looks;
+  std::vector<double> statistics;
+};
+
+Seen look_at(const Trainer& trainer, const StepData& data) {
+  Seen seen;
+  const auto* onlookers = trainer.onlookers;
+  if (onlookers == nullptr || !onlookers->any()) return seen;
+  const auto device = trainer.sharded.memory().device();
+  trainer.phases.enter(Phase::kForward);
+  onlookers->while_held([&] {
+    for (size_t i = 0; i < data.micro_batches.size(); ++i) {
+      const auto own = tensor::to_device(data.micro_batches[i], device);
+      tensor::Batch other;
+      if (!data.mismatched.empty()) other = tensor::to_device(data.mismatched[i], device);
+      seen.looks.push_back(
+          onlookers->look(data::Split::kTrain, own, data.mismatched.empty() ? nullptr : &other));
+    }
+  });
+  seen.statistics = onlookers->settle(seen.looks, data.counts);
+  return seen;
+}
+
 // The loss is one mean over all micro-batches on all ranks, so gradients are summed, never
 // averaged. Returns this rank's sum of losses, each times `weight`. `before_last` is called before
 // the last backward.
 Update accumulate_gradients(const Trainer& trainer, const StepData& data, double weight,
                             const std::function<void()>& before_last) {
-  auto& [algorithm, sharded, optimizer, phases, before_change] = trainer;
+  auto& [algorithm, sharded, optimizer, phases, before_change, onlookers] = trainer;
   const auto device = sharded.memory().device();
   Update result{.loss = at::zeros({}, at::TensorOptions().dtype(at::kDouble).device(device)),
                 .metrics = algorithms::MetricSums(algorithm.metrics())};
+  const auto seen = look_at(trainer, data);
   const auto count = static_cast<int64_t>(data.micro_batches.size());
   for (int64_t i = 0; i < count; ++i) {
     phases.enter(Phase::kForward);
     sharded.begin_micro_batch(i, count);  // the stage decides when to reduce
     const auto batch = tensor::to_device(data.micro_batches[i], device);
-    const auto part = algorithm.loss_sum(batch, {data.key, weight, data.counts}, sharded);
+    algorithms::StepView view{
+        .key = data.key, .weight = weight, .counts = data.counts, .statistics = seen.statistics};
+    if (!seen.looks.empty()) view.looks = seen.looks[static_cast<size_t>(i)];
+    const auto part = algorithm.loss_sum(batch, view, sharded);
     phases.enter(Phase::kBackward);
     if (i + 1 == count && before_last) before_last();
     torch::autograd::backward({part.loss});
@@ -54,10 +83,11 @@ UpdateOptions update_options(const RunSteps& steps, int64_t step) {
               scaler != nullptr || config.optimizer.nan_policy == config::NanPolicy::kSkip};
 }
 
-std::vector<tensor::Batch> on_device(const data::StepBatches& data, at::Device device) {
-  std::vector<tensor::Batch> batches;
-  for (const auto& batch : data.micro_batches) batches.push_back(tensor::to_device(batch, device));
-  return batches;
+std::vector<tensor::Batch> on_device(std::span<const tensor::HostBatch> batches,
+                                     at::Device device) {
+  std::vector<tensor::Batch> there;
+  for (const auto& batch : batches) there.push_back(tensor::to_device(batch, device));
+  return there;
 }
 
 Normaliser normaliser(int64_t count) {

@@ -19,6 +19,7 @@
 #include "skein/parallel/sharded.h"
 #include "skein/plan/rates/loss_scaler.h"
 #include "skein/tensor/batch.h"
+#include "skein/train/onlookers.h"
 #include "skein/train/phases.h"
 
 namespace skein::train {
@@ -31,12 +32,14 @@ struct Trainer {
   Phases& phases;
   // Called before weights and optimizer states change, when something still reads them.
   std::function<void()> before_change = {};
+  const Onlookers* onlookers = nullptr;  // null: the algorithm has no passes
 };
 
 struct StepData {
   std::span<const tensor::Batch> micro_batches;  // this rank's, on any device; equally many on all
   tensor::Counts counts;                         // of the whole step, over all ranks
   tensor::StepKey key;
+  std::span<const tensor::Batch> mismatched = {};  // StepBatches::mismatched
 };
 
 struct UpdateOptions {
@@ -57,8 +60,7 @@ struct RunSteps {
 };
 UpdateOptions update_options(const RunSteps& steps, int64_t step);
 
-// A step's micro-batches of this rank.
-std::vector<tensor::Batch> on_device(const data::StepBatches& data, at::Device device);
+std::vector<tensor::Batch> on_device(std::span<const tensor::HostBatch> batches, at::Device device);
 
 // 1 / count in two factors. Backward carries the power of two, which moves exponents alone:
 // gradients round alike, in 16 bits too, whatever the number of targets is. The rest, in (0.5, 1],

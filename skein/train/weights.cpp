@@ -57,9 +57,14 @@ BaseWeights::BaseWeights(const fs::path& folder, const plan::HfConfig& architect
     head_ = head->name;
     embedding_ = shapes.parameters.front().name;
   }
-  options_.tied_head = head.has_value();
+  // A head that gives logits stays behind where one that scores takes its place.
+  const bool scores = table.find(plan::kScoreName) != nullptr;
+  lacks_score_ = scores && checkpoint::find_tensor(reader_.files(), plan::kScoreName,
+                                                   /*foreign=*/true) == nullptr;
+  options_.tied_head = head.has_value() || lacks_score_;
   for (const auto& parameter : table.parameters) {
     if (adapter::is_adapter_tensor(parameter.name)) continue;
+    if (lacks_score_ && parameter.name == plan::kScoreName) continue;
     // The embedding, and the head, whose rows are padded in memory.
     if (&parameter == &table.parameters.front() || parameter.padded_rows > 0) {
       rows_.tensors.insert(name_of(parameter.name));
@@ -74,7 +79,10 @@ const std::string& BaseWeights::name_of(const std::string& parameter) const {
 }
 
 void BaseWeights::load(Slices slices) const {
-  std::erase_if(slices, [](const auto& slice) { return adapter::is_adapter_tensor(slice.name); });
+  std::erase_if(slices, [&](const auto& slice) {
+    return adapter::is_adapter_tensor(slice.name) ||
+           (lacks_score_ && slice.name == plan::kScoreName);
+  });
   const auto is_packed = [&](const auto& slice) { return packed_.contains(slice.name); };
   Slices packed;
   std::ranges::copy_if(slices, std::back_inserter(packed), is_packed);

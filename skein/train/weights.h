@@ -30,6 +30,8 @@ class BaseWeights {
 
   // As checkpoint::Reader::load().
   void load(Slices slices) const;
+  // False: the model scores, and the files have no head for it. load() leaves it as it is.
+  bool has_score() const { return !lacks_score_; }
   // Do the files hold tensors of another type than the model's?
   bool differ_in_dtype() const;
 
@@ -43,6 +45,7 @@ class BaseWeights {
   checkpoint::NewRows rows_;
   std::string head_, embedding_;  // a head that begins as the embedding; else empty
   std::map<std::string, tensor::PackedShape> packed_;  // by name
+  bool lacks_score_ = false;
 };
 
 // Of PEFT's folder: all that trains, and what it holds of the base's embedding and head. Throws one

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#pragma once
+
+// precompute_ref_log_probs: the reference is asked about every sample before the first step, once
+// for all runs over the same rows.
+
+#include "skein/config/run_config.h"
+#include "skein/data/run_samples.h"
+#include "skein/plan/trainer_state.h"
+#include "skein/train/kept_looks.h"
+#include "skein/train/onlookers.h"
+#include "skein/train/world.h"
+
+namespace skein::train {
+
+struct Questions {
+  const config::RunConfig& config;
+  const plan::DataIdentity& identity;  // says which reference it is
+  DType dtype;                         // of the weights in forward
+  const data::RunSamples& samples;
+};
+
+// Reads what is kept of both splits, else asks and keeps it. Collective.
+KeptLooks ask_reference(const Questions& questions, const algorithms::Algorithm& algorithm,
+                        const Onlookers& onlookers, World& world);
+
+}  // namespace skein::train
