@@ -2,6 +2,7 @@
 # Copyright the skein authors.
 """Every file of recipes/ takes a step, with a tiny model and tiny data; and the README's commands for fine-tuning, word
 for word."""
+import json
 import re
 import subprocess
 import unittest
@@ -10,7 +11,10 @@ from harness import ENVIRONMENT, ROOT, SKEIN, ChatWorkspace, run_skein
 
 RECIPES = sorted((ROOT / "recipes").glob("*.yaml"))
 # What a recipe leaves to its reader, and what would be too large here.
-WORDS = {"sft": ["train_file=chat.jsonl", "cutoff_len=128"], "pt": ["train_file=text.txt", "block_size=32"]}
+PAIRS = ["train_file=pairs.jsonl", "cutoff_len=128"]
+WORDS = {"sft": ["train_file=chat.jsonl", "cutoff_len=128"], "pt": ["train_file=text.txt", "block_size=32"],
+         "rm": PAIRS, "dpo": PAIRS, "kto": ["train_file=judged.jsonl", "cutoff_len=128"]}
+EVALUATED = {"sft": "few.jsonl", "pt": "text.txt", "rm": "pairs.jsonl", "dpo": "pairs.jsonl", "kto": "judged.jsonl"}
 BATCH = ["global_batch_size=4", "per_device_train_batch_size=2", "gradient_accumulation_steps=2"]
 
 
@@ -24,17 +28,31 @@ def make_model(work, folder):
     work.run("max_steps=1", f"output_dir={folder}", "report_to=none")
 
 
+def write_judged(work):
+    """Pairs of answers, and answers judged alone."""
+    pairs, judged = [], []
+    for number in range(12):
+        prompt = [{"role": "user", "content": f"What is {number} + 1?"}]
+        good, bad = ([{"role": "assistant", "content": text}] for text in (f"{number + 1}", f"no {number}"))
+        pairs.append({"prompt": prompt, "chosen": good, "rejected": bad})
+        judged += [{"prompt": prompt, "completion": good, "label": True},
+                   {"prompt": prompt, "completion": bad, "label": False}]
+    for name, rows in (("pairs.jsonl", pairs), ("judged.jsonl", judged)):
+        (work / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
 class Recipes(unittest.TestCase):
     def test_a_step_of_each(self):
         self.assertGreater(len(RECIPES), 5)
         with ChatWorkspace() as work:
             make_model(work, "base")
             work.write_chat(4, "few.jsonl", seed=2)
+            write_judged(work)
             for recipe in RECIPES:
                 stage, out = stage_of(recipe), recipe.stem
                 words = [*WORDS[stage], "model_name_or_path=base", "device=cpu", "max_steps=1", f"output_dir={out}"]
                 if "eval_file:" in recipe.read_text():
-                    words.append("eval_file=" + ("few.jsonl" if stage == "sft" else "text.txt"))
+                    words.append("eval_file=" + EVALUATED[stage])
                 with self.subTest(recipe.name):
                     run_skein(["train", recipe, *words, *BATCH], work.folder)
                     self.assertEqual([r["step"] for r in work.records(out) if "loss" in r], [1])
