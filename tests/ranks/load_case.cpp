@@ -74,7 +74,7 @@ double growth(const fs::path& folder, int stage, Held held, comm::Group& world) 
   forget_peak();
   const auto before = resident_bytes("VmRSS");
   Run run(plan::read_hf_config(folder), stage, held, world);
-  run.state.load_weights(folder);
+  run.state.load_weights(folder, /*seed=*/1);
   const auto grown = resident_bytes("VmHWM") - before;
   int64_t weights = 0;
   for (const auto& slice : run.sharded.kept_slices(Access::kRead)) {

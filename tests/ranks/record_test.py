@@ -127,7 +127,8 @@ class NothingToContinue(Case):
 
 class Restart(Case):
     def test_it_goes_on_whatever_the_run_was_to_begin_with(self):
-        for wish in ("resume_from_checkpoint=false", "--fresh"):
+        self.work.run("output_dir=base", ranks=2)
+        for wish in ("resume_from_checkpoint=false", "--fresh", "resume_from_checkpoint=base/checkpoint-2"):
             with self.subTest(wish):
                 shutil.rmtree(self.work / "out", ignore_errors=True)
                 process = self.work.start(wish, "max_steps=200", "--max-restarts", "1", ranks=2)
