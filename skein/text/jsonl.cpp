@@ -97,8 +97,10 @@ std::string text_of_line(std::string_view line) try {
   TextFinder finder;
   walk_json(line, kLimits, finder);
   if (!finder.text && !finder.row_key.empty()) {
-    throw NoText(fmt::format("the object has \"{}\" and no \"text\": stage=sft trains on such rows",
-                             finder.row_key));
+    throw NoText(fmt::format(
+        "the object has \"{}\" and no \"text\": stage=sft trains on such rows; on those "
+        "with \"chosen\" and \"rejected\" dpo and rm, with a \"label\" kto",
+        finder.row_key));
   }
   if (!finder.text) throw NoText("the object has no key \"text\"");
   return std::move(*finder.text);

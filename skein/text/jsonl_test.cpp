@@ -26,7 +26,8 @@ TEST(Jsonl, SaysWhatIsWrong) {
   EXPECT_EQ(why_refused("\"text\""), "expected an object with a \"text\", found a string");
   EXPECT_EQ(why_refused("{}"), "the object has no key \"text\"");
   EXPECT_EQ(why_refused(R"({"id": 1, "messages": []})"),
-            "the object has \"messages\" and no \"text\": stage=sft trains on such rows");
+            "the object has \"messages\" and no \"text\": stage=sft trains on such rows; on those "
+            "with \"chosen\" and \"rejected\" dpo and rm, with a \"label\" kto");
   EXPECT_EQ(why_refused(R"({"meta": {"text": "x"}})"), "the object has no key \"text\"");
   EXPECT_EQ(why_refused(R"({"text": 5})"), "\"text\" must be a string, found a number");
   EXPECT_EQ(why_refused(R"({"text": null})"), "\"text\" must be a string, found null");

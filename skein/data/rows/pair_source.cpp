@@ -15,9 +15,11 @@ class MismatchedSource final : public SampleSource {
   explicit MismatchedSource(std::shared_ptr<const FeedbackSource> source)
       : source_(std::move(source)), rows_(source_->prepared().rows) {
     // Several answers to one prompt stand behind each other as a rule.
+    int64_t other = count() - 1;
+    while (other > 0 && have_one_prompt(other, 0)) --other;
     for (int64_t sample = 0; sample < count(); ++sample) {
-      const bool goes_on = sample > 0 && have_one_prompt(sample - 1, sample);
-      before_.push_back(goes_on ? before_.back() : (sample + count() - 1) % count());
+      if (sample > 0 && !have_one_prompt(sample - 1, sample)) other = sample - 1;
+      before_.push_back(other);
     }
   }
 
@@ -85,16 +87,10 @@ class MismatchedSource final : public SampleSource {
     return joined;
   }
 
-  std::vector<int64_t> prompt_of(int64_t sample) const {
-    const auto answer = source_->answer_of(sample);
-    std::vector<int64_t> ids(static_cast<size_t>(prompt_ids(rows_.entry(answer))));
-    rows_.read(answer, ids);
-    return ids;
-  }
   bool have_one_prompt(int64_t sample, int64_t other) const {
-    return prompt_ids(rows_.entry(source_->answer_of(sample))) ==
-               prompt_ids(rows_.entry(source_->answer_of(other))) &&
-           prompt_of(sample) == prompt_of(other);
+    const auto one = source_->answer_of(sample), two = source_->answer_of(other);
+    const auto length = prompt_ids(rows_.entry(one));
+    return length == prompt_ids(rows_.entry(two)) && rows_.begin_alike(one, two, length);
   }
 
   std::shared_ptr<const FeedbackSource> source_;

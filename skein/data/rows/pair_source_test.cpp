@@ -159,6 +159,10 @@ TEST_F(PairSourceTest, SeveralAnswersToOnePromptAreNoOthers) {
   for (const int64_t sample : {1, 2, 3}) {
     EXPECT_EQ(read(*view, sample).tokens, (Ids{'q', 'A', 256})) << sample;
   }
+  const auto around = mismatched_of(
+      feedback(judged("p", "A", true) + judged("q", "B", true) + judged("p", "C", false)));
+  EXPECT_EQ(read(*around, 0).tokens, (Ids{'p', 'B', 256}))
+      << "the last has the prompt of the first";
 }
 
 class RunPairsTest : public RowsTest {

@@ -143,6 +143,18 @@ PreferenceRow whole_conversations(const RowColumns& row, Conversation chosen,
           .margin = {}};
 }
 
+// A question under a name that is not read would be lost, and what both answers begin with be taken
+// for it.
+void refuse_question(const RowColumns& row) {
+  for (const char* name : {"question", "query", "problem"}) {
+    if (!row.has(name)) continue;
+    throw UnknownColumns(
+        fmt::format("the row has \"{0}\" and no \"prompt\": rename it, as `jq -c '.prompt = .{0} | "
+                    "del(.{0})' OLD.jsonl > NEW.jsonl` does",
+                    name));
+  }
+}
+
 // What both texts begin with, less a blank at its end, which most tokenizers put before a word.
 PreferenceRow whole_texts(const RowColumns& row, std::string_view chosen,
                           std::string_view rejected) {
@@ -176,6 +188,7 @@ PreferenceRow pair_in(const RowColumns& row, const OrderedJson& chosen,
                       const OrderedJson& rejected) {
   const bool are_texts = chosen.is_string() && rejected.is_string();
   auto prompt = prompt_in(row);
+  if (!prompt) refuse_question(row);
   if (!prompt && are_texts) {
     return whole_texts(row, chosen.get_ref<const std::string&>(),
                        rejected.get_ref<const std::string&>());

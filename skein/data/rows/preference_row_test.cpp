@@ -152,6 +152,8 @@ TEST(PreferenceRow, WrongRowsNameWhatWasExpected) {
     const char* json;
     const char* expected;
   } cases[] = {
+      {R"({"question": "q", "chosen": "The sky", "rejected": "The sea"})",
+       "the row has \"question\" and no \"prompt\": rename it, as `jq -c '.prompt = .question"},
       {R"({"messages": [<U>, <A>]})", "the row has \"messages\" (stage=sft trains on rows of one"},
       {R"({"question": "q"})", "expected \"chosen\" and \"rejected\""},
       {R"({"prompt": "P", "completion": "C", "label": true})", "with a label: stage=kto trains on"},

@@ -206,7 +206,7 @@ TEST_F(PrepareRows, AnswersJudgedAloneKeepTheirLabelAndPrompt) {
   EXPECT_TRUE(is_desirable(first.entry(0)));
   EXPECT_EQ(prompt_ids(first.entry(1)), 1) << "nothing predicts the first id";
   EXPECT_FALSE(is_desirable(first.entry(1)));
-  EXPECT_NE(prepare(rows).digest, first.digest) << "the kind is part of the name";
+  EXPECT_PRED2(contains, refusal<IoError>([&] { prepare(rows); }), "which stage=kto trains on");
 }
 
 TEST_F(PrepareRows, RowsOfAnotherKindNameTheirStage) {

@@ -64,6 +64,18 @@ void refuse_preferences(const RowColumns& row) {
       "\"prompt\" and \"completion\"");
 }
 
+// Answers that somebody has found bad would be learned like the good ones.
+void refuse_judged(const RowColumns& row) {
+  const auto* label = row.find("label");
+  const bool is_judged =
+      row.find("kto_tag") != nullptr || (label != nullptr && label->is_boolean());
+  if (!is_judged) return;
+  throw IoError(fmt::format(
+      "the row's answer was judged (\"{0}\"), which stage=kto trains on: a file of good "
+      "answers alone is made by `jq -c 'select(.{0}) | del(.{0})' OLD.jsonl > NEW.jsonl`",
+      row.find("kto_tag") != nullptr ? "kto_tag" : "label"));
+}
+
 // The first of `names` that the row has; empty: none.
 std::string first_of(const RowColumns& row, std::initializer_list<std::string_view> names) {
   const auto found = std::ranges::find_if(names, [&](auto name) { return row.has(name); });
@@ -110,7 +122,11 @@ Conversation parse_conversation(std::string_view json) {
   return with_system(conversation_in(row, column), text_of(row, "system"));
 }
 
-Row parse_row(std::string_view json) { return row_of(RowColumns(json)); }
+Row parse_row(std::string_view json) {
+  const RowColumns row(json);
+  refuse_judged(row);
+  return row_of(row);
+}
 
 Row row_of(const RowColumns& row) {
   refuse_preferences(row);

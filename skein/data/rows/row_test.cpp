@@ -171,6 +171,8 @@ TEST(Row, WrongSchemasNameWhatWasExpected) {
       {R"({"messages": [{"role": "user", "content": "x", "weight": 0.5}]})", "must be 0 or 1"},
       {R"({"messages": [{"role": "user", "content": "x", "train": 1}]})", "must be true or false"},
       {R"({"prompt": "p", "chosen": "c", "rejected": "r"})", "the row holds preferences"},
+      {R"({"prompt": "p", "completion": "c", "label": false})", "which stage=kto trains on"},
+      {R"({"instruction": "i", "output": "o", "kto_tag": 1})", "was judged (\"kto_tag\")"},
       {R"({"image": "a.jpg", "conversations": []})", "the row holds an image"},
       {R"({"text": "a", "text": "b"})", "the key \"text\" occurs twice"},
       {R"({"messages": [{"role": "user", "role": "gpt"}]})", "the key \"role\" occurs twice"},
