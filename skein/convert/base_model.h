@@ -28,7 +28,6 @@ struct BaseModel {
 };
 
 inline constexpr const char* kHeadName = "lm_head.weight";
-inline constexpr const char* kScoreName = "score.weight";
 
 // Of a folder that plan/model_folder.h has found. Throws UserError for a quantised model.
 BaseModel open_base_model(const fs::path& folder);

@@ -13,6 +13,7 @@
 #include "skein/checkpoint/files/tensor_match.h"
 #include "skein/convert/float_values.h"
 #include "skein/core/error.h"
+#include "skein/plan/families/architecture.h"
 
 namespace skein::convert {
 namespace {
@@ -102,7 +103,7 @@ class Planner {
     const bool is_base = inside != std::string::npos;
     if (is_base) name.replace(inside, inner.size(), ".");
     const auto target = name_in_base(name);
-    if (target.empty() && scores_ && name == kScoreName) {
+    if (target.empty() && scores_ && name == plan::kScoreName) {
       score_ = &stored;
       ++plan_.num_replaced;
       return;
@@ -278,15 +279,15 @@ class Planner {
   void add_score() {
     plan_.config.scores = true;
     if (score_ == nullptr) {
-      if (!base_.files.tensors.contains(kScoreName)) missing_.emplace_back("score");
+      if (!base_.files.tensors.contains(plan::kScoreName)) missing_.emplace_back("score");
       return;
     }
     const auto& tensor = *score_->tensor;
     const auto like = base_.files.tensors.find(base_.embedding_name());
     const auto dtype =
         like == base_.files.tensors.end() ? tensor.dtype : like->second.tensor->dtype;
-    check_convertible(kScoreName, tensor.dtype, dtype);
-    TensorJob job{.entry = {kScoreName, dtype, tensor.shape}, .source = score_};
+    check_convertible(plan::kScoreName, tensor.dtype, dtype);
+    TensorJob job{.entry = {plan::kScoreName, dtype, tensor.shape}, .source = score_};
     job.adapted = true;
     plan_.jobs.push_back(std::move(job));
   }

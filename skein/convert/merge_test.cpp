@@ -134,6 +134,11 @@ TEST_F(Merge, AScoreTakesTheHeadsPlace) {
     EXPECT_EQ(merged.at("model.q_proj.weight").values, (Values{1.5, 7, 53, 5, 15, 106}));
     EXPECT_EQ(out_config()["architectures"][0], "LlamaForSequenceClassification");
   }
+  config_["architectures"] = {"LlamaForSequenceClassification"};
+  fs::remove_all(options_.out);
+  merge();
+  EXPECT_EQ(out_config()["architectures"][0], "LlamaForSequenceClassification")
+      << "a base that scored";
   adapter_.erase("base_model.model.score.weight");
   EXPECT_PRED2(contains, refused(), "missing in the adapter (1): score");
 }

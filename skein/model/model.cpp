@@ -118,8 +118,9 @@ at::Tensor Model::head_scores(const at::Tensor& hidden, const at::Tensor& places
   SKEIN_CHECK(has_scores(), "the model scores texts");
   const auto block = [this, places](const tensor::Tensors& in) {
     const auto rows = in[0].flatten(0, 1).index_select(0, places);
-    const auto scores = at::linear(rows, *score_weight()).squeeze(1);
-    return scores.scalar_type() == at::kDouble ? scores : scores.to(at::kFloat);
+    // Scores in 16 bits would lie on a grid on which close pairs are ties.
+    const auto type = rows.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+    return at::linear(rows.to(type), score_weight()->to(type)).squeeze(1);
   };
   return run_unit(units, head_unit(), {hidden}, block);
 }

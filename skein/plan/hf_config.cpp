@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <nlohmann/json.hpp>
 
 #include "skein/core/error.h"
@@ -25,6 +26,17 @@ std::string class_of(const nlohmann::ordered_json& json) {
   const auto found = json.find("architectures");
   if (found == json.end() || !found->is_array() || found->empty()) return "";
   return found->front().is_string() ? found->front().get<std::string>() : "";
+}
+
+// As transformers calls the classes of a family: qwen2 is Qwen2, gemma3_text Gemma3Text.
+std::string family_class(const std::string& model_type) {
+  if (model_type == "gpt2") return "GPT2";
+  std::string name;
+  for (bool begins = true; const char c : model_type) {
+    if (c != '_') name += begins ? static_cast<char>(std::toupper(c)) : c;
+    begins = c == '_';
+  }
+  return name;
 }
 
 int64_t num_labels(const nlohmann::ordered_json& json) {
@@ -111,11 +123,15 @@ HfConfig with_score(const HfConfig& config) {
 std::string config_with_score(const std::string& config) {
   auto json = nlohmann::ordered_json::parse(config);  // keys stay in their order
   auto name = class_of(json);
+  if (name.ends_with(kScore)) return config;
+  if (name.empty()) name = family_class(json.value("model_type", ""));
   if (const auto at = name.find(kText); at != std::string::npos) name.erase(at);
   for (const std::string_view ending : {"LMHeadModel", "Model"}) {  // GPT-2's, and a base's
     if (name.ends_with(ending)) name.erase(name.size() - ending.size());
   }
-  if (!name.empty()) json["architectures"] = {name + std::string(kScore)};
+  // Gemma 3's text models are called as those with a picture tower, but not where they classify.
+  if (json.value("model_type", "") == "gemma3_text") name = family_class("gemma3_text");
+  json["architectures"] = {name + std::string(kScore)};
   json["id2label"] = {{"0", "LABEL_0"}};
   json["label2id"] = {{"LABEL_0", 0}};
   return json.dump(2);
