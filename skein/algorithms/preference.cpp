@@ -8,9 +8,7 @@
 #include <ATen/ops/full_like.h>
 #include <ATen/ops/log_sigmoid.h>
 #include <ATen/ops/minimum.h>
-#include <ATen/ops/ones_like.h>
 #include <ATen/ops/stack.h>
-#include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
@@ -97,6 +95,9 @@ Part Preference::loss_sum(const tensor::Batch& batch, const StepView& step,
     terms.rejected.reference = values.rejected;
   }
 
+  auto whole_terms = terms;
+  whole_terms.chosen.log_prob = whole;
+
   // A mean over the chosen tokens of the step, where the sum is divided by pairs.
   const double per_token = static_cast<double>(step.counts.samples) /
                            static_cast<double>(std::max<int64_t>(1, step.counts.chosen_targets));
@@ -104,8 +105,8 @@ Part Preference::loss_sum(const tensor::Batch& batch, const StepView& step,
   for (size_t k = 0; k < options_.losses.size(); ++k) {
     const bool is_sft = options_.losses[k] == PreferenceLoss::kSft;
     const auto losses =
-        is_sft ? -per_token * whole : pair_losses(options_.losses[k], terms, options_.loss);
-    loss = loss + options_.weights[k] * losses.sum();
+        pair_losses(options_.losses[k], is_sft ? whole_terms : terms, options_.loss);
+    loss = loss + options_.weights[k] * (is_sft ? per_token : 1) * losses.sum();
   }
   if (options_.rpo_alpha > 0) loss = loss - options_.rpo_alpha * per_token * whole.sum();
   if (options_.chosen_alpha > 0) loss = loss - options_.chosen_alpha * (whole / n_chosen).sum();

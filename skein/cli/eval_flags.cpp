@@ -36,14 +36,15 @@ bool scores(const plan::ModelFolder& model) {
 config::TrainingStage stage_of(const std::string& asked, const plan::ModelFolder& model,
                                const std::string& dataset) {
   using config::TrainingStage;
+  const bool is_rm = asked == "rm" || asked == "reward" || asked == "reward_model";
   if (scores(model)) {
-    if (asked.empty() || asked == "rm") return TrainingStage::kReward;
+    if (asked.empty() || is_rm) return TrainingStage::kReward;
     throw UserError(
         fmt::format("--stage {}: the model scores texts, and is measured as stage rm "
                     "trains it: leave --stage out",
                     asked));
   }
-  if (asked == "rm") {
+  if (is_rm) {
     throw UserError("--stage rm measures a reward model, and this one writes text");
   }
   if (asked.empty()) return holds_rows(dataset) ? TrainingStage::kSft : TrainingStage::kPretrain;

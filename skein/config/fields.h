@@ -265,8 +265,8 @@ void fields(EvalConfig& config, auto&& field) {
         About{.help = "what best means: loss, or any number that evaluations log, as "
                       "rewards/accuracies"});
   field("greater_is_better", config.greater_is_better,
-        About{.help = "of metric_for_best_model: true, false; auto: not of loss, perplexity and "
-                      "kl"});
+        About{.help = "of metric_for_best_model: true, false; auto: not of loss, perplexity, kl "
+                      "and what is said of rejected answers"});
   field("early_stopping_patience", config.early_stopping_patience,
         About{.help = "stop after so many evaluations without a better one; absent: never",
               .aliases = {"early_stopping_steps"},

@@ -130,7 +130,7 @@ TEST_F(LoadTest, RefusalsSayWhereAndWhy) {
       {"pref_loss: [sigmoid, hing]\n", "not 'hing'; did you mean 'hinge'"},
       {"loss_weights: [1, -1]\n", "'loss_weights' must be at least 0"},
       {"loss_weights: heavy\n", "'loss_weights' must be a number or a list of numbers"},
-      {"rl: grpo\n", "'stage: grpo' is known, but"},
+      {"rl: grpo\n", "'rl: grpo' is known, but this version does not support it"},
       {"greater_is_better: maybe\n", "'greater_is_better' must be one of auto, true, false"},
       {"reference_free: true\n", "pref_loss: simpo or orpo needs no reference"},
       {"val_size: -1\n", "'val_size' must be a share of the data below 1, or rows, not '-1'"},

@@ -344,7 +344,7 @@ DataIdentity identity_before_data(const config::Resolved& resolved,
           .optim = config.optimizer.optim,
           .pure_bf16 = config.optimizer.pure_bf16,
           .tuning = tuning_identity(config, model),
-          .reference = reference_identity(config)};
+          .reference = reference_identity(config, model)};
 }
 
 StartFrom start_from(const config::CheckpointConfig& options, const fs::path& output) {
@@ -472,7 +472,7 @@ bool is_finished(const config::RunConfig& config, const HfConfig& model,
 namespace {
 
 // Rewards are compared with what the reference says: another one would be another run.
-void check_reference(const fs::path& checkpoint, const ReferenceIdentity& now) {
+void check_same_reference(const fs::path& checkpoint, const ReferenceIdentity& now) {
   const auto saved = read_trainer_state(checkpoint).identity.reference;
   if (saved.digest == now.digest) return;
   const auto shown = [](const ReferenceIdentity& one) {
@@ -490,7 +490,7 @@ void check_reference(const fs::path& checkpoint, const ReferenceIdentity& now) {
 void check_continuation(const fs::path& checkpoint, const HfConfig& model,
                         const DataIdentity& identity) {
   check_step(checkpoint);
-  check_reference(checkpoint, identity.reference);
+  check_same_reference(checkpoint, identity.reference);
   check_model(checkpoint, model, identity.tuning);
   check_order(checkpoint, identity);
   check_optimizer(checkpoint, identity);

@@ -43,7 +43,7 @@ void count_rows(const data::RowPreview& seen, const data::RunRowsOptions& option
       packs ? data::SamplePlan(set.count(), packs, order) : data::SamplePlan(set, order);
   outlook.rows = set.count();
   outlook.packs = options.packing ? packs->count(0) : 0;
-  outlook.longest = std::ranges::max(seen.lengths);
+  outlook.longest = seen.longest;
   outlook.steps_per_epoch = plan.steps_per_epoch();
 }
 

@@ -206,7 +206,10 @@ RankBytes RunMemory::needs(const Choice& choice) const {
     beside.stage = choice.stage >= 3 ? 3 : 0;  // as train/reference.h holds it
     beside.offload = {};
     bytes.reference = flat_bytes(*reference_, beside).peak();
-    bytes.peak += bytes.reference;
+    // One that is asked before the first step is gone by then.
+    bytes.peak = config_.preference.precompute_ref_log_probs
+                     ? std::max(bytes.peak, bytes.flat.held() + bytes.reference)
+                     : bytes.peak + bytes.reference;
   }
   if (!question.cuda) bytes.peak += bytes.flat.host;
   const auto host = bytes.flat.host + bytes.activations.host;

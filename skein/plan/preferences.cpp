@@ -8,10 +8,13 @@
 #include <algorithm>
 #include <array>
 
+#include "skein/adapter/adapter_config.h"
 #include "skein/checkpoint/files/model_files.h"
 #include "skein/checkpoint/files/weights_digest.h"
 #include "skein/config/syntax/values.h"
 #include "skein/core/error.h"
+#include "skein/core/hash.h"
+#include "skein/plan/finetune.h"
 #include "skein/plan/model_folder.h"
 
 namespace skein::plan {
@@ -112,11 +115,15 @@ bool are_alike(const Shapes& one, const Shapes& other) {
   });
 }
 
-std::string digest_of(const ModelFolder& folder) {
-  auto digest = checkpoint::weights_digest(checkpoint::open_model_files(folder.weights));
-  if (folder.adapter.empty()) return digest;
-  return digest + checkpoint::weights_digest(
-                      checkpoint::open_model_files(folder.adapter, checkpoint::kAdapterStem));
+// Of weights, and of what says how they are computed with.
+std::string digest_of(const ModelFolder& folder, const std::string& config) {
+  auto text = checkpoint::weights_digest(checkpoint::open_model_files(folder.weights)) + config;
+  if (!folder.adapter.empty()) {
+    text += checkpoint::weights_digest(
+        checkpoint::open_model_files(folder.adapter, checkpoint::kAdapterStem));
+    text += read_file(folder.adapter / adapter::kConfigName);
+  }
+  return digest(text);
 }
 
 }  // namespace
@@ -158,21 +165,25 @@ Reference reference_of(const config::RunConfig& config) {
   const bool asks = std::ranges::any_of(
       losses_of(config), [](PreferenceLoss loss) { return facts_of(loss).needs_reference; });
   if (!asks) return Reference::kNone;
-  const bool adapts = config.finetune.finetuning_type == config::FinetuningType::kLora;
-  return adapts && config.preference.ref_model.empty() ? Reference::kWithoutAdapters
-                                                       : Reference::kCopy;
+  if (!config.preference.ref_model.empty()) return Reference::kCopy;
+  // Modules that train whole are the model's own: without adapters they are not what they were.
+  const auto lora = tuning_of(config).lora;
+  return lora && lora->modules_to_save.empty() ? Reference::kWithoutAdapters : Reference::kCopy;
 }
 
-ReferenceIdentity reference_identity(const config::RunConfig& config) {
+ReferenceIdentity reference_identity(const config::RunConfig& config, const HfConfig& model) {
   if (reference_of(config) != Reference::kCopy) return {};
   const auto& given = config.preference.ref_model;
   const auto& folder = given.empty() ? config.model.model_name_or_path : given;
   if (given.empty() && config.model.train_from_scratch) {
     return {.folder = folder, .digest = fmt::format("first weights of seed {}", config.seed)};
   }
-  return {.folder = folder,
-          .digest = digest_of(given.empty() ? ModelFolder{.weights = folder, .adapter = {}}
-                                            : open_model_folder({given, {}, {}}))};
+  if (given.empty()) {
+    return {.folder = folder,
+            .digest = digest_of({.weights = folder, .adapter = {}}, model.source)};
+  }
+  const auto opened = open_model_folder({given, {}, {}});
+  return {.folder = folder, .digest = digest_of(opened, read_hf_config(opened.weights).source)};
 }
 
 void check_preference_keys(const config::Resolved& resolved) {
@@ -190,7 +201,11 @@ void check_reference(const config::Resolved& resolved, const HfConfig& model) {
   const auto folder = open_model_folder({given, {}, {}});
   const auto reference = read_hf_config(folder.weights);
   const auto place = origin(resolved, "ref_model");
-  if (reference.dimensions().scores) {
+  check_not_quantised(reference.source, (folder.weights / "config.json").string());
+  const bool has_score_beside =
+      !folder.adapter.empty() &&
+      adapter::read_adapter_config(folder.adapter).task_type == adapter::kScores;
+  if (reference.dimensions().scores || has_score_beside) {
     throw UserError(fmt::format(
         "{}: ref_model {} is a reward model: a reference gives probabilities, as the model before "
         "its training does",

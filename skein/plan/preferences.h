@@ -41,12 +41,13 @@ enum class Reference {
 };
 Reference reference_of(const config::RunConfig& config);
 
-// Which weights they are; empty: there is none. Reads a little of them.
-ReferenceIdentity reference_identity(const config::RunConfig& config);
+// Which weights they are, and how they are computed with; empty: there are none of its own.
+// `model`: of the run. Reads a little of them.
+ReferenceIdentity reference_identity(const config::RunConfig& config, const HfConfig& model);
 
-// Throws UserError for keys that contradict each other or the stage, for a model that gives scores
-// where text is asked for, and for a reference that is none of this model.
+// Throws UserError for keys that contradict each other or the stage.
 void check_preference_keys(const config::Resolved& resolved);
+// The same for a ref_model that `model` cannot be compared with.
 void check_reference(const config::Resolved& resolved, const HfConfig& model);
 // What a user should know though the run will start.
 std::vector<std::string> preference_warnings(const config::Resolved& resolved);

@@ -68,7 +68,8 @@ double number_in(const nlohmann::ordered_json& record, const std::string& key) {
 
 // As transformers decides it, but of two that fall though their names do not say loss.
 bool grows_as_it_gets_better(const std::string& metric) {
-  return !metric.ends_with("loss") && metric != "perplexity" && metric != "kl";
+  return !metric.ends_with("loss") && !metric.ends_with("/rejected") && metric != "perplexity" &&
+         metric != "kl";
 }
 
 }  // namespace
@@ -104,6 +105,7 @@ std::string trainer_state_text(const TrainerState& state) {
     ours["base_model"] = tuning.base;
     ours["base_digest"] = tuning.base_digest;
   }
+  if (state.best) ours["best_metric_name"] = state.best->metric;
   if (!state.identity.reference.digest.empty()) {
     ours["reference_model"] = state.identity.reference.folder;
     ours["reference_digest"] = state.identity.reference.digest;
@@ -143,7 +145,8 @@ TrainerState read_trainer_state(const fs::path& folder) {
         .history = json.at("log_history")};
     if (json.contains("best_metric") && json.at("best_metric").is_number()) {
       state.best = {.value = json.at("best_metric").get<double>(),
-                    .step = count_in(json, "best_global_step")};
+                    .step = count_in(json, "best_global_step"),
+                    .metric = ours.value("best_metric_name", "eval_loss")};
     }
     if (const auto found = ours.find("loss_scale"); found != ours.end()) {
       state.loss_scale = loss_scale_in(*found);

@@ -60,8 +60,9 @@ struct TrainerState {
   DataIdentity identity;
 
   struct Best {
-    double value = 0;  // of the metric that decides (BestMetric)
+    double value = 0;
     int64_t step = 0;
+    std::string metric = "eval_loss";  // BestMetric::name()
   };
   std::optional<Best> best;
   std::optional<LossScaleState> loss_scale;                          // of a run in float16
@@ -80,6 +81,7 @@ struct BestMetric {
   bool greater_wins = false;
 
   explicit BestMetric(const config::EvalConfig& config);
+  std::string name() const { return greater_wins ? key + ", greater" : key; }
   bool is_better(double value, double than) const {
     return greater_wins ? value > than : value < than;  // never where one is not a number
   }

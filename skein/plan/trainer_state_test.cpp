@@ -151,7 +151,7 @@ TEST(BestMetricTest, ItsNameTellsWhichWayIsBetter) {
     EXPECT_FALSE(metric.is_better(std::numeric_limits<double>::quiet_NaN(), metric.worst()));
     return metric.greater_wins;
   };
-  for (const char* name : {"loss", "nll_loss", "perplexity", "kl"})
+  for (const char* name : {"loss", "nll_loss", "perplexity", "kl", "logps/rejected"})
     EXPECT_FALSE(grows(name)) << name;
   for (const char* name : {"accuracy", "rewards/margins"}) EXPECT_TRUE(grows(name)) << name;
   EXPECT_TRUE(grows("loss", GreaterIsBetter::kYes));

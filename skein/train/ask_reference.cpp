@@ -4,13 +4,16 @@
 
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <limits>
 #include <optional>
 
 #include "skein/board/board.h"
+#include "skein/config/syntax/values.h"
 #include "skein/core/error.h"
+#include "skein/core/hash.h"
 #include "skein/core/log.h"
 #include "skein/core/progress.h"
 #include "skein/data/cache_entry.h"
@@ -22,13 +25,32 @@ namespace {
 
 using algorithms::Role;
 
-// Which reference, in which numbers.
+// Which reference, and in which numbers it is computed.
 std::string name_of(const Questions& questions) {
-  const auto& identity = questions.identity;
-  const auto& own = identity.reference.digest;
-  return fmt::format("reference {} dtype {} ld_alpha {}",
-                     own.empty() ? identity.tuning.base_digest : own, dtype_word(questions.dtype),
-                     questions.config.preference.ld_alpha);
+  const auto& [config, architecture, identity, dtype, samples] = questions;
+  std::string name = identity.reference.digest;
+  if (name.empty()) {
+    name = fmt::format("{} {} bits {} {}", identity.tuning.base_digest, digest(architecture.source),
+                       config::to_text(config.model.quantization_bit),
+                       config.model.double_quantization);
+  }
+  return fmt::format("reference {} dtype {} ld_alpha {}", name, dtype_word(dtype),
+                     config.preference.ld_alpha);
+}
+
+fs::path path_of(const Questions& questions, const data::ChosenSamples& chosen) {
+  return data::cache_folder(questions.config.data) /
+         (looks_key(chosen, name_of(questions)) + ".reference");
+}
+
+// Each number is of one rank alone; in parts, since every rank receives those of all others.
+void share(std::vector<double>& numbers, World& world) {
+  constexpr size_t kPart = size_t{1} << 16;
+  for (size_t begin = 0; begin < numbers.size(); begin += kPart) {
+    const auto end = std::min(numbers.size(), begin + kPart);
+    const auto at = [&](size_t place) { return numbers.begin() + static_cast<ptrdiff_t>(place); };
+    std::ranges::copy(world.group.sum(std::vector<double>(at(begin), at(end))), at(begin));
+  }
 }
 
 // The samples of a split, dealt to ranks in runs of so many; all ranks ask equally often.
@@ -57,7 +79,6 @@ SplitLooks ask(const Questions& questions, const data::ChosenSamples& chosen,
   const auto& source = *chosen.source;
   const auto each = source.documents_per_sample();
   const auto all = static_cast<size_t>(source.count() * each);
-  // Sums over ranks bring every number to all of them: each is of one rank alone.
   SplitLooks looks(passes.size());
   for (size_t pass = 0; pass < passes.size(); ++pass) {
     if (passes[pass].role == Role::kReference) looks[pass].assign(all, 0);
@@ -92,7 +113,11 @@ SplitLooks ask(const Questions& questions, const data::ChosenSamples& chosen,
       }
       if (progress) progress->add(1);
       stop.ask(world.stop_requested && world.stop_requested());
-      if (stop.answer()) throw Stopped("stopped while the reference was asked");
+      if (stop.answer())
+        throw Stopped(
+            "stopped while the reference was asked: nothing is kept of it yet, and the same "
+            "command "
+            "asks again");
     }
   });
   stop.finish();
@@ -103,7 +128,7 @@ SplitLooks ask(const Questions& questions, const data::ChosenSamples& chosen,
   }
   for (auto& numbers : looks) {
     if (numbers.empty()) continue;
-    numbers = world.group.sum(numbers);
+    share(numbers, world);
     for (size_t i = 0; i < numbers.size(); ++i) {
       if (!is_asked[i / static_cast<size_t>(each)]) {
         numbers[i] = std::numeric_limits<double>::quiet_NaN();
@@ -113,38 +138,52 @@ SplitLooks ask(const Questions& questions, const data::ChosenSamples& chosen,
   return looks;
 }
 
-// What this rank finds kept counts only where all have it.
-SplitLooks looks_of(const Questions& questions, const data::ChosenSamples& chosen,
-                    const algorithms::Algorithm& algorithm, const Onlookers& onlookers,
-                    World& world) {
-  const auto path = data::cache_folder(questions.config.data) /
-                    (looks_key(chosen, name_of(questions)) + ".reference");
-  auto looks = questions.config.data.overwrite_cache ? SplitLooks() : read_looks(path);
-  if (world.group.sum(int64_t{looks.empty()}) == 0) {
-    if (world.is_first()) log_info("what the reference says is kept in {}", path.string());
-    return looks;
-  }
-  looks = ask(questions, chosen, algorithm, onlookers, world);
-  if (world.local_rank == 0) {
-    data::explain_storing([&] {
-      make_directories(path.parent_path());
-      write_looks(path, looks);
-    });
-  }
-  return looks;
+// This run has them in memory: a folder that takes no file costs the next one an hour, not this
+// one.
+void keep_file(const fs::path& path, const SplitLooks& looks) try {
+  make_directories(path.parent_path());
+  write_looks(path, looks);
+} catch (const IoError& error) {
+  log_warning("what the reference says is not kept, and the next run asks again: {}", error.what());
 }
 
 }  // namespace
 
+std::optional<KeptLooks> find_looks(const Questions& questions, World& world) {
+  KeptLooks kept;
+  std::vector<std::string> places;
+  const auto find = [&](data::Split split, const data::ChosenSamples& chosen) {
+    const auto path = path_of(questions, chosen);
+    auto looks = read_looks(path);
+    const bool is_there = world.group.sum(int64_t{looks.empty()}) == 0;
+    kept.set(split, std::move(looks));
+    places.push_back(path.string());
+    return is_there;
+  };
+  const auto& samples = questions.samples;
+  const bool train = find(data::Split::kTrain, samples.train);
+  const bool eval = !samples.eval || find(data::Split::kEval, *samples.eval);
+  if (!train || !eval) return std::nullopt;
+  if (world.is_first()) {
+    log_info("what the reference says is kept in {}", fmt::join(places, " and "));
+  }
+  return kept;
+}
+
 KeptLooks ask_reference(const Questions& questions, const algorithms::Algorithm& algorithm,
                         const Onlookers& onlookers, World& world) {
   const at::NoGradGuard no_grad;
-  const auto& samples = questions.samples;
   KeptLooks kept;
-  kept.set(data::Split::kTrain, looks_of(questions, samples.train, algorithm, onlookers, world));
-  if (samples.eval) {
-    kept.set(data::Split::kEval, looks_of(questions, *samples.eval, algorithm, onlookers, world));
-  }
+  const auto keep = [&](data::Split split, const data::ChosenSamples& chosen) {
+    auto looks = ask(questions, chosen, algorithm, onlookers, world);
+    if (world.local_rank == 0) {
+      keep_file(path_of(questions, chosen), looks);
+    }
+    kept.set(split, std::move(looks));
+  };
+  const auto& samples = questions.samples;
+  keep(data::Split::kTrain, samples.train);
+  if (samples.eval) keep(data::Split::kEval, *samples.eval);
   return kept;
 }
 

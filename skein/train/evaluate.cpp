@@ -33,7 +33,7 @@ std::optional<std::vector<Onlookers::Looks>> look_at_all(const Evaluator& evalua
   bool stopped = false;
   onlookers->while_held([&] {
     for (int64_t k = 0; k < loader.num_eval_batches() && !stopped; ++k) {
-      board::report_progress(fmt::format("reference of evaluation batch {}", k + 1));
+      board::report_progress(fmt::format("looking at evaluation batch {}", k + 1));
       const auto own = tensor::to_device(loader.eval_batch(k), world.device);
       const auto other = loader.eval_mismatched(k);
       const auto mismatched = other ? tensor::to_device(*other, world.device) : tensor::Batch();

@@ -5,8 +5,8 @@
 #include <ATen/ops/empty.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <span>
 
 #include "skein/config/syntax/values.h"
@@ -36,7 +36,7 @@ class Taker {
   template <typename Value>
   Value take() {
     Value value{};
-    std::memcpy(&value, take_bytes(sizeof value).data(), sizeof value);
+    std::ranges::copy(take_bytes(sizeof value), reinterpret_cast<char*>(&value));
     return value;
   }
   std::string_view take_bytes(size_t count) {
@@ -63,7 +63,7 @@ SplitLooks parse(std::string_view bytes) {
     const auto count = all.take<uint64_t>();
     const auto values = all.take_bytes(static_cast<size_t>(count) * sizeof(double));
     auto& numbers = looks.emplace_back(static_cast<size_t>(count));
-    std::memcpy(numbers.data(), values.data(), values.size());
+    std::ranges::copy(values, reinterpret_cast<char*>(numbers.data()));
   }
   if (!all.is_empty()) throw IoError("it is longer than it says");
   return looks;

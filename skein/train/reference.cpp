@@ -19,6 +19,12 @@ plan::ModelFolder folder_of(const config::RunConfig& config) {
   return plan::open_model_folder({given, {}, {}});
 }
 
+// ref_model is computed as its own config.json says, whatever the run changes in the policy's.
+plan::HfConfig model_of(const config::RunConfig& config, const plan::ModelFolder& folder,
+                        const plan::HfConfig& architecture) {
+  return config.preference.ref_model.empty() ? architecture : plan::read_hf_config(folder.weights);
+}
+
 model::BuildOptions build_options(const plan::ModelFolder& folder, DType dtype) {
   model::BuildOptions options{.dtype = tensor::scalar_type_of(dtype)};
   if (folder.adapter.empty()) return options;
@@ -34,7 +40,9 @@ std::unique_ptr<Reference> build_reference(const config::RunConfig& config,
                                            const World& world) {
   if (plan::reference_of(config) != plan::Reference::kCopy) return nullptr;
   auto reference = std::make_unique<Reference>();
-  reference->model = model::build(architecture, build_options(folder_of(config), dtype));
+  const auto folder = folder_of(config);
+  reference->model =
+      model::build(model_of(config, folder, architecture), build_options(folder, dtype));
   const bool divides = plan::zero_stage(config.parallel.distributed_strategy) == 3;
   reference->sharded = std::make_unique<parallel::Sharded>(
       reference->model->table(),
@@ -55,7 +63,7 @@ void load_reference(Reference& reference, const config::RunConfig& config,
   for (const auto& part : folder.parts()) check_once(part, world);
   const auto& table = reference.model->table();
   const auto slices = sharded.slices_to_save(Access::kSet);
-  BaseWeights(folder.weights, architecture, table).load(slices);
+  BaseWeights(folder.weights, model_of(config, folder, architecture), table).load(slices);
   if (!folder.adapter.empty()) load_adapter(folder.adapter, table, slices);
   sharded.gather_loaded();
 }

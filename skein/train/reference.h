@@ -25,7 +25,7 @@ struct Reference {
 std::unique_ptr<Reference> build_reference(const config::RunConfig& config,
                                            const plan::HfConfig& architecture, DType dtype,
                                            const World& world);
-// Collective.
+// `architecture`, here and above: of the run. Collective.
 void load_reference(Reference& reference, const config::RunConfig& config,
                     const plan::HfConfig& architecture, const World& world);
 

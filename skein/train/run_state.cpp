@@ -266,7 +266,7 @@ bool RunState::add_evaluation(int64_t step, double value) {
   const double best = best_ ? best_->value : options_.best.worst();
   if (!options_.best.is_better(value, best)) return false;
   best_before_ = best_;
-  best_ = plan::TrainerState::Best{.value = value, .step = step};
+  best_ = plan::TrainerState::Best{.value = value, .step = step, .metric = options_.best.name()};
   return true;
 }
 
@@ -295,7 +295,8 @@ int64_t RunState::restore(const fs::path& checkpoint) {
   restore_tensors(checkpoint);
   saved_history_ = std::move(state.history);
   saved_tokens_seen_ = state.tokens_seen;
-  if (state.best) best_ = state.best;
+  // What another metric called the best says nothing about this one.
+  if (state.best && state.best->metric == options_.best.name()) best_ = state.best;
   if (scaler_ && state.loss_scale) scaler_->restore(*state.loss_scale);
   return state.step;
 }

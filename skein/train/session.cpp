@@ -190,7 +190,11 @@ std::function<double(int64_t)> flops_of(const config::RunConfig& config,
                                         const algorithms::Algorithm& algorithm) {
   const auto dimensions = architecture.dimensions();
   const plan::TrainingFlops training(dimensions, plan::tuned_model(config, architecture).shapes);
-  const auto passes = static_cast<double>(algorithm.passes().size());
+  const bool keeps = config.preference.precompute_ref_log_probs;
+  const auto passes = static_cast<double>(
+      std::ranges::count_if(algorithm.passes(), [&](const algorithms::Pass& pass) {
+        return !keeps || pass.role == algorithms::Role::kPolicy;
+      }));
   return [=](int64_t tokens) {
     const double forward = plan::training_flops_per_token(dimensions, tokens) / 3;
     return training.of_document(tokens) + passes * forward * static_cast<double>(tokens);
@@ -318,7 +322,9 @@ Session::Session(const config::Resolved& given, const config::BatchPlan& plan_of
       model(build_model(config, batches, architecture, dtype)),
       sharded(model->table(), shard_options(config, batches, world), world.group),
       optimizer(build_optimizer(config, sharded)),
-      reference(build_reference(config, architecture, dtype, world)),
+      reference(config.preference.precompute_ref_log_probs
+                    ? nullptr  // settle_reference() asks it
+                    : build_reference(config, architecture, dtype, world)),
       algorithm(build_algorithm(config, *model)),
       onlookers(std::make_unique<Onlookers>(*algorithm, *model, sharded, reference.get())),
       scaler(make_scaler(config, dtype)),
@@ -330,7 +336,9 @@ Session::Session(const config::Resolved& given, const config::BatchPlan& plan_of
             state_options(config, identity, loader, world)),
       peak_rate(plan::peak_learning_rate(config, batches)) {}
 
-int64_t begin(Session& run) {
+namespace {
+
+int64_t load_weights(Session& run) {
   const auto& config = run.config;
   const board::HostWork work("loading the weights");
   if (run.plan.save_every > 0 && !uses_disk(config)) {
@@ -338,12 +346,35 @@ int64_t begin(Session& run) {
   }
   const int64_t step = load_first_state(run);
   if (run.reference) load_reference(*run.reference, config, run.architecture, run.world);
-  if (config.preference.precompute_ref_log_probs && run.onlookers->any()) {
-    const auto samples = plan::open_samples(config, run.architecture.dimensions().vocabulary);
-    run.onlookers->keep(ask_reference({config, run.identity, run.dtype, samples}, *run.algorithm,
-                                      *run.onlookers, run.world));
-    run.reference.reset();  // its memory is the first step's
+  return step;
+}
+
+// With precompute_ref_log_probs: what the reference says is kept, or it is asked now and goes.
+void settle_reference(Session& run) {
+  const auto& config = run.config;
+  if (!config.preference.precompute_ref_log_probs || !run.onlookers->any()) return;
+  const auto samples = plan::open_samples(config, run.architecture.dimensions().vocabulary);
+  const Questions questions{config, run.architecture, run.identity, run.dtype, samples};
+  // A run that goes on has asked already.
+  const bool may_read = !config.data.overwrite_cache || run.beginning.checkpoint;
+  if (may_read) {
+    if (auto kept = find_looks(questions, run.world)) return run.onlookers->keep(*std::move(kept));
   }
+  const auto reference = build_reference(config, run.architecture, run.dtype, run.world);
+  if (reference) {
+    const board::HostWork work("loading the reference");
+    load_reference(*reference, config, run.architecture, run.world);
+  }
+  const Onlookers asking(*run.algorithm, *run.model, run.sharded, reference.get());
+  run.onlookers->keep(ask_reference(questions, *run.algorithm, asking, run.world));
+}
+
+}  // namespace
+
+int64_t begin(Session& run) {
+  const int64_t step = load_weights(run);
+  settle_reference(run);
+  const board::HostWork work("beginning");
   claim_folder(run.output, run.resolved, run.beginning, run.world);
   run.state.restore_log();  // records of steps that were lost do not stay
   if (run.state.best_step()) run.store.protect_saved(*run.state.best_step());
