@@ -3,6 +3,7 @@
 """Fixtures of the parity tests: the program under test, and tiny random checkpoints."""
 import json
 import os
+import random
 import subprocess
 from pathlib import Path
 
@@ -25,6 +26,25 @@ transformers.utils.logging.disable_progress_bar()
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("SKEIN_BUILD", ROOT / "build/release"))
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "drawn(count): of the module's cases so many, drawn by SKEIN_SEED; all with SKEIN_LONG")
+
+
+def pytest_collection_modifyitems(config, items):
+    """Of large matrices a sample."""
+    if os.environ.get("SKEIN_LONG") or any("::" in word for word in config.args):
+        return
+    cases = {}
+    for item in items:
+        if mark := item.get_closest_marker("drawn"):
+            cases.setdefault((item.path, mark.args[0]), []).append(item)
+    seed = os.environ.get("SKEIN_SEED", "0")
+    left_out = {id(item) for (_, count), of_module in cases.items()
+                for item in random.Random(seed).sample(of_module, max(0, len(of_module) - count))}
+    config.hook.pytest_deselected(items=[item for item in items if id(item) in left_out])
+    items[:] = [item for item in items if id(item) not in left_out]
 
 
 @pytest.fixture(scope="session", autouse=True)
