@@ -153,11 +153,13 @@ class References(unittest.TestCase):
 
     def test_the_policy_without_adapters_is_the_base(self):
         with Judged("dpo", max_steps=3) as work:
-            work.run("output_dir=off", *LORA)
-            work.run("output_dir=copy", *LORA, "ref_model=base")
-            for a, b in zip(work.logged("off"), work.logged("copy"), strict=True):
-                self.assertLess(relative(a["loss"], b["loss"]), 1e-10)
-                self.assertAlmostEqual(a["rewards/margins"], b["rewards/margins"], places=10)
+            # Modules that train whole have no adapter to be left out.
+            for more in (("modules_to_save=lm_head",), ()):
+                work.run("output_dir=off", "--fresh", *LORA, *more)
+                work.run("output_dir=copy", "--fresh", *LORA, *more, "ref_model=base")
+                for a, b in zip(work.logged("off"), work.logged("copy"), strict=True):
+                    self.assertLess(relative(a["loss"], b["loss"]), 1e-10)
+                    self.assertAlmostEqual(a["rewards/margins"], b["rewards/margins"], places=10)
             # Nothing has been learned yet: policy and reference agree.
             self.assertEqual(work.logged("off")[0]["rewards/margins"], 0)
 
@@ -223,6 +225,10 @@ class Best(unittest.TestCase):
             state = json.loads((work / "out/trainer_state.json").read_text())
             self.assertEqual(state["best_global_step"], max(evaluations, key=evaluations.get))
             self.assertEqual(state["best_metric"], max(evaluations.values()))
+            # What was best by another metric is none by this one.
+            ended = work.run("output_dir=out", "metric_for_best_model=loss", "max_steps=8")
+            state = json.loads((work / "out/trainer_state.json").read_text())
+            self.assertEqual(state["best_global_step"], 8, ended.stderr)
             work.run("output_dir=least", "greater_is_better=false")
             state = json.loads((work / "least/trainer_state.json").read_text())
             self.assertEqual(state["best_metric"], min(evaluations.values()))

@@ -39,8 +39,19 @@ static int refused(const char* path) {
     va_end(rest);                                                                \
     return refused(path) ? -1 : real(path, flags, mode);                         \
   }
+#define SHIM_AT_OF(name)                                                         \
+  int name(int folder, const char* path, int flags, ...) {                       \
+    int (*real)(int, const char*, int, ...) = dlsym(RTLD_NEXT, #name);           \
+    va_list rest;                                                                \
+    va_start(rest, flags);                                                       \
+    int mode = (flags & (O_CREAT | O_TMPFILE)) ? va_arg(rest, int) : 0;          \
+    va_end(rest);                                                                \
+    return refused(path) ? -1 : real(folder, path, flags, mode);                 \
+  }
 SHIM_OF(open)
 SHIM_OF(open64)
+SHIM_AT_OF(openat)
+SHIM_AT_OF(openat64)
 """
 
 

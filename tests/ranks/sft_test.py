@@ -154,8 +154,8 @@ class Evaluation(unittest.TestCase):
             for words, samples in (((), 1), (("--stage", "sft"), 2), (("stage=sft",), 2), (("--stage", "pt"), 1)):
                 ended = run_skein([*command, *words], work.folder)
                 self.assertEqual(json.loads(ended.stdout)["num_samples"], samples, words)
-            ended = run_skein([*command, "--stage", "rm"], work.folder, code=2)
-            self.assertIn("--stage: 'rm' is neither pt (text) nor sft (rows)", ended.stderr)
+            ended = run_skein([*command, "--stage", "ppo"], work.folder, code=2)
+            self.assertIn("--stage: 'ppo' is neither pt (text) nor sft (rows)", ended.stderr)
 
     def test_words_of_eval_name_its_flags(self):
         with ChatWorkspace(**SHORT) as work:

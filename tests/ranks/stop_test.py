@@ -104,7 +104,15 @@ HANG = r"""
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
+static void hang(const char* path) {
+  const char* end = getenv("HANG_PATH");
+  size_t all = strlen(path), some = strlen(end);
+  if (all < some || strcmp(path + all - some, end) != 0 || access(getenv("HANG_SINCE"), F_OK) != 0) return;
+  close(syscall(SYS_openat, AT_FDCWD, "hangs", O_WRONLY | O_CREAT, 0600));
+  for (;;) pause();
+}
 #define SHIM_OF(name)                                                            \
   int name(const char* path, int flags, ...) {                                   \
     int (*real)(const char*, int, ...) = dlsym(RTLD_NEXT, #name);                \
@@ -112,16 +120,23 @@ HANG = r"""
     va_start(rest, flags);                                                       \
     int mode = (flags & (O_CREAT | O_TMPFILE)) ? va_arg(rest, int) : 0;          \
     va_end(rest);                                                                \
-    size_t all = strlen(path), some = strlen(getenv("HANG_PATH"));               \
-    int hangs = all >= some && strcmp(path + all - some, getenv("HANG_PATH")) == 0; \
-    if (hangs && access(getenv("HANG_SINCE"), F_OK) == 0) {                      \
-      close(real("hangs", O_WRONLY | O_CREAT, 0600));                            \
-      for (;;) pause();                                                          \
-    }                                                                            \
+    hang(path);                                                                  \
     return real(path, flags, mode);                                              \
+  }
+#define SHIM_AT_OF(name)                                                         \
+  int name(int folder, const char* path, int flags, ...) {                       \
+    int (*real)(int, const char*, int, ...) = dlsym(RTLD_NEXT, #name);           \
+    va_list rest;                                                                \
+    va_start(rest, flags);                                                       \
+    int mode = (flags & (O_CREAT | O_TMPFILE)) ? va_arg(rest, int) : 0;          \
+    va_end(rest);                                                                \
+    hang(path);                                                                  \
+    return real(folder, path, flags, mode);                                      \
   }
 SHIM_OF(open)
 SHIM_OF(open64)
+SHIM_AT_OF(openat)
+SHIM_AT_OF(openat64)
 """
 
 
