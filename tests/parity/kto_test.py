@@ -15,7 +15,7 @@ from judged_rows import (CONFIGS, CUTOFF, EVERY, LORA, SETTINGS, STEPS, TOLERANC
 from judged_rows import tokenizer, tokenizer_folder  # noqa: F401 (fixtures)
 from train_test import load_model, norms_in_float64  # noqa: F401 (a fixture)
 
-pytestmark = pytest.mark.drawn(6)
+pytestmark = pytest.mark.drawn(4)
 
 KEYS = ("rewards", "logps", "logits")
 

@@ -21,7 +21,7 @@ from judged_rows import (CONFIGS, CUTOFF, EVERY, LORA, SETTINGS, STEPS, TOLERANC
 from judged_rows import tokenizer, tokenizer_folder  # noqa: F401 (fixtures)
 from train_test import load_model, norms_in_float64  # noqa: F401 (a fixture)
 
-pytestmark = pytest.mark.drawn(14)
+pytestmark = pytest.mark.drawn(8)
 
 # One rank, three micro-batches of two pairs: all pairs in every step.
 SIX = dict(ranks=1, per_device_train_batch_size=2, gradient_accumulation_steps=3)

@@ -21,7 +21,7 @@ from judged_rows import (CONFIGS, CUTOFF, EVERY, LORA, PAD, SETTINGS, SIZES, STE
 from judged_rows import tokenizer, tokenizer_folder  # noqa: F401 (fixtures)
 from train_test import norms_in_float64  # noqa: F401 (a fixture)
 
-pytestmark = pytest.mark.drawn(10)
+pytestmark = pytest.mark.drawn(6)
 
 METRICS = ("accuracy", "margin", "mean_reward", "min_reward", "max_reward")
 
