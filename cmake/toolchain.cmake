@@ -1,8 +1,10 @@
 # Compiler launchers, linker and flags that hold for every target.
 find_program(CCACHE ccache)
 if(CCACHE)
-  set(CMAKE_CXX_COMPILER_LAUNCHER "${CCACHE}")
-  set(CMAKE_CUDA_COMPILER_LAUNCHER "${CCACHE}")
+  # Paths below the source folder are hashed as relative ones: a second clone, and a second preset, find the objects of the first.
+  set(launcher "${CMAKE_COMMAND}" -E env "CCACHE_BASEDIR=${CMAKE_SOURCE_DIR}" CCACHE_NOHASHDIR=1 "${CCACHE}")
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${launcher}")
+  set(CMAKE_CUDA_COMPILER_LAUNCHER "${launcher}")
 endif()
 
 find_program(MOLD mold)

@@ -25,10 +25,8 @@ if(SKEIN_CUDA)
   enable_language(CUDA)
   string(APPEND CMAKE_CUDA_FLAGS " --compress-mode=size")  # a tenth of the bytes: programs travel
   find_package(CUDAToolkit REQUIRED)
-  target_compile_options(skein_torch INTERFACE
-    $<$<COMPILE_LANGUAGE:CXX>:-idirafter${SKEIN_WHEELS}/nvidia/nccl/include>
-    $<$<COMPILE_LANGUAGE:CXX>:-idirafter${CUDAToolkit_INCLUDE_DIRS}>)
-  target_compile_definitions(skein_torch INTERFACE USE_C10D_NCCL)
+  # For the few files that include headers of CUDA or NCCL. All others compile alike in both builds, so that ccache has them.
+  set(SKEIN_CUDA_OPTIONS -idirafter${SKEIN_WHEELS}/nvidia/nccl/include -idirafter${CUDAToolkit_INCLUDE_DIRS} -DUSE_C10D_NCCL)
   target_link_libraries(skein_torch INTERFACE torch_cuda c10_cuda torch ${SKEIN_WHEELS}/nvidia/cu13/lib/libcudart.so.13)
 endif()
 
