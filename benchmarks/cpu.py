@@ -15,7 +15,8 @@
                                  the model's prediction from the measured links, and from their nominal rates (`skein plan`);
                                  needs root (network namespaces)
 
-Run them on a quiet machine: `others_cpu_share` of a row says how much of all cores other programs took meanwhile. `start` and `strategies` need the environment of `make parity`.
+Run them on a quiet machine: `others_cpu_share` of a row says how much of all cores other programs took meanwhile. `start` and
+`strategies` need torch in Python: the environment of `make parity`, or the `torchrun` of PATH.
 """
 import json
 import os
@@ -31,6 +32,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 SKEIN = Path(os.environ.get("SKEIN_BUILD", ROOT / "build/release")) / "bin/skein"
 PARITY = ROOT / ".deps/parity/bin"
+TORCHRUN = PARITY / "torchrun" if PARITY.exists() else "torchrun"
 
 
 def model(folder, hidden, layers):
@@ -112,7 +114,7 @@ def start(work):
     theirs = []
     for _ in range(3):
         begin = time.time()
-        out = subprocess.run([PARITY / "torchrun", "--standalone", "--nproc-per-node", "2",
+        out = subprocess.run([TORCHRUN, "--standalone", "--nproc-per-node", "2",
                               ROOT / "benchmarks/peers/first_step.py", work / "model"], capture_output=True, text=True,
                              env={**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"})
         stamps = [float(line.split()[1]) for line in out.stdout.splitlines() if line.startswith("first_step ")]
@@ -154,16 +156,19 @@ def disk(work):
 
 
 class Machines:
-    """Two network namespaces, joined by a link that sends `mbit` million bits a second each way. Each may use a fifth of a core:
-    as much as it gets of a machine that others use too, so that they hardly disturb it."""
+    """Two network namespaces, joined by a link that sends `mbit` million bits a second each way. Where a machine has less than two
+    cores for each, one that computes and one that moves bytes, each may use a fifth of a core: as much as it gets of a machine
+    that others use too, so that they hardly disturb it."""
+
+    SLOWER = 5 if os.cpu_count() < 4 else 1
 
     def __init__(self, mbit):
         self.names = [f"skein-{os.getpid()}-{i}" for i in (0, 1)]
-        self.groups = [Path("/sys/fs/cgroup/cpu") / name for name in self.names]
+        self.groups = [Path("/sys/fs/cgroup/cpu") / name for name in self.names] if self.SLOWER > 1 else []
         for group in self.groups:
             group.mkdir()
             (group / "cpu.cfs_period_us").write_text("5000")
-            (group / "cpu.cfs_quota_us").write_text("1000")
+            (group / "cpu.cfs_quota_us").write_text(str(5000 // self.SLOWER))
         for name in self.names:
             self.ip("netns", "add", name)
         self.ip("link", "add", "skein0", "netns", self.names[0], "type", "veth", "peer", "name", "skein0",
@@ -181,11 +186,14 @@ class Machines:
 
     def bench_scaling(self, model, flags):
         """What the first machine prints, of one rank on each."""
-        nodes = [subprocess.Popen(["sh", "-c", 'echo $$ > "$0"; exec "$@"', self.groups[i] / "tasks", "ip", "netns", "exec", name, SKEIN, "bench", "scaling", model, *flags, "--json", "--nnodes", "2",
-                                   "--node-rank", str(i), "--master-addr", "10.83.7.1", "--nproc-per-node", "1"],
-                                  stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-                                  env={**os.environ, "OMP_NUM_THREADS": "1"})
-                 for i, name in enumerate(self.names)]
+        nodes = []
+        for i, name in enumerate(self.names):
+            command = ["ip", "netns", "exec", name, SKEIN, "bench", "scaling", model, *flags, "--json", "--nnodes", "2", "--node-rank",
+                       str(i), "--master-addr", "10.83.7.1", "--nproc-per-node", "1"]
+            if self.groups:
+                command = ["sh", "-c", 'echo $$ > "$0"; exec "$@"', self.groups[i] / "tasks", *command]
+            nodes.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+                                          env={**os.environ, "OMP_NUM_THREADS": "1"}))
         out = nodes[0].communicate()[0]
         if any([node.wait() for node in nodes]):
             sys.exit("cpu.py: a run on two machines failed")
@@ -195,8 +203,9 @@ class Machines:
         return self
 
     def __exit__(self, *_):
-        for name, group in zip(self.names, self.groups):
+        for name in self.names:
             self.ip("netns", "delete", name)
+        for group in self.groups:
             group.rmdir()
 
 
@@ -210,7 +219,7 @@ def planned(folder, strategy, compute_ms, mbit):
     return json.loads(out)["prediction"]["step"]["efficiency"]
 
 
-def prediction(work, rates=(100, 400)):
+def prediction(work, rates=(500 // Machines.SLOWER, 2000 // Machines.SLOWER)):
     """Both machines compute alone at the same time, then together; one rank's step is that of both."""
     folder = model(work / "model", hidden=256, layers=8)
     rows = []
@@ -251,7 +260,7 @@ def strategies(work, rounds=3, steps=6):
                       "--tokens", str(tokens), "--steps", str(steps), "--json"], "skein bench scaling")
         for row in report["rows"]:
             ours.setdefault((row["ranks"], row["strategy"]), []).append(row)
-        found = run([PARITY / "torchrun", "--standalone", "--nproc-per-node", "2", ROOT / "benchmarks/peers/strategies.py", folder,
+        found = run([TORCHRUN, "--standalone", "--nproc-per-node", "2", ROOT / "benchmarks/peers/strategies.py", folder,
                      *map(str, (rows, tokens, steps, 3)), *sorted(set(peers.values()))], "the torchrun peer")
         for kind, seconds in found.items():
             theirs.setdefault(kind, []).append(1e3 * seconds)
@@ -287,6 +296,8 @@ def measure(case, work):
 def main():
     cases = {"scaling": scaling, "start": start, "checkpoint": checkpoint, "adamw": adamw, "disk": disk, "strategies": strategies,
              "prediction": prediction}
+    if unknown := set(sys.argv[1:]) - set(cases):
+        sys.exit(f"cpu.py: no case {', '.join(sorted(unknown))}\n{__doc__}")
     for name in sys.argv[1:] or cases:
         with tempfile.TemporaryDirectory() as folder:
             work = Path(folder)
