@@ -4,7 +4,7 @@
 #
 # Runs on a machine with an NVIDIA GPU what CI cannot: kernels against their CPU references, NCCL at
 # size one, two Gloo ranks on one GPU, a training step against the CPU's, runs that resume after a stop,
-# a kill and a hang, fine-tuning, gradient features, and the same run as a worker of torchrun where that is installed.
+# a kill and a hang, fine-tuning, preferences, gradient features, and the same run as a worker of torchrun where that is installed.
 # Parts run side by side: most of each is the CPU's work.
 #
 #   tests/gpu/run.sh [FOLDER]      FOLDER holds bin/ and tests/ (default build/cuda)
@@ -82,6 +82,7 @@ JSON
 
 fine_tuning() { python3 -B "$here/finetune_test.py"; }
 gradient_features() { python3 -B "$here/gradients_test.py"; }
+preferences() { python3 -B "$here/preference_test.py"; }
 
 names=() pids=()
 # begin NAME COMMAND…
@@ -94,6 +95,7 @@ for shard in 0 1 2 3; do begin "one GPU against the CPU, part $shard" against_cp
 begin "runs that are cut" interrupted_runs
 begin "fine-tuning" fine_tuning
 begin "gradient features" gradient_features
+begin "preferences" preferences
 
 failed=()
 for i in "${!names[@]}"; do
