@@ -86,6 +86,7 @@ struct PreferenceConfig {
   double kto_rejected_weight = 1;
   std::string ref_model;
   bool precompute_ref_log_probs = false;
+  bool share_prompts = true;
   double center_rewards_coefficient = 0;
   EqualPairs equal_pairs = EqualPairs::kDrop;
 
