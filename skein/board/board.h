@@ -31,12 +31,14 @@ enum class Phase : uint32_t {
   kForward,
   kBackward,
   kOptimizer,
+  kRollout,  // the policy samples
+  kReward,   // what it sampled is judged
   kEvaluate,
   kSave,
   kOther,
   kEnding
 };
-inline constexpr uint32_t kNumPhases = 11;
+inline constexpr uint32_t kNumPhases = 13;
 const char* name_of(Phase phase);
 
 // One collective as its rank has issued it. Ranks that act together issue equal calls in one order.

@@ -381,7 +381,7 @@ TEST(BoardJson, WhatIsNoBoardIsNothing) {
       with("\"rank\":7", "\"rank\":1.5"),
       with("\"rank\":7", "\"rank\":\"7\""),
       with("\"rank\":7", "\"crank\":7"),
-      with("\"phase\":10", "\"phase\":11"),
+      with("\"phase\":12", "\"phase\":13"),
       with("\"step\":40", "\"step\":18446744073709551615"),
       with("\"step\":40", "\"step\":null"),
       with("[1,\"world\"", "[1,7"),

@@ -105,7 +105,9 @@ void MetricLog::write(const StepNumbers& numbers) {
   record["num_input_tokens_seen"] = num_tokens_seen_;
   const auto phases = phases_.take();
   for (const auto phase : kStepPhases) {
-    record[fmt::format("seconds_{}", name_of(phase))] = phases[static_cast<size_t>(phase)];
+    const double in_phase = phases[static_cast<size_t>(phase)];
+    if (in_phase == 0 && is_of_rollouts(phase)) continue;
+    record[fmt::format("seconds_{}", name_of(phase))] = in_phase;
   }
   const double blocked = comm::Group::seconds_blocked();
   record["seconds_communication"] = blocked - std::exchange(seconds_blocked_, blocked);

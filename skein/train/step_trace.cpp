@@ -156,8 +156,8 @@ report::Profile StepTrace::profile_of(const trace::Recording& recording,
       .peak_flops = report::peak_flops(device_name(run_.world.device), run_.dtype).value_or(0),
       .peak_memory_bytes = run_.sharded.memory().peak_bytes()};
   for (const auto phase : kStepPhases) {
-    profile.phases.push_back(
-        {name_of(phase), recording.microseconds("phase", name_of(phase)) * 1e-6});
+    const double seconds = recording.microseconds("phase", name_of(phase)) * 1e-6;
+    if (seconds > 0 || !is_of_rollouts(phase)) profile.phases.push_back({name_of(phase), seconds});
   }
   const plan::TrainingFlops flops(run_.architecture.dimensions(),
                                   plan::tuned_model(run_.config, run_.architecture).shapes);

@@ -35,6 +35,8 @@ std::string place_of(const board::BoardView& board) {
     case board::Phase::kForward:
     case board::Phase::kBackward:
     case board::Phase::kOptimizer:
+    case board::Phase::kRollout:
+    case board::Phase::kReward:
       return fmt::format("step {}, {}", board.step + 1, name_of(board.phase));
     default:
       return fmt::format("after step {}, {}", board.step, name_of(board.phase));
