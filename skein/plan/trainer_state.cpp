@@ -49,7 +49,7 @@ LossScaleState loss_scale_in(const nlohmann::ordered_json& json) {
 }
 
 void check_state(const TrainerState& state) {
-  if (state.num_updates > state.step) {
+  if (state.num_updates / state.updates_per_step > state.step) {
     throw IoError(fmt::format("{} updates in {} steps", state.num_updates, state.step));
   }
   if (!state.history.is_array()) throw IoError("log_history is no list");
@@ -119,6 +119,8 @@ std::string trainer_state_text(const TrainerState& state) {
                           {"hysteresis_left", hysteresis_left},
                           {"num_skipped", num_skipped}};
   }
+  if (state.updates_per_step != 1) ours["updates_per_step"] = state.updates_per_step;
+  if (!state.numbers.empty()) ours["numbers"] = state.numbers;
   return json.dump(2) + "\n";
 }
 
@@ -132,6 +134,8 @@ TrainerState read_trainer_state(const fs::path& folder) {
         .step = count_in(json, "global_step"),
         .tokens_seen = count_in(json, "num_input_tokens_seen"),
         .num_updates = count_in(ours, "num_updates"),
+        .updates_per_step =
+            ours.contains("updates_per_step") ? whole_in(ours, "updates_per_step", 1) : 1,
         .identity = {.data_digest = ours.at("data_digest").get<std::string>(),
                      .global_batch = count_in(ours, "global_batch"),
                      .seed = whole_in(ours, "data_seed"),
@@ -150,6 +154,9 @@ TrainerState read_trainer_state(const fs::path& folder) {
     }
     if (const auto found = ours.find("loss_scale"); found != ours.end()) {
       state.loss_scale = loss_scale_in(*found);
+    }
+    if (ours.contains("numbers")) {
+      state.numbers = ours.at("numbers").get<std::map<std::string, double>>();
     }
     check_state(state);
     return state;

@@ -8,6 +8,7 @@
 // keeps the state of what is attached to a run.
 
 #include <cstdint>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -56,7 +57,8 @@ struct TrainerState {
   int64_t step = 0;
   double epoch = 0;  // epochs done; not read back
   int64_t tokens_seen = 0;
-  int64_t num_updates = 0;  // of the optimizer
+  int64_t num_updates = 0;       // of the optimizer
+  int64_t updates_per_step = 1;  // at most
   DataIdentity identity;
 
   struct Best {
@@ -65,7 +67,8 @@ struct TrainerState {
     std::string metric = "eval_loss";  // BestMetric::name()
   };
   std::optional<Best> best;
-  std::optional<LossScaleState> loss_scale;                          // of a run in float16
+  std::optional<LossScaleState> loss_scale;  // of a run in float16
+  std::map<std::string, double> numbers;     // whatever else a loop keeps, by name
   nlohmann::ordered_json history = nlohmann::ordered_json::array();  // of the log
 };
 

@@ -2,264 +2,67 @@
 // Copyright the skein authors.
 #include "skein/train/run_state.h"
 
-#include <ATen/ops/empty_like.h>
-#include <ATen/ops/equal.h>
-#include <c10/core/GradMode.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
-#include <algorithm>
-#include <iterator>
-#include <limits>
-#include <string_view>
 #include <utility>
 
-#include "skein/adapter/adapter_config.h"
-#include "skein/adapter/tensor_names.h"
-#include "skein/checkpoint/reader.h"
 #include "skein/core/error.h"
-#include "skein/optim/states.h"
-#include "skein/plan/chat_files.h"
-#include "skein/tensor/dtype.h"
-#include "skein/train/weights.h"
 
 namespace skein::train {
 namespace {
 
-using checkpoint::TensorEntry;
-
-TensorEntry entry(const std::string& name, at::ScalarType dtype,
-                  const std::vector<int64_t>& shape) {
-  return {name, tensor::dtype_of(dtype), {shape.begin(), shape.end()}};
+ModelFiles files_of(const RunStateOptions& options) {
+  return {.tuning = options.identity.tuning,
+          .config_changes = options.texts.config_changes,
+          .share = options.share};
 }
 
-// The rank's share of slices that every rank has.
-std::vector<tensor::TensorSlice> share_of(std::vector<tensor::TensorSlice> slices,
-                                          const checkpoint::Share& share) {
-  for (auto& slice : slices) {
-    const int64_t count = slice.end - slice.begin;
-    const int64_t first = count * share.rank / share.size,
-                  last = count * (share.rank + 1) / share.size;
-    slice.data = slice.data.flatten().narrow(0, first, last - first);
-    slice.end = slice.begin + last;
-    slice.begin += first;
-  }
-  std::erase_if(slices, [](const auto& slice) { return slice.begin == slice.end; });
-  return slices;
-}
-
-// In an adapter's file.
-at::ScalarType wide(at::ScalarType dtype) {
-  return tensor::scalar_type_of(plan::adapter_dtype(tensor::dtype_of(dtype)));
-}
-
-// Was the checkpoint's model saved in another type?
-bool differs_in_dtype(const fs::path& checkpoint, const tensor::ParameterTable& table) {
-  const checkpoint::Reader reader(checkpoint);
-  return std::ranges::any_of(table.parameters, [&](const tensor::Parameter& parameter) {
-    const auto* stored = checkpoint::find_tensor(reader.files(), parameter.name, /*foreign=*/false);
-    return stored != nullptr && stored->tensor->dtype != tensor::dtype_of(parameter.dtype);
-  });
-}
-
-// Of the optimizer's slices the masters, under the names of their weights.
-std::vector<tensor::TensorSlice> masters_of(std::vector<tensor::TensorSlice> states) {
-  constexpr std::string_view kSuffix = ".master";
-  std::erase_if(states, [&](const auto& slice) { return !slice.name.ends_with(kSuffix); });
-  for (auto& slice : states) slice.name.resize(slice.name.size() - kSuffix.size());
-  return states;
+// Of another model, in trainer_state.json.
+std::string updates_key(const ModelState& other) {
+  return fmt::format("{}/num_updates", other.folder());
 }
 
 }  // namespace
 
 RunState::RunState(const RunParts& parts, RunStateOptions options)
-    : architecture_(parts.architecture),
-      model_(parts.model),
-      sharded_(parts.sharded),
-      optimizer_(parts.optimizer),
+    : policy_({parts.architecture, parts.model, parts.sharded, parts.optimizer}, files_of(options)),
       metrics_(parts.metrics),
       scaler_(parts.scaler),
       options_(std::move(options)) {}
 
-void RunState::initialise(uint64_t seed) {
-  sharded_.initialise(seed);
-  optimizer_.refresh_masters();
-}
-
-void RunState::load_weights(const fs::path& folder, uint64_t seed) {
-  const BaseWeights weights(folder, architecture_, model_.table());
-  if (!weights.has_score()) {
-    sharded_.initialise(seed,
-                        [](const auto& parameter) { return parameter.name == plan::kScoreName; });
-  }
-  weights.load(sharded_.slices_to_save(Access::kSet));
-  sharded_.gather_loaded();
-  optimizer_.refresh_masters();
-  // What 16-bit weights have rounded (an fp32 file), the masters take as it is.
-  if (!has_masters() || !weights.differ_in_dtype()) return;
-  weights.load(masters_of(sharded_.slices_to_save(optimizer_.states(Access::kSet))));
-  sharded_.gather_loaded(optimizer_.states(Access::kSet));
-}
-
-void RunState::initialise_adapter(uint64_t seed) {
-  sharded_.initialise(
-      seed, [](const auto& parameter) { return adapter::is_adapter_tensor(parameter.name); });
-  {
-    const auto hold = sharded_.hold_roots();  // blocks come and go
-    model_.fill_magnitudes(sharded_.kept_slices(Access::kSet), sharded_);
-  }
-  optimizer_.refresh_masters();
-}
-
-// A checkpoint of an adapter holds what trains: base weights that differ from the base's would be
-// trained with and lost.
-void RunState::check_base_in_adapter(const fs::path& folder) {
-  const auto types = base_weights_in_adapter(folder, model_.table());
-  if (types.empty()) return;
-  auto slices = sharded_.slices_to_save(Access::kRead);
-  std::erase_if(slices, [&](const auto& slice) { return !types.contains(slice.name); });
-  auto stored = slices;
-  for (auto& slice : stored) slice.data = at::empty_like(slice.data);
-  train::load_adapter(folder, model_.table(), stored);
-  int64_t differences = 0;
-  for (size_t i = 0; i < slices.size(); ++i) {
-    // The file may have rounded what the base holds.
-    const auto rounded = slices[i].data.to(tensor::scalar_type_of(types.at(slices[i].name)));
-    differences += at::equal(rounded.to(slices[i].data.scalar_type()), stored[i].data) ? 0 : 1;
-  }
-  if (sharded_.group().sum(differences) == 0) return;
-  std::vector<std::string> names;
-  for (const auto& [name, type] : types) names.push_back(name);
-  throw UserError(fmt::format(
-      "{0} stores {1} with other values than the base has: a run that goes on with it would keep "
-      "the adapters alone. `skein merge {0} --base {2} --out DIR` first, and train DIR",
-      folder.string(), fmt::join(names, ", "), options_.identity.tuning.base));
-}
-
-void RunState::load_adapter(const fs::path& folder) {
-  check_base_in_adapter(folder);
-  // The base keeps its own values, which the file may hold rounded.
-  auto slices = sharded_.slices_to_save(Access::kSet);
-  std::erase_if(slices,
-                [&](const auto& slice) { return !model_.table().find(slice.name)->trainable; });
-  train::load_adapter(folder, model_.table(), std::move(slices));
-  sharded_.gather_loaded();
-  optimizer_.refresh_masters();
-  if (!has_masters()) return;
-  train::load_adapter(folder, model_.table(),
-                      masters_of(sharded_.slices_to_save(optimizer_.states(Access::kSet))));
-  sharded_.gather_loaded(optimizer_.states(Access::kSet));
-}
-
-bool RunState::has_master(const tensor::Parameter& parameter) const {
-  if (!parameter.trainable) return false;
-  const auto dtype = tensor::dtype_of(parameter.dtype);
-  const auto states = optim::state_tensors(optimizer_.options(), dtype);
-  return std::ranges::find(states, "master", &optim::StateTensor::name) != states.end();
-}
-
-bool RunState::has_masters() const {
-  return std::ranges::any_of(model_.table().parameters,
-                             [&](const auto& parameter) { return has_master(parameter); });
-}
-
-const char* RunState::stem() const {
-  return is_adapter() ? checkpoint::kAdapterStem : checkpoint::kModelStem;
-}
-
-std::vector<TensorEntry> RunState::model_entries() const {
-  std::vector<TensorEntry> entries;
-  for (const auto& parameter : model_.table().parameters) {
-    if (!is_adapter()) {
-      entries.push_back(entry(parameter.name, parameter.dtype, parameter.shape));
-    } else if (parameter.trainable) {
-      entries.push_back(
-          entry(adapter::file_name(parameter.name), wide(parameter.dtype), parameter.shape));
-    }
-  }
-  return entries;
-}
-
-// An adapter's file has 32 bits: of what trains in 16 it gets the masters.
-std::vector<tensor::TensorSlice> RunState::with_masters(
-    std::vector<tensor::TensorSlice> weights, std::vector<tensor::TensorSlice> states) const {
-  if (!is_adapter()) return weights;
-  std::erase_if(weights,
-                [&](const auto& slice) { return has_master(*model_.table().find(slice.name)); });
-  std::ranges::move(masters_of(std::move(states)), std::back_inserter(weights));
-  return weights;
-}
-
-std::vector<tensor::TensorSlice> RunState::in_files(std::vector<tensor::TensorSlice> slices) const {
-  if (!is_adapter()) return slices;
-  std::erase_if(slices,
-                [&](const auto& slice) { return !model_.table().find(slice.name)->trainable; });
-  for (auto& slice : slices) {
-    slice.name = adapter::file_name(slice.name);
-    slice.dtype = wide(slice.dtype);
-  }
-  return slices;
-}
-
-std::vector<TensorEntry> RunState::optimizer_entries() const {
-  std::vector<TensorEntry> entries;
-  for (const auto& parameter : model_.table().parameters) {
-    if (!parameter.trainable) continue;
-    const auto weights = tensor::dtype_of(parameter.dtype);
-    for (const auto& state : optim::state_tensors(optimizer_.options(), weights)) {
-      entries.push_back({parameter.name + "." + state.name, state.dtype,
-                         optim::stored_shape(state, parameter.shape)});
-    }
-  }
-  return entries;
+void RunState::add(ModelState& other) {
+  SKEIN_CHECK(!other.folder().empty(), "a second model has a folder of its own");
+  others_.push_back(&other);
 }
 
 checkpoint::Contents RunState::contents(int64_t step, bool with_optimizer) {
   checkpoint::Contents contents;
-  const auto& share = options_.share;
-  auto weights = share ? share_of(sharded_.kept_slices(Access::kCopy), *share)
-                       : sharded_.slices_to_save(Access::kCopy);
-  std::vector<tensor::TensorSlice> states;
-  // Not for nothing: of what lies on a disk every byte is read and compared.
-  if (with_optimizer || (is_adapter() && has_masters())) {
-    states = share ? share_of(sharded_.kept_slices(optimizer_.states(Access::kCopy)), *share)
-                   : sharded_.slices_to_save(optimizer_.states(Access::kCopy));
-  }
-  contents.sets.push_back({.stem = stem(),
-                           .tensors = model_entries(),
-                           .slices = in_files(with_masters(std::move(weights), states))});
-  if (with_optimizer) {
-    contents.sets.push_back({.stem = checkpoint::kOptimizerStem,
-                             .tensors = optimizer_entries(),
-                             .slices = std::move(states)});
-  }
+  policy_.add_to(contents, with_optimizer);
+  for (const auto* other : others_) other->add_to(contents, with_optimizer);
   // The rank that commits writes the texts; the log in them can be long.
-  const bool commits = (share ? share->rank : sharded_.group().rank()) == 0;
-  if (commits) {
-    const auto dtype = tensor::dtype_of(model_.table().parameters.front().dtype);
-    contents.texts = options_.texts.files;
-    if (is_adapter()) {
-      contents.texts[adapter::kConfigName] = options_.identity.tuning.adapter_config;
-    } else {
-      contents.texts["config.json"] =
-          plan::with_changes(plan::hf_config_json(architecture_, std::string(dtype_word(dtype))),
-                             options_.texts.config_changes);
-    }
+  if (policy_.commits()) {
+    contents.texts.insert(options_.texts.files.begin(), options_.texts.files.end());
     contents.texts[plan::kStateFile] = trainer_state(step);
   }
   return contents;
 }
 
 std::string RunState::trainer_state(int64_t step) {
-  return plan::trainer_state_text(
-      {.step = step,
-       .epoch = options_.epochs_of(step),
-       .tokens_seen = metrics_.num_tokens_seen(),
-       .num_updates = optimizer_.num_updates(),
-       .identity = options_.identity,
-       .best = best_,
-       .loss_scale = scaler_ ? std::optional(scaler_->state()) : std::nullopt,
-       .history = metrics_.history()});
+  plan::TrainerState state{
+      .step = step,
+      .epoch = options_.epochs_of(step),
+      .tokens_seen = metrics_.num_tokens_seen(),
+      .num_updates = policy_.num_updates(),
+      .updates_per_step = options_.updates_per_step,
+      .identity = options_.identity,
+      .best = best_,
+      .loss_scale = scaler_ ? std::optional(scaler_->state()) : std::nullopt,
+      .history = metrics_.history()};
+  if (numbers_.ask) state.numbers = numbers_.ask();
+  for (const auto* other : others_) {
+    state.numbers[updates_key(*other)] = static_cast<double>(other->num_updates());
+  }
+  return plan::trainer_state_text(state);
 }
 
 bool RunState::add_evaluation(int64_t step, double value) {
@@ -274,22 +77,6 @@ void RunState::drop_evaluation(int64_t step) {
   if (best_step() == step) best_ = best_before_;
 }
 
-// What trains, from its masters: 16 bits of another kind have lost what these 16 bits can hold.
-// Both may lie in pieces, cut at different places.
-void RunState::round_masters() {
-  const c10::NoGradGuard no_grad;
-  const auto masters = masters_of(sharded_.slices_to_save(optimizer_.states()));
-  for (const auto& weights : sharded_.slices_to_save(Access::kSet)) {
-    for (const auto& master : masters) {
-      const auto first = std::max(weights.begin, master.begin);
-      const auto last = std::min(weights.end, master.end);
-      if (master.name != weights.name || first >= last) continue;
-      weights.data.narrow(0, first - weights.begin, last - first)
-          .copy_(master.data.narrow(0, first - master.begin, last - first));
-    }
-  }
-}
-
 int64_t RunState::restore(const fs::path& checkpoint) {
   auto state = plan::read_trainer_state(checkpoint);
   restore_tensors(checkpoint);
@@ -298,36 +85,28 @@ int64_t RunState::restore(const fs::path& checkpoint) {
   // What another metric called the best says nothing about this one.
   if (state.best && state.best->metric == options_.best.name()) best_ = state.best;
   if (scaler_ && state.loss_scale) scaler_->restore(*state.loss_scale);
+  if (numbers_.give) numbers_.give(state.numbers);
   return state.step;
 }
 
 void RunState::restore_log() { metrics_.restore(saved_history_, saved_tokens_seen_); }
 
-void RunState::restore_weights(const fs::path& checkpoint) {
-  const checkpoint::Reader reader(checkpoint, stem());
-  const auto load = [&](std::vector<tensor::TensorSlice> slices) {
-    reader.load(slices, {.tensors = model_entries(), .foreign = false, .adapter = is_adapter()});
-  };
-  load(in_files(sharded_.slices_to_save(Access::kSet)));
-  sharded_.gather_loaded();
-  optimizer_.refresh_masters();
-  if (!is_adapter() || !has_masters()) return;
-  load(in_files(masters_of(sharded_.slices_to_save(optimizer_.states(Access::kSet)))));
-  sharded_.gather_loaded(optimizer_.states(Access::kSet));
+void RunState::restore_tensors(const fs::path& checkpoint) {
+  const auto state = plan::read_trainer_state(checkpoint);
+  policy_.restore_tensors(checkpoint, state.num_updates);
+  for (auto* other : others_) {
+    const auto found = state.numbers.find(updates_key(*other));
+    if (found == state.numbers.end()) {
+      throw IoError(fmt::format("{} has no {} of this run: it was saved by another stage",
+                                checkpoint.string(), other->folder()));
+    }
+    other->restore_tensors(checkpoint, static_cast<int64_t>(found->second));
+  }
 }
 
-void RunState::restore_tensors(const fs::path& checkpoint) {
-  checkpoint::read_checkpoint(
-      checkpoint, {{.stem = stem(),
-                    .tensors = model_entries(),
-                    .slices = in_files(sharded_.slices_to_save(Access::kSet))},
-                   {.stem = checkpoint::kOptimizerStem,
-                    .tensors = optimizer_entries(),
-                    .slices = sharded_.slices_to_save(optimizer_.states(Access::kSet))}});
-  if (!is_adapter() && differs_in_dtype(checkpoint, model_.table())) round_masters();
-  sharded_.gather_loaded();
-  sharded_.gather_loaded(optimizer_.states(Access::kSet));
-  optimizer_.set_num_updates(plan::read_trainer_state(checkpoint).num_updates);
+void RunState::restore_weights(const fs::path& checkpoint) {
+  policy_.restore_weights(checkpoint);
+  for (auto* other : others_) other->restore_weights(checkpoint);
 }
 
 }  // namespace skein::train

@@ -4,13 +4,15 @@
 
 // All that changes from step to step, and how it goes to disk and comes back.
 //
-// Weights and moments travel as slices by name; the rest is trainer_state.json. Randomness needs no
-// state: every draw is keyed by seed and step.
+// The models that train (model_state.h); the rest is trainer_state.json. Randomness needs no state:
+// every draw is keyed by seed and step.
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "skein/checkpoint/files/manifest.h"
@@ -24,6 +26,7 @@
 #include "skein/plan/rates/loss_scaler.h"
 #include "skein/plan/trainer_state.h"
 #include "skein/train/metric_log.h"
+#include "skein/train/model_state.h"
 
 namespace skein::train {
 
@@ -38,33 +41,29 @@ struct RunParts {
 };
 
 struct RunStateOptions {
-  // With an adapter_config, files hold the adapter alone, under PEFT's names and in fp32.
   plan::DataIdentity identity;
   std::function<double(int64_t step)> epochs_of;  // that so many steps are
   plan::ModelTexts texts = {};                    // that belong beside the weights
   // Every node saves all by itself, and of that this rank its share. Only where nothing is sharded.
   std::optional<checkpoint::Share> share = {};
   plan::BestMetric best = plan::BestMetric({});  // which of two evaluations is better
+  int64_t updates_per_step = 1;                  // at most
 };
 
 class RunState {
  public:
   RunState(const RunParts& parts, RunStateOptions options);
 
-  // Do its files hold an adapter alone?
-  bool has_master(const tensor::Parameter& parameter) const;
-  // On some rank: this one's shard may be padding alone.
-  bool has_masters() const;
-  bool is_adapter() const { return !options_.identity.tuning.adapter_config.empty(); }
-
-  // First weights: keyed by the seed, or from a model folder (a head that scores, which that lacks,
-  // by the seed). Whatever is read, here and below, a
-  // rank reads its shard of; the rest comes from the other ranks: collective.
-  void initialise(uint64_t seed);
-  void load_weights(const fs::path& folder, uint64_t seed);
-  // The same beside the weights of the base.
-  void initialise_adapter(uint64_t seed);
-  void load_adapter(const fs::path& folder);
+  // The model that the checkpoint is of.
+  ModelState& policy() { return policy_; }
+  // Another model that trains beside it, and must outlive this. Before anything is saved or read.
+  void add(ModelState& other);
+  // Numbers that belong to the state: asked at every save, given back by restore().
+  struct Numbers {
+    std::function<std::map<std::string, double>()> ask{};
+    std::function<void(const std::map<std::string, double>&)> give{};
+  };
+  void keep(Numbers numbers) { numbers_ = std::move(numbers); }
 
   // Without the optimizer a checkpoint cannot be continued.
   checkpoint::Contents contents(int64_t step, bool with_optimizer = true);
@@ -87,20 +86,9 @@ class RunState {
   }
 
  private:
-  void check_base_in_adapter(const fs::path& folder);
-  const char* stem() const;
-  // What the model's files hold, and of it this rank's slices under the names there.
-  std::vector<checkpoint::TensorEntry> model_entries() const;
-  std::vector<tensor::TensorSlice> in_files(std::vector<tensor::TensorSlice> slices) const;
-  std::vector<tensor::TensorSlice> with_masters(std::vector<tensor::TensorSlice> weights,
-                                                std::vector<tensor::TensorSlice> states) const;
-  std::vector<checkpoint::TensorEntry> optimizer_entries() const;
-  void round_masters();
-
-  const plan::HfConfig& architecture_;
-  const model::Model& model_;
-  parallel::Sharded& sharded_;
-  optim::Optimizer& optimizer_;
+  ModelState policy_;
+  std::vector<ModelState*> others_;
+  Numbers numbers_;
   MetricLog& metrics_;
   plan::LossScaler* scaler_;
   const RunStateOptions options_;

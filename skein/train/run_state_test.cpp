@@ -147,7 +147,7 @@ class RunStateTest : public testing::Test {
       Parts run(holding, dtype, group);
       const auto before = bytes_read_by_this_thread();
       if (weights_alone) {
-        run.state.load_weights(folder_ / "checkpoint-7", /*seed=*/1);
+        run.state.policy().load_weights(folder_ / "checkpoint-7", /*seed=*/1);
       } else {
         EXPECT_EQ(run.state.restore(folder_ / "checkpoint-7"), 7);
         EXPECT_EQ(run.optimizer.num_updates(), 7);
@@ -278,7 +278,7 @@ TEST_F(RunStateTest, AnAdapterIsSavedWithoutItsBase) {
       comm::run_ranks(1 + saved, [&](comm::Group& group) {
         const c10::NoGradGuard no_grad;
         Parts run({saved}, dtype, group, adapters());
-        run.state.load_weights(base, /*seed=*/1);
+        run.state.policy().load_weights(base, /*seed=*/1);
         for (auto& slice : run.all_kept()) {
           const auto* parameter = run.model->table().find(slice.name);
           if (!parameter || parameter->trainable) slice.data.copy_(trained_values(slice));
@@ -311,7 +311,7 @@ TEST_F(RunStateTest, AnAdapterIsSavedWithoutItsBase) {
         comm::run_ranks(2, [&](comm::Group& group) {
           const c10::NoGradGuard no_grad;
           Parts run({stage}, dtype, group, adapters());
-          run.state.load_weights(base, /*seed=*/1);
+          run.state.policy().load_weights(base, /*seed=*/1);
           EXPECT_EQ(run.state.restore(folder_ / "checkpoint-7"), 7);
           is_loaded(run);
           for (auto& slice : run.all_kept()) {
@@ -335,7 +335,7 @@ TEST_F(RunStateTest, MastersTakeAnFp32FileAsItIs) {
     comm::run_ranks(2, [&](comm::Group& group) {
       const c10::NoGradGuard no_grad;
       Parts run({stage}, at::kBFloat16, group);
-      run.state.load_weights(folder_ / "checkpoint-7", /*seed=*/1);
+      run.state.policy().load_weights(folder_ / "checkpoint-7", /*seed=*/1);
       for (const auto& slice : run.sharded.kept_slices(Access::kRead)) {
         EXPECT_TRUE(at::equal(slice.data, values(slice))) << slice.name;
       }
@@ -376,7 +376,7 @@ TEST_F(RunStateTest, ValuesThatFloat16CannotHoldAreRefused) {
   const auto message = refusal<UserError>([&] {
     comm::run_ranks(1, [&](comm::Group& group) {
       Parts run({}, at::kHalf, group);
-      run.state.load_weights(folder_ / "checkpoint-7", /*seed=*/1);
+      run.state.policy().load_weights(folder_ / "checkpoint-7", /*seed=*/1);
     });
   });
   EXPECT_PRED2(contains, message, "'transformer.wte.weight' holds values beyond 65,504");

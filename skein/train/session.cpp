@@ -273,11 +273,11 @@ RunStateOptions state_options(const config::RunConfig& config, const plan::DataI
 
 void load_base(RunState& state, const config::RunConfig& config, const World& world) {
   if (config.model.train_from_scratch) {
-    state.initialise(static_cast<uint64_t>(config.seed));
+    state.policy().initialise(static_cast<uint64_t>(config.seed));
     return;
   }
   check_once(config.model.model_name_or_path, world);
-  state.load_weights(config.model.model_name_or_path, static_cast<uint64_t>(config.seed));
+  state.policy().load_weights(config.model.model_name_or_path, static_cast<uint64_t>(config.seed));
 }
 
 // Returns the step that it is of.
@@ -287,7 +287,7 @@ int64_t load_first_state(Session& run) {
     load_first_weights(run.state, run.config, run.world);
     return 0;
   }
-  if (run.state.is_adapter()) load_base(run.state, run.config, run.world);
+  if (run.state.policy().is_adapter()) load_base(run.state, run.config, run.world);
   return run.state.restore(*checkpoint);
 }
 
@@ -295,13 +295,14 @@ int64_t load_first_state(Session& run) {
 
 void load_first_weights(RunState& state, const config::RunConfig& config, const World& world) {
   load_base(state, config, world);
-  if (!state.is_adapter()) return;
+  auto& policy = state.policy();
+  if (!policy.is_adapter()) return;
   const auto& adapter = config.finetune.adapter_name_or_path;
   if (adapter.empty()) {
-    state.initialise_adapter(static_cast<uint64_t>(config.seed));
+    policy.initialise_adapter(static_cast<uint64_t>(config.seed));
   } else {
     check_once(adapter, world);
-    state.load_adapter(adapter);
+    policy.load_adapter(adapter);
   }
 }
 

@@ -74,7 +74,7 @@ double growth(const fs::path& folder, int stage, Held held, comm::Group& world) 
   forget_peak();
   const auto before = resident_bytes("VmRSS");
   Run run(plan::read_hf_config(folder), stage, held, world);
-  run.state.load_weights(folder, /*seed=*/1);
+  run.state.policy().load_weights(folder, /*seed=*/1);
   const auto grown = resident_bytes("VmHWM") - before;
   int64_t weights = 0;
   for (const auto& slice : run.sharded.kept_slices(Access::kRead)) {
@@ -90,7 +90,7 @@ double growth(const fs::path& folder, int stage, Held held, comm::Group& world) 
 fs::path make_model(const fs::path& folder, int64_t channels) {
   const auto config = fmt::format(kLlama, channels, 8 * channels / 3 / 64 * 64);
   Run run(plan::parse_hf_config(config, "config.json"), 0, Held::kFull, comm::Group());
-  run.state.initialise(1);
+  run.state.policy().initialise(1);
   fs::create_directories(folder);
   MemoryStore store;
   checkpoint::CheckpointStore saver({.output = folder, .token = "t"}, store);
