@@ -2,7 +2,8 @@
 // Copyright the skein authors.
 #pragma once
 
-// The values of keys that name one of a few ways. Their words are in values.cpp.
+// The values of keys that name one of a few ways. Their words are in values.cpp
+// and policy_words.cpp.
 
 namespace skein::config {
 
@@ -73,6 +74,25 @@ enum class PreferenceLoss {
 };
 // How far a policy is from its reference.
 enum class Divergence { kReverseKl, kForwardKl, kJensenShannon, kAlpha };
+// How the tokens of sampled completions become a loss: formulas in algorithms/policy_losses.h.
+enum class PolicyLoss { kGrpo, kBnpo, kDrGrpo, kDapo, kCispo, kPpo, kSequenceSum };
+// Whether a policy's ratio to its older self is one of each token or one of a whole completion.
+enum class RatioLevel { kToken, kSequence };
+// What estimates KL(policy, reference) from a sampled token: log-ratios r as r, r²/2 or
+// exp(-r) - 1 + r.
+enum class KlEstimator { kK1, kK2, kK3 };
+// What rewards become advantages by, and what those of a group are divided by: formulas in
+// algorithms/advantages.h.
+enum class AdvantageEstimator {
+  kGroup,
+  kLeaveOneOut,
+  kReinforcePlusPlus,
+  kReinforcePlusPlusBaseline,
+  kGae
+};
+enum class ScaleRewards { kGroup, kBatch, kNone };
+// What is done about tokens that the sampler found more or less likely than the training pass.
+enum class RolloutCorrection { kNone, kTruncate, kMask };
 // What to do when per device x accumulation x ranks is not the global batch.
 enum class BatchConflict { kError, kKeepMicro, kKeepGlobal };
 // What to do with a line that is not UTF-8 or not JSON.
