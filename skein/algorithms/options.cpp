@@ -47,6 +47,10 @@ Options options_of(const config::RunConfig& config) {
       return preference_options(config);
     case config::TrainingStage::kKto:
       return feedback_options(config);
+    case config::TrainingStage::kPpo:
+    case config::TrainingStage::kGrpo:
+    case config::TrainingStage::kRloo:
+      throw InternalError("an online stage has no loss of a fixed batch");
   }
   throw InternalError("a stage without an algorithm");
 }

@@ -5,6 +5,7 @@
 // Private to this folder: the one list of all keys, which parsing, help, printing, saving and
 // "unknown key" walk. fields(config, field) calls field(name, member, about) for each.
 
+#include "skein/config/online_fields.h"
 #include "skein/config/run_config.h"
 #include "skein/config/syntax/about.h"
 
@@ -587,7 +588,8 @@ void fields(LogConfig& config, auto&& field) {
 
 void fields(RunConfig& config, auto&& field) {
   field("stage", config.stage,
-        About{.help = "pt (pretrain), sft, rm (reward model), dpo, kto", .aliases = {"algorithm"}});
+        About{.help = "pt (pretrain), sft, rm (reward model), dpo, kto, ppo, grpo, rloo",
+              .aliases = {"algorithm"}});
   field("seed", config.seed, About{.help = "everything random follows from it", .min = 0});
   field("data_seed", config.data_seed, About{.help = "order of the data; absent: seed", .min = 0});
   field("full_determinism", config.full_determinism,
@@ -596,6 +598,10 @@ void fields(RunConfig& config, auto&& field) {
   fields(config.data, field);
   fields(config.rows, field);
   fields(config.preference, field);
+  fields(config.rollout, field);
+  fields(config.reward, field);
+  fields(config.policy, field);
+  fields(config.ppo, field);
   fields(config.finetune, field);
   fields(config.eval, field);
   fields(config.batch, field);

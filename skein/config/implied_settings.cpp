@@ -9,6 +9,7 @@
 
 #include "skein/config/compat/translated_keys.h"
 #include "skein/config/fields.h"
+#include "skein/config/online_settings.h"
 #include "skein/config/syntax/values.h"
 
 namespace skein::config {
@@ -93,7 +94,8 @@ void add_preference_keys(const RunConfig& config, std::map<std::string, std::str
   const auto& losses = config.preference.pref_loss;
   const auto has = [&](PreferenceLoss loss) { return std::ranges::count(losses, loss) > 0; };
   if (stage != kDpo && stage != kKto) {
-    leave({"pref_beta", "pref_loss", "pref_ftx", "ref_model", "precompute_ref_log_probs"}, is);
+    leave({"pref_beta", "pref_loss", "pref_ftx", "precompute_ref_log_probs"}, is);
+    if (!is_online(stage)) leave({"ref_model"}, is);
   }
   if (stage != kDpo) {
     leave({"loss_weights", "rpo_alpha", "ld_alpha", "f_divergence_type", "f_alpha_divergence_coef",
@@ -313,6 +315,7 @@ std::map<std::string, std::string> idle_keys(const RunConfig& config) {
   }
   if (config.stage == TrainingStage::kPretrain) add_row_keys(idle);
   add_preference_keys(config, idle);
+  add_online_keys(config, idle);
   const auto defaults = texts_of(RunConfig());
   const auto texts = texts_of(config);
   std::erase_if(

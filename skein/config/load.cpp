@@ -19,6 +19,7 @@
 #include "skein/config/field_index.h"
 #include "skein/config/fields.h"
 #include "skein/config/implied_settings.h"
+#include "skein/config/online_settings.h"
 #include "skein/config/step_range.h"
 #include "skein/config/syntax/suggest.h"
 #include "skein/config/syntax/values.h"
@@ -148,7 +149,7 @@ class Mistakes {
 
 class LayerBuilder {
  public:
-  explicit LayerBuilder(Notes& notes) : notes_(notes) {}
+  LayerBuilder(bool is_online, Notes& notes) : is_online_(is_online), notes_(notes) {}
 
   Layer build(const std::vector<Setting>& settings, Mistakes& mistakes) {
     for (const auto& setting : settings) {
@@ -160,7 +161,8 @@ class LayerBuilder {
  private:
   void add(const Setting& setting) {
     const auto& spellings = field_index().canonical;
-    if (const auto found = spellings.find(setting.key); found != spellings.end()) {
+    const auto spelling = is_online_ ? online_spelling(setting.key) : setting.key;
+    if (const auto found = spellings.find(spelling); found != spellings.end()) {
       insert(found->second, setting, false);
     } else if (is_inline_object(setting)) {
       for (const auto& member : inline_members(setting)) add(member);
@@ -169,7 +171,7 @@ class LayerBuilder {
         const auto key = std::exchange(resolved.key, setting.key);
         insert(key, resolved, true);
       }
-    } else if (const auto* known = find_known_key(setting.key)) {
+    } else if (const auto* known = find_known_key(spelling)) {
       check_for_slip(*known, setting);
       auto note = check_known_key(*known, setting);
       if (!note.empty()) notes_.push_back(std::move(note));
@@ -204,6 +206,7 @@ class LayerBuilder {
     refuse_second(key, place->second, setting);
   }
 
+  bool is_online_;
   Notes& notes_;
   Layer layer_;
   std::set<std::string> derived_;
@@ -245,8 +248,9 @@ using Sources = std::vector<std::vector<Setting>>;
 Layer read_explicit(const Sources& sources, Notes& notes) {
   Mistakes mistakes;
   std::vector<Layer> layers;
+  const bool is_online = ask_for_online(sources);
   for (const auto& settings : sources) {
-    layers.push_back(LayerBuilder(notes).build(settings, mistakes));
+    layers.push_back(LayerBuilder(is_online, notes).build(settings, mistakes));
   }
   mistakes.refuse();
   for (const auto& layer : layers) check_values(layer, mistakes);
@@ -569,7 +573,8 @@ void note_samples(Resolved& resolved) {
                                        kMaxSamplesKey,
                                        resolved.config.stage == TrainingStage::kPretrain
                                            ? "blocks of block_size tokens, not documents"
-                                           : "rows"));
+                                       : is_online(resolved.config.stage) ? "prompts"
+                                                                          : "rows"));
 }
 
 // What is read as something else, or would go unseen: a line each.
@@ -623,6 +628,7 @@ Resolved resolve(const Sources& sources) {
   auto explicit_layer = read_explicit(sources, resolved.notes);
   read_bare_batch_size(explicit_layer, resolved.notes);
   read_do_eval(explicit_layer, resolved.notes);
+  if (ask_for_online(sources)) read_prompt_length(explicit_layer, resolved.notes);
   read_offloaded_checkpointing(explicit_layer);
   const auto named = explicit_layer.find(std::string(kDeepSpeedKey));
   const bool has_file = named != explicit_layer.end() && !is_null(named->second.value);
@@ -639,6 +645,7 @@ Resolved resolve(const Sources& sources) {
     resolved.origins[name] = found->second.origin;
   });
   settle_words(resolved.config);
+  if (is_online(resolved.config.stage)) settle_online(resolved.config);
   settle_pure_bf16(resolved);
   check_decay(resolved, file);
   check_schedule(resolved);
@@ -689,6 +696,7 @@ Resolved load(const Arguments& arguments) {
   Sources sources;
   if (arguments.config) {
     sources = read_config_files(*arguments.config);
+    refuse_inherited_program(sources);
     refuse_other_file(*arguments.config, sources.back());
   }
   sources.push_back(arguments.overrides);
@@ -696,7 +704,9 @@ Resolved load(const Arguments& arguments) {
 }
 
 Resolved load_text(const std::string& yaml, const std::string& path) {
-  return resolve(read_config_text(yaml, path));
+  const auto files = read_config_text(yaml, path);
+  refuse_inherited_program(files);
+  return resolve(files);
 }
 
 Resolved load(std::span<const std::string> words) { return load(parse_arguments(words)); }

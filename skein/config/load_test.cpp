@@ -107,8 +107,7 @@ TEST_F(LoadTest, RefusalsSayWhereAndWhy) {
       {"lr_scheduler_type: cosin\n", "not 'cosin'; did you mean 'cosine'?"},
       {"lr_scheduler_type: reduce_lr_on_plateau\n",
        "'lr_scheduler_type: reduce_lr_on_plateau' is known, but this version does not support it"},
-      {"stage: ppo\n", "'stage: ppo' is known, but this version does not support it"},
-      {"algorithm: rloo\n", "is known, but this version"},
+      {"stage: less\n", "'stage: less' is known, but this version does not support it"},
       {"warmup_steps: 10\nwarmup_ratio: 0.1\n",
        "run.yaml:2:1: 'warmup_ratio' and 'warmup_steps' (run.yaml:1:1)"},
       {"fp16: true\nbf16: true\n", "run.yaml:2:1: 'bf16' contradicts 'fp16' (run.yaml:1:1)"},
@@ -124,13 +123,13 @@ TEST_F(LoadTest, RefusalsSayWhereAndWhy) {
       {"report_to: tensorbord\n", "not 'tensorbord'; did you mean 'tensorboard'?"},
       {"report_to: [tensorboard, mlflow]\n",
        "'report_to: mlflow' is known, but this version does not support it"},
-      {"stage: grpo\n", "'stage: grpo' is known, but this version does not support it"},
+      {"stage: gpro\n", "not 'gpro'; did you mean 'grpo'"},
       {"pref_loss: [sigmoid, aot]\n",
        "'pref_loss: aot' is known, but it mixes the samples of a batch"},
       {"pref_loss: [sigmoid, hing]\n", "not 'hing'; did you mean 'hinge'"},
       {"loss_weights: [1, -1]\n", "'loss_weights' must be at least 0"},
       {"loss_weights: heavy\n", "'loss_weights' must be a number or a list of numbers"},
-      {"rl: grpo\n", "'rl: grpo' is known, but this version does not support it"},
+      {"rl: ipo\nstage: grpo\n", "contradicts"},
       {"greater_is_better: maybe\n", "'greater_is_better' must be one of auto, true, false"},
       {"reference_free: true\n", "pref_loss: simpo or orpo needs no reference"},
       {"val_size: -1\n", "'val_size' must be a share of the data below 1, or rows, not '-1'"},
@@ -433,7 +432,9 @@ TEST_F(LoadTest, EveryFieldChangedReloadsToTheSameRun) {
     } else if constexpr (std::is_same_v<Member, bool>) {
       member = !member;
     } else if constexpr (std::is_same_v<Member, double>) {
-      member = 0.125;
+      member = std::max(0.125, about.min);
+    } else if constexpr (IsOpenChoice<Member>) {
+      member = static_cast<typename Member::value_type>(1);
     } else if constexpr (std::is_same_v<Member, std::optional<DType>>) {
       member = DType::kF64;
     } else if constexpr (std::is_enum_v<Member>) {

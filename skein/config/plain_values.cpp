@@ -18,7 +18,8 @@ PlainValue value_of(const std::string& value) { return value; }
 PlainValue value_of(const std::vector<std::string>& value) { return to_text(value); }
 PlainValue value_of(const std::vector<double>& value) { return to_text(value); }
 PlainValue value_of(const NumberMap& value) { return to_text(value); }
-template <IsChoice Choice>
+template <typename Choice>
+  requires IsChoice<Choice> || IsOpenChoice<Choice>
 PlainValue value_of(const Choice& value) {
   return to_text(value);
 }
@@ -35,7 +36,9 @@ std::vector<std::pair<std::string, PlainValue>> plain_values(const RunConfig& co
   fields(copy, [&](const std::string& name, const auto& member, const About& about) {
     if (!about.saved) return;
     // Numbers beside words under one name are more than TensorBoard can sort: absent is left out.
-    if constexpr (std::is_same_v<std::decay_t<decltype(member)>, std::optional<int64_t>>) {
+    using Member = std::decay_t<decltype(member)>;
+    if constexpr (std::is_same_v<Member, std::optional<int64_t>> ||
+                  std::is_same_v<Member, std::optional<double>>) {
       if (member) values.emplace_back(name, value_of(*member));
     } else {
       values.emplace_back(name, value_of(member));

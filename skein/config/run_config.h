@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "skein/config/online_config.h"
 #include "skein/config/syntax/choices.h"
 #include "skein/core/dtype.h"
 
@@ -280,6 +281,10 @@ struct RunConfig {
   DataConfig data;
   RowsConfig rows;
   PreferenceConfig preference;
+  RolloutConfig rollout;
+  RewardConfig reward;
+  PolicyConfig policy;
+  PpoConfig ppo;
   FinetuneConfig finetune;
   EvalConfig eval;
   BatchConfig batch;

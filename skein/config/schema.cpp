@@ -57,9 +57,14 @@ Json value_schema(const std::optional<int64_t>&, const About& about) {
   schema["anyOf"].push_back({{"enum", {nullptr, "none", "null"}}});
   return schema;
 }
+Json value_schema(const std::optional<double>&, const About& about) {
+  auto schema = value_schema(double{}, about);
+  schema["anyOf"].push_back({{"enum", {nullptr, "none", "null"}}});
+  return schema;
+}
 Json value_schema(const std::vector<std::string>&, const About& about) {
   Json word = {{"type", "string"}};
-  if (!about.is_verbatim) {
+  if (!about.is_verbatim && !about.is_command) {
     word = {{"enum", about.choices}};
     word["enum"].push_back("none");
     word["enum"].push_back("all");
@@ -86,6 +91,14 @@ Json value_schema(const Choice& value, const About&) {
   return {{"enum", words}};
 }
 
+template <IsOpenChoice Choice>
+Json value_schema(const Choice&, const About& about) {
+  auto schema = value_schema(typename Choice::value_type{}, about);
+  schema["enum"].push_back(kAuto);
+  schema["enum"].push_back(nullptr);
+  return schema;
+}
+
 template <IsChoice Choice>
 Json value_schema(const std::vector<Choice>&, const About& about) {
   return {{"anyOf",
@@ -99,11 +112,12 @@ Json value_schema(const std::vector<double>&, const About& about) {
 
 template <typename Member>
 Json default_value(const Member& member) {
-  if constexpr (IsChoice<Member>) {
+  if constexpr (IsChoice<Member> || IsOpenChoice<Member>) {
     return to_text(member);
   } else if constexpr (requires { words_of(member); }) {
     return words_of(member);
-  } else if constexpr (std::is_same_v<Member, std::optional<int64_t>>) {
+  } else if constexpr (std::is_same_v<Member, std::optional<int64_t>> ||
+                       std::is_same_v<Member, std::optional<double>>) {
     return member ? Json(*member) : Json(nullptr);
   } else {
     return member;

@@ -17,7 +17,7 @@
 #include "skein/plan/families/architecture.h"
 #include "skein/plan/fit.h"
 #include "skein/plan/rules.h"
-#include "skein/plan/run_plan.h"
+#include "skein/plan/steps/run_plan.h"
 
 namespace skein::plan {
 

@@ -137,6 +137,9 @@ data::RowKind row_kind(TrainingStage stage) {
       return data::RowKind::kFeedback;
     case TrainingStage::kPretrain:
     case TrainingStage::kSft:
+    case TrainingStage::kPpo:
+    case TrainingStage::kGrpo:
+    case TrainingStage::kRloo:
       break;
   }
   return data::RowKind::kRows;

@@ -33,7 +33,7 @@
 #include "skein/plan/run_data.h"
 #include "skein/plan/run_files.h"
 #include "skein/plan/run_model.h"
-#include "skein/plan/run_plan.h"
+#include "skein/plan/steps/run_plan.h"
 #include "skein/text/chat_template.h"
 #include "skein/text/text_codec.h"
 #include "skein/text/tokenizer_files.h"

@@ -17,7 +17,7 @@
 #include "skein/parallel/sharded.h"
 #include "skein/plan/continuation.h"
 #include "skein/plan/rates/loss_scaler.h"
-#include "skein/plan/run_plan.h"
+#include "skein/plan/steps/run_plan.h"
 #include "skein/train/beginning.h"
 #include "skein/train/metric_log.h"
 #include "skein/train/onlookers.h"

@@ -22,6 +22,8 @@ constexpr std::string_view kOneBucketPerUnit = "gradients travel one block at a 
 constexpr std::string_view kOwnLoader = "the loader reads blocks ahead by itself";
 constexpr std::string_view kNoPadding = "always so: rows lie behind each other without padding";
 constexpr std::string_view kFastAttention = "always so: the fastest exact attention is chosen";
+constexpr std::string_view kOwnRollout =
+    "answers are written in this program, from the very weights that train";
 constexpr std::string_view kOwnTokens =
     "nothing is padded, the tokenizer's own tokens count (tokenizer_config.json), and what ends a "
     "turn is found in the template; new_special_tokens adds tokens";
@@ -139,6 +141,34 @@ std::vector<KeyRule> algorithm_keys() {
       {"badam_*", kNot, "finetuning_type: freeze or lora trains a part"},
       {"pref_*", kNot, ""},
       {"trl.*", kNot, "", kNone},
+      {"use_vllm", kNo, kOwnRollout},
+      {"vllm_*", kNo, kOwnRollout},
+      {"ds3_gather_for_generation", kNo, kOwnRollout},
+      {"use_transformers_paged", kNo, kOwnRollout},
+      {"cache_implementation", kNo, kOwnRollout},
+      {"local_rollout_forward_batch_size", kNo, kOwnRollout},
+      {"log_completions", kNo, "completions are always logged"},
+      {"num_completions_to_print", kNo, "completions are always logged"},
+      {"num_sample_generations", kNo, "completions are always logged"},
+      {"use_liger_loss", kNo, "the loss never holds all logits"},
+      {"use_bias_correction_kl", kNot, "", kFalse},
+      {"off_policy_mask_threshold", kNot, "", kNone},
+      {"top_entropy_quantile", kNot, "", {"1"}},
+      {"shuffle_dataset", kNot, "prompts are always shuffled", {"true"}},
+      {"generation_kwargs*", kNot, "give temperature, top_k, top_p, min_p", kNone},
+      {"stop_token", kNot, "the end tokens of the model end an answer; use stop", {"eos", "none"}},
+      {"stop_token_id", kNot, "the end tokens of the model end an answer; use stop", kNone},
+      {"normalize_advantages", kNot, "", kFalse},
+      {"reward_clip_range", kNot, "use reward_clip", kNone},
+      {"reward_model_type",
+       kNot,
+       "give reward_model the folder that stage: rm wrote, or reward_program a command that asks "
+       "a server",
+       {"full"}},
+      {"reward_model_*", kNot, "reward_model takes the folder that stage: rm wrote", kNone},
+      {"rollout_batch_size", kNot, "use num_mini_batches"},
+      {"micro_rollout_batch_size", kNo, kOwnRollout},
+      {"max_tool_calling_iterations", kNot, "", kNone},
       {"reference_free", kNot, "pref_loss: simpo or orpo needs no reference", kFalse},
       {"sync_ref_model", kNot, "the reference stays as it is", kFalse},
       {"ref_model_mixup_alpha", kNo, "the reference stays as it is"},
@@ -150,21 +180,8 @@ std::vector<KeyRule> algorithm_keys() {
       {"precompute_ref_batch_size", kNo, "per_device_eval_batch_size is taken"},
       {"force_use_ref_model", kNo, "ref_model says which reference it is"},
       {"disable_dropout", kNo, "config.json and lora_dropout say how much is dropped"},
-      {"max_prompt_length", kNot, "cutoff_len is that of a prompt with its answer", kNone},
-      {"temperature", kNot, "`skein generate` has it"},
-      {"top_p", kNot, "`skein generate` has it"},
-      {"top_k", kNot, "`skein generate` has it"},
-      {"epsilon", kNot, ""},
-      {"epsilon_high", kNot, ""},
-      {"num_iterations", kNot, ""},
-      {"scale_rewards", kNot, ""},
-      {"reward_weights", kNot, ""},
-      {"mask_truncated_completions", kNot, ""},
       {"unfrozen_parameters", kNot, "", kNone},
       {"ppo_*", kNot, ""},
-      {"reward_model", kNot, "", kNone},
-      {"num_generations", kNot, ""},
-      {"max_completion_length", kNot, ""},
       {"gradient_projection_dimension", kNot, ""},
       {"gradient_type", kNot, ""},
       {"optim_args", kNot, "", kNone},
@@ -258,7 +275,7 @@ const KeyRule* find_known_key(std::string_view key) {
 }
 
 bool is_flag(const KeyRule& rule) {
-  return rule.key == "use_torchrun" || rule.key == "do_train" ||
+  return rule.key == "use_torchrun" || rule.key == "use_vllm" || rule.key == "do_train" ||
          rule.key == "overwrite_output_dir" || (!rule.off.empty() && rule.off[0] == "false");
 }
 

@@ -20,6 +20,7 @@ struct About {
   std::vector<std::string_view> not_built = {};  // choices elsewhere that this version cannot do
   bool takes_list = false;                       // text: a list is its items with commas between
   bool is_verbatim = false;                      // lists: any words, as they are written
+  bool is_command = false;                       // lists: a program and its arguments
   bool is_percentage = false;                    // `5` and `5%` are both 5
   bool is_path = false;                          // `~` and variables are expanded
   // A word beside the values of its type, with a rule of its own (implied_settings.h).

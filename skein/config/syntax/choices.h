@@ -45,7 +45,12 @@ enum class OptimizerKind { kAdamW, kAdamW8bit };
 enum class LrScaling { kNone, kLinear, kSqrt };
 enum class NanPolicy { kStop, kSkip, kRollback };
 // Of training; `stage` in a configuration.
-enum class TrainingStage { kPretrain, kSft, kReward, kDpo, kKto };
+enum class TrainingStage { kPretrain, kSft, kReward, kDpo, kKto, kPpo, kGrpo, kRloo };
+// Those whose data is made while training: the model answers prompts, and answers get rewards.
+constexpr bool is_online(TrainingStage stage) {
+  return stage == TrainingStage::kPpo || stage == TrainingStage::kGrpo ||
+         stage == TrainingStage::kRloo;
+}
 // Which weights train.
 enum class FinetuningType { kFull, kFreeze, kLora };
 // What becomes of a row that is longer than cutoff_len.
@@ -93,6 +98,10 @@ enum class AdvantageEstimator {
 enum class ScaleRewards { kGroup, kBatch, kNone };
 // What is done about tokens that the sampler found more or less likely than the training pass.
 enum class RolloutCorrection { kNone, kTruncate, kMask };
+// Where the distance from the reference counts: in the rewards of tokens, or beside the loss.
+enum class KlPlace { kReward, kLoss };
+// What becomes of a prompt that is longer than max_prompt_length.
+enum class LongPrompts { kDrop, kTruncateLeft, kError };
 // What to do when per device x accumulation x ranks is not the global batch.
 enum class BatchConflict { kError, kKeepMicro, kKeepGlobal };
 // What to do with a line that is not UTF-8 or not JSON.

@@ -70,5 +70,19 @@ Spellings<RolloutCorrection> spellings_of(RolloutCorrection) {
   static constexpr const char* kNotBuilt[] = {"sequence_truncate", "sequence_mask"};
   return {kKnown, kNotBuilt};
 }
+Spellings<KlPlace> spellings_of(KlPlace) {
+  static constexpr Spelling<KlPlace> kKnown[] = {{"reward", KlPlace::kReward},
+                                                 {"loss", KlPlace::kLoss}};
+  return {kKnown, {}};
+}
+Spellings<LongPrompts> spellings_of(LongPrompts) {
+  using enum LongPrompts;
+  static constexpr Spelling<LongPrompts> kKnown[] = {{"drop", kDrop},
+                                                     {"truncate_left", kTruncateLeft},
+                                                     {"error", kError},
+                                                     {"left", kTruncateLeft}};
+  static constexpr const char* kNotBuilt[] = {"right", "middle"};
+  return {kKnown, kNotBuilt};
+}
 
 }  // namespace skein::config

@@ -161,6 +161,44 @@ std::vector<std::string> verbatim_items(const Setting& setting) {
   return items;
 }
 
+// A program and its arguments. Text is split at spaces, but inside of quotes; nothing in it is
+// expanded, since no shell ever sees it.
+std::vector<std::string> command_words(const Setting& setting) {
+  if (setting.value.kind != Node::Kind::kScalar) return verbatim_items(setting);
+  const std::string_view text = setting.value.text;
+  if (is_absent(setting.value)) return {};
+  if (text.starts_with('[')) {
+    const auto map = read_yaml("list: " + setting.value.text, setting.origin.place());
+    return verbatim_items({setting.key, *map.find("list"), setting.origin});
+  }
+  std::vector<std::string> words;
+  std::string word;
+  char quote = 0;
+  bool has_word = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    const bool escapes = c == '\\' && quote != '\'' && i + 1 < text.size();
+    if (quote == 0 && (c == ' ' || c == '\t' || c == '\n')) {
+      if (has_word) words.push_back(std::exchange(word, {}));
+      has_word = false;
+      continue;
+    }
+    has_word = true;
+    if (escapes) {
+      word += text[++i];
+    } else if (quote == 0 && (c == '"' || c == '\'')) {
+      quote = c;
+    } else if (c == quote) {
+      quote = 0;
+    } else {
+      word += c;
+    }
+  }
+  if (quote != 0) refuse_value(setting, fmt::format("a command whose {} ends", quote));
+  if (has_word) words.push_back(std::move(word));
+  return words;
+}
+
 std::string joined(const Setting& setting) {
   std::string text;
   for (const auto& item : setting.value.items) {
@@ -295,8 +333,20 @@ void assign(const Setting& setting, const About& about, std::optional<int64_t>& 
   member = value;
 }
 
+void assign(const Setting& setting, const About& about, std::optional<double>& member) {
+  member.reset();
+  if (is_absent(setting.value)) return;
+  double value = 0;
+  assign(setting, about, value);
+  member = value;
+}
+
 void assign(const Setting& setting, const About& about, std::vector<std::string>& member) {
   member.clear();
+  if (about.is_command) {
+    member = command_words(setting);
+    return;
+  }
   if (about.is_verbatim) {
     member = verbatim_items(setting);
     return;
@@ -390,6 +440,7 @@ std::string to_text(double value) { return fmt::format("{}", value); }
 std::string to_text(const std::optional<int64_t>& value) {
   return value ? to_text(*value) : "null";
 }
+std::string to_text(const std::optional<double>& value) { return value ? to_text(*value) : "null"; }
 std::string to_text(const std::vector<std::string>& value) {
   constexpr std::string_view kPlain =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-";
@@ -557,12 +608,18 @@ Spellings<NanPolicy> spellings_of(NanPolicy) {
   return {kKnown, {}};
 }
 Spellings<TrainingStage> spellings_of(TrainingStage) {
-  static constexpr Spelling<TrainingStage> kKnown[] = {
-      {"pt", TrainingStage::kPretrain},   {"sft", TrainingStage::kSft},
-      {"rm", TrainingStage::kReward},     {"dpo", TrainingStage::kDpo},
-      {"kto", TrainingStage::kKto},       {"pretrain", TrainingStage::kPretrain},
-      {"reward", TrainingStage::kReward}, {"reward_model", TrainingStage::kReward}};
-  static constexpr const char* kNotBuilt[] = {"ppo", "grpo", "rloo", "less"};
+  static constexpr Spelling<TrainingStage> kKnown[] = {{"pt", TrainingStage::kPretrain},
+                                                       {"sft", TrainingStage::kSft},
+                                                       {"rm", TrainingStage::kReward},
+                                                       {"dpo", TrainingStage::kDpo},
+                                                       {"kto", TrainingStage::kKto},
+                                                       {"ppo", TrainingStage::kPpo},
+                                                       {"grpo", TrainingStage::kGrpo},
+                                                       {"rloo", TrainingStage::kRloo},
+                                                       {"pretrain", TrainingStage::kPretrain},
+                                                       {"reward", TrainingStage::kReward},
+                                                       {"reward_model", TrainingStage::kReward}};
+  static constexpr const char* kNotBuilt[] = {"less"};
   return {kKnown, kNotBuilt};
 }
 Spellings<PreferenceLoss> spellings_of(PreferenceLoss) {

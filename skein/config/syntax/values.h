@@ -7,7 +7,7 @@
 // Integers: 42, 1_000, 2e8, 25MiB (KiB MiB GiB TiB, and kB MB GB TB by thousands); never octal.
 // Reals: also 5%. Booleans: true/false, yes/no, on/off, 1/0. Optionals: none, null or ~ is absent.
 // Lists: a word, words with commas, or a YAML list; none is empty, all is every choice. Maps:
-// {name: number, …}.
+// {name: number, …}. Commands: a list of words, or text that is split as a shell would split it.
 
 #include <algorithm>
 #include <concepts>
@@ -16,6 +16,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <vector>
 
@@ -64,6 +65,8 @@ Spellings<KlEstimator> spellings_of(KlEstimator);
 Spellings<AdvantageEstimator> spellings_of(AdvantageEstimator);
 Spellings<ScaleRewards> spellings_of(ScaleRewards);
 Spellings<RolloutCorrection> spellings_of(RolloutCorrection);
+Spellings<KlPlace> spellings_of(KlPlace);
+Spellings<LongPrompts> spellings_of(LongPrompts);
 Spellings<FinetuningType> spellings_of(FinetuningType);
 Spellings<ExcessLength> spellings_of(ExcessLength);
 Spellings<EqualPairs> spellings_of(EqualPairs);
@@ -83,6 +86,11 @@ Spellings<GreaterIsBetter> spellings_of(GreaterIsBetter);
 
 template <typename T>
 concept IsChoice = std::is_enum_v<T> || std::is_same_v<T, std::optional<DType>>;
+// Absent: `auto`, what another key makes of it.
+template <typename T>
+concept IsOpenChoice = std::is_enum_v<typename T::value_type> && !IsChoice<T> &&
+                       std::is_same_v<T, std::optional<typename T::value_type>>;
+inline constexpr std::string_view kAuto = "auto";
 
 // Throw UserError at the value's place when it is of the wrong type or out of range.
 void assign(const Setting& setting, const About& about, std::string& member);
@@ -90,6 +98,7 @@ void assign(const Setting& setting, const About& about, bool& member);
 void assign(const Setting& setting, const About& about, int64_t& member);
 void assign(const Setting& setting, const About& about, double& member);
 void assign(const Setting& setting, const About& about, std::optional<int64_t>& member);
+void assign(const Setting& setting, const About& about, std::optional<double>& member);
 void assign(const Setting& setting, const About& about, std::vector<std::string>& member);
 void assign(const Setting& setting, const About& about, std::vector<double>& member);
 void assign(const Setting& setting, const About& about, NumberMap& member);
@@ -97,6 +106,8 @@ template <IsChoice Choice>
 void assign(const Setting& setting, const About& about, Choice& member);
 template <IsChoice Choice>
 void assign(const Setting& setting, const About& about, std::vector<Choice>& member);
+template <IsOpenChoice Choice>
+void assign(const Setting& setting, const About& about, Choice& member);
 
 // As YAML; assign() reads it back to the same value.
 std::string to_text(const std::string& value);
@@ -104,6 +115,7 @@ std::string to_text(bool value);
 std::string to_text(int64_t value);
 std::string to_text(double value);
 std::string to_text(const std::optional<int64_t>& value);
+std::string to_text(const std::optional<double>& value);
 std::string to_text(const std::vector<std::string>& value);
 std::string to_text(const std::vector<double>& value);
 std::string to_text(const NumberMap& value);
@@ -113,6 +125,11 @@ std::string to_text(const Choice& value) {
     if (word.value == value) return word.text;
   }
   return "";
+}
+
+template <IsOpenChoice Choice>
+std::string to_text(const Choice& value) {
+  return value ? to_text(*value) : std::string(kAuto);
 }
 
 // The words that mean different things.
@@ -169,6 +186,17 @@ void assign(const Setting& setting, const About&, std::vector<Choice>& member) {
     if (found == spellings.known.end()) refuse_word(setting, text, words_of(spellings));
     member.push_back(found->value);
   }
+}
+
+template <IsOpenChoice Choice>
+void assign(const Setting& setting, const About& about, Choice& member) {
+  member.reset();
+  if (is_null(setting.value) || lower(setting.value.text) == kAuto) return;
+  auto open = about;
+  open.also = kAuto;
+  typename Choice::value_type value{};
+  assign(setting, open, value);
+  member = value;
 }
 
 }  // namespace skein::config

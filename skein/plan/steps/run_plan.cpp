@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
-#include "skein/plan/run_plan.h"
+#include "skein/plan/steps/run_plan.h"
 
 #include <fmt/format.h>
 
