@@ -18,6 +18,7 @@
 #include "skein/core/progress.h"
 #include "skein/data/cache_entry.h"
 #include "skein/data/loader.h"
+#include "skein/train/share_numbers.h"
 #include "skein/train/stop_agreement.h"
 
 namespace skein::train {
@@ -41,16 +42,6 @@ std::string name_of(const Questions& questions) {
 fs::path path_of(const Questions& questions, const data::ChosenSamples& chosen) {
   return data::cache_folder(questions.config.data) /
          (looks_key(chosen, name_of(questions)) + ".reference");
-}
-
-// Each number is of one rank alone; in parts, since every rank receives those of all others.
-void share(std::vector<double>& numbers, World& world) {
-  constexpr size_t kPart = size_t{1} << 16;
-  for (size_t begin = 0; begin < numbers.size(); begin += kPart) {
-    const auto end = std::min(numbers.size(), begin + kPart);
-    const auto at = [&](size_t place) { return numbers.begin() + static_cast<ptrdiff_t>(place); };
-    std::ranges::copy(world.group.sum(std::vector<double>(at(begin), at(end))), at(begin));
-  }
 }
 
 // The samples of a split, dealt to ranks in runs of so many; all ranks ask equally often.
@@ -128,7 +119,7 @@ SplitLooks ask(const Questions& questions, const data::ChosenSamples& chosen,
   }
   for (auto& numbers : looks) {
     if (numbers.empty()) continue;
-    share(numbers, world);
+    share_numbers(numbers, world.group);
     for (size_t i = 0; i < numbers.size(); ++i) {
       if (!is_asked[i / static_cast<size_t>(each)]) {
         numbers[i] = std::numeric_limits<double>::quiet_NaN();
