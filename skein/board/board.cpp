@@ -77,10 +77,9 @@ void make_page(Page& page) {
 }  // namespace
 
 const char* name_of(Phase phase) {
-  constexpr const char* kNames[kNumPhases] = {"starting", "joining",  "loading",   "data",
-                                              "forward",  "backward", "optimizer", "rollout",
-                                              "reward",   "evaluate", "save",      "other",
-                                              "ending"};
+  constexpr const char* kNames[kNumPhases] = {
+      "starting", "joining", "loading",  "data", "forward", "backward", "optimizer",
+      "rollout",  "reward",  "evaluate", "save", "other",   "ending"};
   return kNames[static_cast<uint32_t>(phase)];
 }
 

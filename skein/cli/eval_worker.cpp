@@ -15,14 +15,14 @@ namespace {
 
 void print(const train::Evaluation& result, bool json) {
   if (json) {
-    nlohmann::ordered_json row = {{"eval_loss", result.loss}};
+    nlohmann::ordered_json row = {{"eval_loss", *result.loss}};
     if (result.perplexity) row["perplexity"] = *result.perplexity;
     for (const auto& [name, value] : result.metrics) row[name] = value;
     row["num_tokens"] = result.num_targets;
     row["num_samples"] = result.num_samples;
     fmt::print("{}\n", row.dump());
   } else {
-    fmt::print("eval_loss   {:.6f}\n", result.loss);
+    fmt::print("eval_loss   {:.6f}\n", *result.loss);
     if (result.perplexity) fmt::print("perplexity  {:.4f}\n", *result.perplexity);
     for (const auto& [name, value] : result.metrics) fmt::print("{:<11} {:.6f}\n", name, value);
     fmt::print("num_tokens  {}\nnum_samples {}\n", result.num_targets, result.num_samples);

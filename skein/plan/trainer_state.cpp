@@ -190,7 +190,8 @@ std::optional<std::string> reason_to_end(const config::EvalConfig& config,
   int64_t best_step = 0, without_gain = 0;
   bool is_first = true;
   for (const auto& record : history) {
-    if (!record.contains("eval_loss") || record.value("step", int64_t{0}) == 0) continue;
+    const bool is_evaluation = record.contains("eval_loss") || record.contains(metric.key);
+    if (!is_evaluation || record.value("step", int64_t{0}) == 0) continue;
     const double value = number_in(record, metric.key);
     const bool helps = is_first || (metric.is_better(value, best) &&
                                     std::abs(best - value) > config.early_stopping_threshold);

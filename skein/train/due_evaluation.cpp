@@ -20,14 +20,20 @@ std::optional<double> evaluate_and_log(Session& run, int64_t step, double epoch,
 
 }  // namespace
 
+void note_evaluation(Session& run, int64_t step, double value) {
+  settle_best(run);
+  if (run.state.add_evaluation(step, value)) run.store.protect(step);
+}
+
+void note_saved_evaluation(Session& run, int64_t step, double value) {
+  if (run.state.add_evaluation(step, value)) run.store.protect_saved(step);
+}
+
 bool evaluate_step(Session& run, int64_t step, double epoch, bool saves, StopAgreement& stop) {
   const auto value = evaluate_and_log(run, step, epoch, stop);
   if (!value) return false;
   // Only a step that is saved can become the best model.
-  if (saves) {
-    settle_best(run);
-    if (run.state.add_evaluation(step, *value)) run.store.protect(step);
-  }
+  if (saves) note_evaluation(run, step, *value);
   return true;
 }
 
@@ -42,8 +48,7 @@ bool evaluate_first(Session& run, int64_t step, StopAgreement& stop) {
   if (!owes_evaluation(run, step)) return true;
   const auto value = evaluate_and_log(run, step, run.loader.batches(step - 1).epoch, stop);
   if (!value) return false;
-  const bool is_saved = run.plan.saves_at(step);  // as without the stop
-  if (is_saved && run.state.add_evaluation(step, *value)) run.store.protect_saved(step);
+  if (run.plan.saves_at(step)) note_saved_evaluation(run, step, *value);  // as without the stop
   return true;
 }
 

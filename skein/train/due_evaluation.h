@@ -19,6 +19,11 @@ bool evaluate_step(Session& run, int64_t step, double epoch, bool saves, StopAgr
 // Before this start's first step: eval_on_start, or what is owed. False as above. Collective.
 bool evaluate_first(Session& run, int64_t step, StopAgreement& stop);
 
+// What these do with the value that decides which model is the best: of a step that is about to be
+// saved, and of one that is. Collective.
+void note_evaluation(Session& run, int64_t step, double value);
+void note_saved_evaluation(Session& run, int64_t step, double value);
+
 // It was due after this step, and a stop was quicker.
 bool owes_evaluation(const Session& run, int64_t step);
 

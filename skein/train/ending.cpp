@@ -4,15 +4,19 @@
 
 #include <fmt/format.h>
 
+#include "skein/board/board.h"
 #include "skein/checkpoint/files/file_layout.h"
 #include "skein/core/error.h"
 #include "skein/core/log.h"
 #include "skein/plan/nothing_left.h"
+#include "skein/train/due_evaluation.h"
 #include "skein/train/run_folder.h"
 
 namespace skein::train {
 
 namespace {
+
+constexpr const char* kNotSaved = "the last checkpoint could not be saved; see the warning above";
 
 // Which files it has depends on the model, so that no list of what runs write names them. One that
 // another model does not have would count beside that: a template, say.
@@ -91,6 +95,35 @@ void finish(Session& run, int64_t step) {
   if (run.world.leads_output()) record_model(run, contents);
   run.store.save_model(contents);
   run.metrics.finish();
+}
+
+void save_step(Session& run, int64_t step, bool stopping) {
+  run.metrics.phases().enter(Phase::kSave);
+  settle_best(run);
+  const board::HostWork work("saving");
+  run.store.save(step, run.state.contents(step, !run.config.checkpoint.save_only_model),
+                 /*rotates=*/!stopping || step == run.plan.total_steps);
+}
+
+Outcome conclude(Session& run, int64_t step, bool stopping) {
+  run.metrics.phases().enter(Phase::kSave);
+  const board::HostWork work("saving");
+  const bool saved = settle_save(run);
+  if (stopping && (step < run.plan.total_steps || owes_evaluation(run, step))) {
+    if (!saved) throw IoError(kNotSaved);
+    const auto& keys = run.config.checkpoint;
+    log_info("stopped after step {}; {}", step,
+             keys.save_only_model    ? "save_only_model: it cannot be continued"
+             : run.world.starts_over ? "the same command without --fresh continues"
+                                     : "the same command continues");
+    return Outcome::kStopped;
+  }
+  finish(run, step);  // a model may fit where a checkpoint did not
+  if (!saved) {
+    throw IoError(fmt::format("{}. The model is in {}", kNotSaved, run.output.string()));
+  }
+  log_info("done: {} steps, model in {}", step, run.output.string());
+  return Outcome::kFinished;
 }
 
 }  // namespace skein::train

@@ -102,7 +102,7 @@ Evaluation evaluate(const Evaluator& evaluator, World& world,
 }
 
 double metric_of(const Evaluation& evaluation, const std::string& name) {
-  if (name == "loss") return evaluation.loss;
+  if (name == "loss" && evaluation.loss) return *evaluation.loss;
   if (name == "perplexity" && evaluation.perplexity) return *evaluation.perplexity;
   for (const auto& [metric, value] : evaluation.metrics) {
     if (metric == name) return value;

@@ -19,7 +19,7 @@
 namespace skein::train {
 
 struct Evaluation {
-  double loss = 0;  // as training divides it
+  std::optional<double> loss{};  // as training divides it; none: of answers that were sampled
   int64_t num_targets = 0;
   int64_t num_samples = 0;
   double seconds = 0;

@@ -6,6 +6,7 @@
 #include <ATen/ops/ones.h>
 #include <ATen/ops/where.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -62,12 +63,16 @@ void MetricLog::add_loss(const Update& update) {
 }
 
 MeanNumbers MetricLog::take_means(comm::Group& group) {
-  const double sum = std::exchange(loss_, at::Tensor()).item<double>();
-  const auto steps = std::exchange(num_steps_, at::Tensor()).item<int64_t>();
+  // A critic may learn alone for a while.
+  const auto taken = [](at::Tensor& number) {
+    const auto now = std::exchange(number, at::Tensor());
+    return now.defined() ? now.item().toDouble() : 0;
+  };
+  const double sum = taken(loss_);
+  const double steps = taken(num_steps_);
   const auto metrics = std::exchange(metrics_, algorithms::MetricSums(options_.metrics));
   auto share = metrics.share(group.rank(), group.size());
-  share.push_back(steps > 0 ? sum / static_cast<double>(steps)
-                            : std::numeric_limits<double>::quiet_NaN());
+  share.push_back(steps > 0 ? sum / steps : std::numeric_limits<double>::quiet_NaN());
   auto all = group.sum(share);
   const double loss = all.back();
   all.pop_back();
@@ -132,16 +137,20 @@ void MetricLog::write(const StepNumbers& numbers) {
 
 void MetricLog::write(int64_t step, double epoch, const Evaluation& evaluation) {
   if (options_.writes) {
-    std::string more;
-    if (evaluation.perplexity) more = fmt::format(", perplexity {:.3f}", *evaluation.perplexity);
-    for (const auto& [name, value] : shown_of(evaluation.metrics)) {
-      more += fmt::format(", {} {:.3f}", name, value);
+    std::vector<std::string> shown;
+    if (evaluation.loss) shown.push_back(fmt::format("eval_loss {:.4f}", *evaluation.loss));
+    if (evaluation.perplexity) {
+      shown.push_back(fmt::format("perplexity {:.3f}", *evaluation.perplexity));
     }
-    log_info("step {}: eval_loss {:.4f}{} ({} samples, {:.1f} s)", step, evaluation.loss, more,
+    for (const auto& [name, value] : shown_of(evaluation.metrics)) {
+      shown.push_back(fmt::format("{} {:.3f}", name, value));
+    }
+    log_info("step {}: {} ({} samples, {:.1f} s)", step, fmt::join(shown, ", "),
              evaluation.num_samples, evaluation.seconds);
   }
   const auto samples = static_cast<double>(evaluation.num_samples);
-  ordered_json record{{"step", step}, {"epoch", epoch}, {"eval_loss", evaluation.loss}};
+  ordered_json record{{"step", step}, {"epoch", epoch}};
+  if (evaluation.loss) record["eval_loss"] = *evaluation.loss;
   if (evaluation.perplexity) record["eval_perplexity"] = *evaluation.perplexity;
   for (const auto& [name, value] : evaluation.metrics) record["eval_" + name] = value;
   record["eval_runtime"] = evaluation.seconds;
@@ -151,7 +160,7 @@ void MetricLog::write(int64_t step, double epoch, const Evaluation& evaluation) 
 
 bool MetricLog::has_evaluation(int64_t step) const {
   return std::ranges::any_of(history(), [&](const ordered_json& record) {
-    return record.value("step", int64_t{-1}) == step && record.contains("eval_loss");
+    return record.value("step", int64_t{-1}) == step && record.contains("eval_runtime");
   });
 }
 

@@ -188,7 +188,8 @@ std::vector<tensor::TensorSlice> ModelState::with_masters(
   return weights;
 }
 
-std::vector<tensor::TensorSlice> ModelState::in_files(std::vector<tensor::TensorSlice> slices) const {
+std::vector<tensor::TensorSlice> ModelState::in_files(
+    std::vector<tensor::TensorSlice> slices) const {
   if (!is_adapter()) return slices;
   std::erase_if(slices,
                 [&](const auto& slice) { return !model_.table().find(slice.name)->trainable; });
@@ -289,7 +290,8 @@ void ModelState::restore_tensors(const fs::path& checkpoint, int64_t num_updates
                     .folder = files_.folder,
                     .tensors = optimizer_entries(),
                     .slices = sharded_.slices_to_save(optimizer_.states(Access::kSet))}});
-  if (!is_adapter() && differs_in_dtype(checkpoint / files_.folder, model_.table())) round_masters();
+  if (!is_adapter() && differs_in_dtype(checkpoint / files_.folder, model_.table()))
+    round_masters();
   sharded_.gather_loaded();
   sharded_.gather_loaded(optimizer_.states(Access::kSet));
   optimizer_.set_num_updates(num_updates);

@@ -18,31 +18,6 @@
 #include "skein/train/update.h"
 
 namespace skein::train {
-namespace {
-
-constexpr const char* kNotSaved = "the last checkpoint could not be saved; see the warning above";
-
-// What stops saves and no more: what is beyond save_total_limit goes with the next save.
-void save(Session& run, int64_t step, bool stopping) {
-  run.metrics.phases().enter(Phase::kSave);
-  settle_best(run);
-  const board::HostWork work("saving");
-  run.store.save(step, run.state.contents(step, !run.config.checkpoint.save_only_model),
-                 /*rotates=*/!stopping || step == run.plan.total_steps);
-}
-
-// Looks at the step before, and goes back when it must.
-void judge(Session& run, NanGuard& guard, int64_t step) try {
-  const auto verdict = guard.judge();
-  if (verdict.finite_loss) run.metrics.add_loss(*verdict.finite_loss);
-  if (verdict.rolls_back) roll_back(run, step);
-} catch (const UserError&) {
-  run.store.finish();  // all ranks end together: the save under way is healthy
-  throw;
-}
-
-}  // namespace
-
 Outcome run_offline(const config::Resolved& resolved, const config::BatchPlan& batches,
                     World& world) {
   Session run(resolved, batches, world);
@@ -71,12 +46,12 @@ Outcome run_offline(const config::Resolved& resolved, const config::BatchPlan& b
     const auto micro_batches = on_device(data.micro_batches, world.device);
     const auto mismatched = on_device(data.mismatched, world.device);
     // The loss scale, and which update this is, depend on how the step before it went.
-    if (run.scaler) judge(run, guard, step);
+    if (run.scaler) judge_update(run, guard, step);
     const auto options =
         update_options({run.config, run.scaler.get(), run.peak_rate, run.plan.total_steps}, step);
     const auto done = update(trainer, {micro_batches, data.counts, key, mismatched}, options);
     // The step before this one: its norm is there without waiting.
-    judge(run, guard, step);
+    judge_update(run, guard, step);
     guard.watch(++step, done, data.samples);
 
     phases.enter(Phase::kOther);
@@ -86,7 +61,7 @@ Outcome run_offline(const config::Resolved& resolved, const config::BatchPlan& b
     const bool saves = plan.saves_at(step);
     const bool evaluates = plan.evals_at(step);
     // What is saved or measured has been judged.
-    if (stopping || saves || evaluates || plan.logs_at(step)) judge(run, guard, step);
+    if (stopping || saves || evaluates || plan.logs_at(step)) judge_update(run, guard, step);
     if (plan.logs_at(step)) {
       run.metrics.write({.step = step,
                          .epoch = data.epoch,
@@ -103,31 +78,14 @@ Outcome run_offline(const config::Resolved& resolved, const config::BatchPlan& b
       stopping = !evaluate_step(run, step, data.epoch, saves, stop);
       early = reason_to_end(run);
     }
-    if (saves || stopping || (early && plan.save_every > 0)) save(run, step, stopping);
+    if (saves || stopping || (early && plan.save_every > 0)) save_step(run, step, stopping);
     step_trace.after(step, data.lengths);
   }
 
   step_trace.finish();
   stop.finish();
-  judge(run, guard, step);
-  phases.enter(Phase::kSave);
-  const board::HostWork work("saving");
-  const bool saved = settle_save(run);
-  if (stopping && (step < plan.total_steps || owes_evaluation(run, step))) {
-    if (!saved) throw IoError(kNotSaved);
-    const auto& keys = run.config.checkpoint;
-    log_info("stopped after step {}; {}", step,
-             keys.save_only_model ? "save_only_model: it cannot be continued"
-             : world.starts_over  ? "the same command without --fresh continues"
-                                  : "the same command continues");
-    return Outcome::kStopped;
-  }
-  finish(run, step);  // a model may fit where a checkpoint did not
-  if (!saved) {
-    throw IoError(fmt::format("{}. The model is in {}", kNotSaved, run.output.string()));
-  }
-  log_info("done: {} steps, model in {}", step, run.output.string());
-  return Outcome::kFinished;
+  judge_update(run, guard, step);
+  return conclude(run, step, stopping);
 }
 
 }  // namespace skein::train

@@ -6,11 +6,10 @@
 
 #include "skein/config/batch_plan.h"
 #include "skein/config/load.h"
+#include "skein/train/ending.h"
 #include "skein/train/world.h"
 
 namespace skein::train {
-
-enum class Outcome { kFinished, kStopped };
 
 // Collective. Continues the run in its output folder, or starts it.
 Outcome run_offline(const config::Resolved& resolved, const config::BatchPlan& batches,

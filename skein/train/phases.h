@@ -20,9 +20,9 @@ namespace skein::train {
 using board::Phase;
 
 // Those that a step is made of, in the order in which they are recorded.
-inline constexpr Phase kStepPhases[] = {Phase::kData,      Phase::kRollout,  Phase::kReward,
-                                        Phase::kForward,   Phase::kBackward, Phase::kOptimizer,
-                                        Phase::kEvaluate,  Phase::kSave,     Phase::kOther};
+inline constexpr Phase kStepPhases[] = {Phase::kData,     Phase::kRollout,  Phase::kReward,
+                                        Phase::kForward,  Phase::kBackward, Phase::kOptimizer,
+                                        Phase::kEvaluate, Phase::kSave,     Phase::kOther};
 // Only steps that sample have them.
 inline bool is_of_rollouts(Phase phase) {
   return phase == Phase::kRollout || phase == Phase::kReward;

@@ -48,16 +48,15 @@ checkpoint::Contents RunState::contents(int64_t step, bool with_optimizer) {
 }
 
 std::string RunState::trainer_state(int64_t step) {
-  plan::TrainerState state{
-      .step = step,
-      .epoch = options_.epochs_of(step),
-      .tokens_seen = metrics_.num_tokens_seen(),
-      .num_updates = policy_.num_updates(),
-      .updates_per_step = options_.updates_per_step,
-      .identity = options_.identity,
-      .best = best_,
-      .loss_scale = scaler_ ? std::optional(scaler_->state()) : std::nullopt,
-      .history = metrics_.history()};
+  plan::TrainerState state{.step = step,
+                           .epoch = options_.epochs_of(step),
+                           .tokens_seen = metrics_.num_tokens_seen(),
+                           .num_updates = policy_.num_updates(),
+                           .updates_per_step = options_.updates_per_step,
+                           .identity = options_.identity,
+                           .best = best_,
+                           .loss_scale = scaler_ ? std::optional(scaler_->state()) : std::nullopt,
+                           .history = metrics_.history()};
   if (numbers_.ask) state.numbers = numbers_.ask();
   for (const auto* other : others_) {
     state.numbers[updates_key(*other)] = static_cast<double>(other->num_updates());

@@ -24,6 +24,7 @@
 #include "skein/plan/refusals.h"
 #include "skein/plan/run_data.h"
 #include "skein/plan/run_model.h"
+#include "skein/plan/steps/rollout_plan.h"
 #include "skein/report/hardware.h"
 #include "skein/tensor/copy_engine.h"
 #include "skein/tensor/dtype.h"
@@ -306,6 +307,22 @@ void load_first_weights(RunState& state, const config::RunConfig& config, const 
   }
 }
 
+namespace {
+
+data::Loader open_loader(const Session& run) {
+  const auto& group = run.world.group;
+  auto options = loader_options(run.config, run.batches);
+  if (!config::is_online(run.config.stage)) {
+    return {run.samples, options, group.rank(), group.size()};
+  }
+  // A rank samples some of a step's completions, and knows all of its prompts.
+  options.per_device_batch = plan::prompts_per_step(run.config, run.batches);
+  options.accumulation = 1;
+  return {run.samples, options, 0, 1};
+}
+
+}  // namespace
+
 Session::Session(const config::Resolved& given, const config::BatchPlan& plan_of_batches,
                  World& ranks)
     : resolved(given),
@@ -315,8 +332,8 @@ Session::Session(const config::Resolved& given, const config::BatchPlan& plan_of
       output(checked_folder(given, world)),
       architecture(plan::read_run_model(config)),
       dtype(agreed_dtype(config.model, world)),
-      loader(plan::open_samples(config, architecture.dimensions().vocabulary),
-             loader_options(config, batches), world.group.rank(), world.group.size()),
+      samples(plan::open_samples(config, architecture.dimensions().vocabulary)),
+      loader(open_loader(*this)),
       plan(plan::plan_run(config, loader.epoch_steps())),
       identity(identity_of(resolved, batches, architecture, loader, plan)),
       beginning(beginning_of(config, architecture, identity, dtype, world)),
@@ -399,6 +416,15 @@ void roll_back(Session& run, int64_t step) {
     throw UserError("nan_policy=rollback: there is no checkpoint to go back to; lower save_steps");
   }
   run.state.restore_tensors(newest->path);
+}
+
+void judge_update(Session& run, NanGuard& guard, int64_t step) try {
+  const auto verdict = guard.judge();
+  if (verdict.finite_loss) run.metrics.add_loss(*verdict.finite_loss);
+  if (verdict.rolls_back) roll_back(run, step);
+} catch (const UserError&) {
+  run.store.finish();  // all ranks end together: the save under way is healthy
+  throw;
 }
 
 bool settle_save(Session& run) {

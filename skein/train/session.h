@@ -20,6 +20,7 @@
 #include "skein/plan/steps/run_plan.h"
 #include "skein/train/beginning.h"
 #include "skein/train/metric_log.h"
+#include "skein/train/nan_guard.h"
 #include "skein/train/onlookers.h"
 #include "skein/train/reference.h"
 #include "skein/train/run_state.h"
@@ -41,7 +42,8 @@ struct Session {
   fs::path output;
   plan::HfConfig architecture;
   DType dtype;  // of the weights in forward, the same on all ranks
-  data::Loader loader;
+  data::RunSamples samples;
+  data::Loader loader;  // of an online stage every rank's has all prompts of a step
   plan::RunPlan plan;
   plan::DataIdentity identity;
   Beginning beginning;
@@ -86,6 +88,9 @@ void before_update(Session& run);
 
 // Weights and moments of the newest checkpoint up to `step`; steps and data go on. Collective.
 void roll_back(Session& run, int64_t step);
+
+// Looks at the update that `guard` watches, and goes back when it must. Collective.
+void judge_update(Session& run, NanGuard& guard, int64_t step);
 
 // Waits for the save under way. Was the last one committed, on all nodes? (True when there was
 // none.) Collective.
