@@ -85,50 +85,107 @@ Span span_of(const HostBatch& batch, int64_t document) {
   return {begin, begin + (batch.row_lengths.empty() ? batch.length : batch.row_lengths[at])};
 }
 
-// The places of all targets: of rows their own, of a run those in DocumentRun::places.
-std::vector<int64_t> target_places(const HostBatch& batch) {
+// Where what is told of a target lies: behind each other, or each at the place of its token.
+enum class Order { kTargets, kTokens };
+
+// Of all tokens; -1: it has no target.
+std::vector<int64_t> target_places(const HostBatch& batch, Order order) {
   std::vector<int64_t> places(batch.targets.size(), -1);
   int64_t next = 0;
   for (size_t t = 0; t < batch.targets.size(); ++t) {
     if (batch.targets[t] == kIgnore) continue;
-    places[t] = batch.document_ends.empty() ? static_cast<int64_t>(t) : next;
+    places[t] = order == Order::kTokens ? static_cast<int64_t>(t) : next;
     ++next;
   }
   return places;
 }
 
-std::shared_ptr<const Answers> make_answers(const HostBatch& batch, at::Device device) {
-  if (!batch.answers) return nullptr;
-  const auto& host = *batch.answers;
-  const auto places = target_places(batch);
-  std::vector<int64_t> ends, counts;
-  std::vector<std::vector<int64_t>> targets;
-  size_t longest = 1;
-  for (const int64_t document : host.documents) {
+// The targets of some documents, padded to the longest; `behind`: none.
+struct TargetTable {
+  std::vector<int64_t> places;  // rows x longest
+  std::vector<int64_t> counts;
+  int64_t longest = 1;
+};
+
+TargetTable target_table(const HostBatch& batch, const std::vector<int64_t>& documents,
+                         Order order) {
+  const auto places = target_places(batch, order);
+  const int64_t behind = order == Order::kTokens ? std::ssize(batch.targets) : batch.num_targets;
+  std::vector<std::vector<int64_t>> rows;
+  TargetTable table;
+  for (const int64_t document : documents) {
     const auto [begin, end] = span_of(batch, document);
-    ends.push_back(end - 1);
-    auto& own = targets.emplace_back();
+    auto& own = rows.emplace_back();
     for (int64_t t = begin; t < end; ++t) {
       if (places[static_cast<size_t>(t)] >= 0) own.push_back(places[static_cast<size_t>(t)]);
     }
-    counts.push_back(std::ssize(own));
-    longest = std::max(longest, own.size());
+    table.counts.push_back(std::ssize(own));
+    table.longest = std::max(table.longest, std::ssize(own));
   }
-  const int64_t behind =
-      batch.document_ends.empty() ? std::ssize(batch.targets) : batch.num_targets;
-  std::vector<int64_t> flat;
-  for (auto& own : targets) {
-    own.resize(longest, behind);
-    flat.insert(flat.end(), own.begin(), own.end());
+  for (auto& own : rows) {
+    own.resize(static_cast<size_t>(table.longest), behind);
+    table.places.insert(table.places.end(), own.begin(), own.end());
   }
-  Answers answers{
-      .ends = copied(ends, device),
-      .targets = copied(flat, {std::ssize(ends), static_cast<int64_t>(longest)}, device),
-      .num_targets = copied(counts, device),
-      .samples = host.samples};
+  return table;
+}
+
+std::shared_ptr<const Answers> make_answers(const HostBatch& batch, at::Device device) {
+  if (!batch.answers) return nullptr;
+  const auto& host = *batch.answers;
+  const auto order = batch.document_ends.empty() ? Order::kTokens : Order::kTargets;
+  const auto table = target_table(batch, host.documents, order);
+  std::vector<int64_t> ends;
+  for (const int64_t document : host.documents) ends.push_back(span_of(batch, document).end - 1);
+  Answers answers{.ends = copied(ends, device),
+                  .targets = copied(table.places, {std::ssize(ends), table.longest}, device),
+                  .num_targets = copied(table.counts, device),
+                  .samples = host.samples};
   if (!host.margins.empty()) answers.margins = copied(host.margins, device);
   if (host.alone) answers.desirable = copied(host.desirable, device).to(at::kBool);
   return std::make_shared<const Answers>(std::move(answers));
+}
+
+std::vector<double> weights_of(const HostEpisodes& host) {
+  const std::vector<double> all(host.documents.size(), 1);
+  const auto& weights = host.weights.empty() ? all : host.weights;
+  SKEIN_CHECK(weights.size() == host.documents.size(), "a weight for each completion");
+  return weights;
+}
+
+std::shared_ptr<const Episodes> make_episodes(const HostBatch& batch, at::Device device) {
+  if (!batch.episodes) return nullptr;
+  const auto& host = *batch.episodes;
+  const auto table = target_table(batch, host.documents, Order::kTargets);
+  std::vector<int64_t> places, owners(static_cast<size_t>(batch.num_targets), -1);
+  for (size_t t = 0; t < batch.targets.size(); ++t) {
+    if (batch.targets[t] != kIgnore) places.push_back(static_cast<int64_t>(t));
+  }
+  for (size_t i = 0; i < table.places.size(); ++i) {
+    if (table.places[i] == batch.num_targets) continue;
+    owners[static_cast<size_t>(table.places[i])] = static_cast<int64_t>(i) / table.longest;
+  }
+  SKEIN_CHECK(std::ssize(places) == batch.num_targets && std::ranges::count(owners, -1) == 0,
+              "every target is a completion's");
+  Episodes episodes{
+      .places = copied(places, device),
+      .owners = copied(owners, device),
+      .targets = copied(table.places, {std::ssize(host.documents), table.longest}, device),
+      .num_targets = copied(table.counts, device),
+      .weights = copied(weights_of(host), device),
+      .samples = host.samples};
+  const auto told = [&](const std::vector<double>& values) {
+    // Of a batch without targets everything is told.
+    if (values.empty() && batch.num_targets > 0) return at::Tensor();
+    SKEIN_CHECK(std::ssize(values) == batch.num_targets, "a number for each target");
+    return copied(values, device);
+  };
+  episodes.advantages = told(host.advantages);
+  episodes.old_log_probs = told(host.old_log_probs);
+  episodes.reference_log_probs = told(host.reference_log_probs);
+  episodes.rollout_log_probs = told(host.rollout_log_probs);
+  episodes.returns = told(host.returns);
+  episodes.old_values = told(host.old_values);
+  return std::make_shared<const Episodes>(std::move(episodes));
 }
 
 std::shared_ptr<const Answers> moved(const std::shared_ptr<const Answers>& answers,
@@ -142,6 +199,18 @@ std::shared_ptr<const Answers> moved(const std::shared_ptr<const Answers>& answe
   return std::make_shared<const Answers>(std::move(copy));
 }
 
+std::shared_ptr<const Episodes> moved(const std::shared_ptr<const Episodes>& episodes,
+                                      at::Device device) {
+  if (!episodes) return nullptr;
+  auto copy = *episodes;
+  for (auto* tensor : {&copy.places, &copy.owners, &copy.targets, &copy.num_targets, &copy.weights,
+                       &copy.advantages, &copy.old_log_probs, &copy.reference_log_probs,
+                       &copy.rollout_log_probs, &copy.returns, &copy.old_values}) {
+    if (tensor->defined()) *tensor = moved(*tensor, device);
+  }
+  return std::make_shared<const Episodes>(std::move(copy));
+}
+
 }  // namespace
 
 Batch to_device(const Batch& batch, at::Device device) {
@@ -151,7 +220,8 @@ Batch to_device(const Batch& batch, at::Device device) {
           batch.num_targets,
           moved(batch.run, device),
           batch.row_lengths.defined() ? moved(batch.row_lengths, device) : at::Tensor(),
-          moved(batch.answers, device)};
+          moved(batch.answers, device),
+          moved(batch.episodes, device)};
 }
 
 Batch to_device(const HostBatch& batch, at::Device device) {
@@ -161,7 +231,26 @@ Batch to_device(const HostBatch& batch, at::Device device) {
           batch.num_targets,
           make_run(batch, device),
           batch.row_lengths.empty() ? at::Tensor() : copied(batch.row_lengths, device),
-          make_answers(batch, device)};
+          make_answers(batch, device),
+          make_episodes(batch, device)};
+}
+
+Batch with_episodes(const Batch& batch, Episodes episodes) {
+  auto copy = batch;
+  copy.episodes = std::make_shared<const Episodes>(std::move(episodes));
+  return copy;
+}
+
+Counts episode_counts(const HostBatch& batch) {
+  SKEIN_CHECK(batch.episodes, "a batch of completions");
+  const auto& documents = batch.episodes->documents;
+  const auto weights = weights_of(*batch.episodes);
+  const auto table = target_table(batch, documents, Order::kTargets);
+  Counts counts{.samples = std::ssize(documents)};
+  for (size_t i = 0; i < documents.size(); ++i) {
+    if (weights[i] != 0) counts.targets += table.counts[i];
+  }
+  return counts;
 }
 
 }  // namespace skein::tensor

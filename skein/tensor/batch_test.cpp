@@ -6,6 +6,10 @@
 #include <ATen/ops/tensor.h>
 #include <gtest/gtest.h>
 
+#include <memory>
+#include <utility>
+#include <vector>
+
 #include "skein/core/error.h"
 
 namespace skein::tensor {
@@ -53,6 +57,62 @@ TEST(Batch, RefusesARunThatDoesNotFillItsRow) {
   EXPECT_THROW(to_device(host, at::kCPU), InternalError);
   host.document_ends = {2, 6};
   EXPECT_THROW(to_device(host, at::kCPU), InternalError);
+}
+
+// The last document is the first completion; the middle one has no target.
+HostBatch two_completions() {
+  auto host = three_documents();
+  host.episodes = std::make_shared<const HostEpisodes>(HostEpisodes{
+      .documents = {2, 0}, .samples = {9, 4}, .weights = {1, 0}, .advantages = {0.5, 1, -1}});
+  return host;
+}
+
+TEST(Batch, EpisodesKnowTheirTargets) {
+  auto host = two_completions();
+  const auto check = [](const Episodes& episodes, const std::vector<int64_t>& places) {
+    EXPECT_EQ(episodes.count(), 2);
+    EXPECT_TRUE(at::equal(episodes.places, longs(places)));
+    EXPECT_TRUE(at::equal(episodes.owners, longs({1, 0, 0})));
+    EXPECT_TRUE(at::equal(episodes.targets, longs({1, 2, 0, 3}).view({2, 2})));
+    EXPECT_TRUE(at::equal(episodes.num_targets, longs({2, 1})));
+    EXPECT_TRUE(at::equal(episodes.weights, at::tensor({1.0, 0.0}, at::kDouble)));
+    EXPECT_TRUE(at::equal(episodes.advantages, at::tensor({0.5, 1.0, -1.0}, at::kDouble)));
+    EXPECT_FALSE(episodes.old_log_probs.defined());
+    EXPECT_EQ(episodes.samples, (std::vector<int64_t>{9, 4}));
+  };
+  check(*to_device(host, at::kCPU).episodes, {0, 3, 5});
+  const auto counts = episode_counts(host);
+  EXPECT_EQ(counts.targets, 2);
+  EXPECT_EQ(counts.samples, 2);
+  // The same completions as rows: two tokens, one, three.
+  host.document_ends.clear();
+  host.rows = 3;
+  host.length = 3;
+  host.tokens = {1, 2, 0, 3, 0, 0, 4, 5, 6};
+  host.targets = {2, kIgnore, kIgnore, kIgnore, kIgnore, kIgnore, 5, kIgnore, 7};
+  host.row_lengths = {2, 1, 3};
+  check(*to_device(host, at::kCPU).episodes, {0, 6, 8});
+}
+
+TEST(Batch, EpisodesAreToldMoreLater) {
+  const auto batch = to_device(two_completions(), at::kCPU);
+  auto episodes = *batch.episodes;
+  episodes.old_log_probs = at::tensor({-1.0, -2.0, -3.0}, at::kDouble);
+  const auto more = to_device(with_episodes(batch, episodes), at::kCPU);
+  EXPECT_TRUE(at::equal(more.episodes->old_log_probs, episodes.old_log_probs));
+  EXPECT_TRUE(at::equal(more.tokens, batch.tokens));
+  EXPECT_FALSE(batch.episodes->old_log_probs.defined());
+}
+
+TEST(Batch, RefusesEpisodesThatAreNotAllOfItsTargets) {
+  const auto refused = [](HostEpisodes episodes) {
+    auto host = three_documents();
+    host.episodes = std::make_shared<const HostEpisodes>(std::move(episodes));
+    EXPECT_THROW(to_device(host, at::kCPU), InternalError);
+  };
+  refused({.documents = {2}});
+  refused({.documents = {2, 0}, .weights = {1}});
+  refused({.documents = {2, 0}, .returns = {1, 2}});
 }
 
 }  // namespace

@@ -16,8 +16,8 @@ constexpr int64_t kIgnore = -100;  // the target of a position that predicts not
 // What a batch, a step or an evaluation holds: losses are divided by one of these. Of a step, over
 // all its micro-batches on all ranks.
 struct Counts {
-  int64_t targets = 0;
-  int64_t samples = 0;
+  int64_t targets = 0;         // of completions: those of the ones that are not masked out
+  int64_t samples = 0;         // of completions: also those that are
   int64_t chosen_targets = 0;  // of pairs: those of the answers that were preferred
   int64_t desirable = 0;       // of answers that were judged alone: the good ones
 
@@ -40,6 +40,22 @@ struct HostAnswers {
   std::vector<int64_t> samples{};    // the number of each pair, or of each answer alone
 };
 
+// Completions that the policy has sampled, each behind its prompt in a document of its own. The
+// targets of the batch are their tokens and nothing else. Numbers of targets lie in the order of
+// the targets in the batch as one row; they may also be told later (tensor::Episodes).
+struct HostEpisodes {
+  std::vector<int64_t> documents{};  // of each completion
+  std::vector<int64_t> samples{};    // the number of each
+  // Of each: 1, or 0 for one that is masked out, of which no target counts. Empty: all count.
+  std::vector<double> weights{};
+  // Of each target; empty: not told, or not yet.
+  std::vector<double> advantages{};
+  std::vector<double> old_log_probs{};          // the policy's before the first update
+  std::vector<double> reference_log_probs{};    // the reference's
+  std::vector<double> rollout_log_probs{};      // the sampler's own
+  std::vector<double> returns{}, old_values{};  // of PPO's critic
+};
+
 struct HostBatch {
   int64_t rows = 0;
   int64_t length = 0;              // of every row
@@ -54,6 +70,8 @@ struct HostBatch {
   std::vector<int64_t> row_lengths{};
   // Null: nobody has judged the documents. A batch without samples has an empty one.
   std::shared_ptr<const HostAnswers> answers{};
+  // Null: the policy has not sampled the documents. A batch without completions has an empty one.
+  std::shared_ptr<const HostEpisodes> episodes{};
 };
 
 }  // namespace skein::tensor
