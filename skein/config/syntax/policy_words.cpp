@@ -17,17 +17,19 @@ Spellings<PolicyLoss> spellings_of(PolicyLoss) {
                                                     {"cispo", kCispo},
                                                     {"ppo", kPpo},
                                                     {"seq_mean_token_sum", kSequenceSum},
+                                                    {"luspo", kSequenceSum},
                                                     // VERL's.
                                                     {"token-mean", kPpo},
                                                     {"seq-mean-token-mean", kGrpo},
                                                     {"seq-mean-token-sum", kSequenceSum},
                                                     {"seq-mean-token-sum-norm", kDrGrpo}};
-  static constexpr const char* kNotBuilt[] = {"vespo", "luspo", "sapo"};
+  static constexpr const char* kNotBuilt[] = {"vespo", "sapo"};
   return {kKnown, kNotBuilt};
 }
 Spellings<RatioLevel> spellings_of(RatioLevel) {
   static constexpr Spelling<RatioLevel> kKnown[] = {{"token", RatioLevel::kToken},
-                                                    {"sequence", RatioLevel::kSequence}};
+                                                    {"sequence", RatioLevel::kSequence},
+                                                    {"sequence_sum", RatioLevel::kSequenceSum}};
   static constexpr const char* kNotBuilt[] = {"sequence_token"};
   return {kKnown, kNotBuilt};
 }
