@@ -2,7 +2,9 @@
 // Copyright the skein authors.
 #include "skein/algorithms/algorithm.h"
 
+#include "skein/algorithms/critic.h"
 #include "skein/algorithms/feedback.h"
+#include "skein/algorithms/policy_gradient.h"
 #include "skein/algorithms/preference.h"
 #include "skein/algorithms/pretrain.h"
 #include "skein/algorithms/reward.h"
@@ -26,6 +28,12 @@ struct Builder {
   }
   std::unique_ptr<Algorithm> operator()(const FeedbackOptions& options) const {
     return std::make_unique<Feedback>(model, options);
+  }
+  std::unique_ptr<Algorithm> operator()(const PolicyGradientOptions& options) const {
+    return std::make_unique<PolicyGradient>(model, options);
+  }
+  std::unique_ptr<Algorithm> operator()(const CriticOptions& options) const {
+    return std::make_unique<Critic>(model, options);
   }
 };
 

@@ -4,6 +4,7 @@
 
 // Which algorithm does a run train with, and what does it want to know?
 
+#include <cstdint>
 #include <optional>
 #include <variant>
 #include <vector>
@@ -42,7 +43,29 @@ struct FeedbackOptions {
   double chosen_alpha = 0;  // of the mean over desirable answers of -log p / n
 };
 
-using Options = std::variant<PretrainOptions, RewardOptions, PreferenceOptions, FeedbackOptions>;
+// Formulas: policy_losses.h.
+struct PolicyGradientOptions {
+  config::PolicyLoss loss = config::PolicyLoss::kDapo;
+  config::RatioLevel level = config::RatioLevel::kToken;
+  double epsilon = 0.2, epsilon_high = 0.2;  // how far a ratio may leave 1: below, and above
+  std::optional<double> delta{};             // the largest ratio that is not clipped
+  std::optional<double> dual_clip{};         // the largest ratio where an advantage is negative
+  double beta = 0;                           // of the KL to the reference
+  config::KlEstimator kl = config::KlEstimator::kK3;
+  config::RolloutCorrection correction = config::RolloutCorrection::kNone;
+  double correction_cap = 3;
+  double temperature = 1;             // at which completions are sampled
+  int64_t max_completion_length = 0;  // tokens; dr_grpo divides by it
+};
+
+// PPO's critic; formula: critic.h.
+struct CriticOptions {
+  double clip_range = 0.2;  // how far a value may leave what it was; 0: wherever it likes
+  double coefficient = 1;   // of the loss
+};
+
+using Options = std::variant<PretrainOptions, RewardOptions, PreferenceOptions, FeedbackOptions,
+                             PolicyGradientOptions, CriticOptions>;
 
 // The one place that knows which stage is which algorithm.
 Options options_of(const config::RunConfig& config);
