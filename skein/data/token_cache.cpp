@@ -21,6 +21,7 @@ constexpr Magic kTokensMagic = {'S', 'K', 'E', 'I', 'N', 'T', 'O', 'K'};
 constexpr Magic kRowsMagic = {'S', 'K', 'E', 'I', 'N', 'R', 'O', 'W'};
 constexpr Magic kPairsMagic = {'S', 'K', 'E', 'I', 'N', 'P', 'R', 'S'};
 constexpr Magic kFeedbackMagic = {'S', 'K', 'E', 'I', 'N', 'F', 'B', 'K'};
+constexpr Magic kPromptsMagic = {'S', 'K', 'E', 'I', 'N', 'P', 'M', 'T'};
 
 const Magic& magic_of(PreparedKind kind) {
   switch (kind) {
@@ -31,9 +32,11 @@ const Magic& magic_of(PreparedKind kind) {
     case PreparedKind::kPairs:
       return kPairsMagic;
     case PreparedKind::kFeedback:
+      return kFeedbackMagic;
+    case PreparedKind::kPrompts:
       break;
   }
-  return kFeedbackMagic;
+  return kPromptsMagic;
 }
 
 struct RawHeader {

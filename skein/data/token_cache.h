@@ -17,7 +17,7 @@
 
 namespace skein::data {
 
-enum class PreparedKind { kTokens, kRows, kPairs, kFeedback };
+enum class PreparedKind { kTokens, kRows, kPairs, kFeedback, kPrompts };
 
 // Part of every file's name: a new version leaves the files of the old one alone.
 constexpr uint32_t prepared_version(PreparedKind kind) {
@@ -34,9 +34,11 @@ constexpr std::string_view prepared_name(PreparedKind kind) {
     case PreparedKind::kPairs:
       return "pairs";
     case PreparedKind::kFeedback:
+      return "feedback";
+    case PreparedKind::kPrompts:
       break;
   }
-  return "feedback";
+  return "prompts";
 }
 
 struct TokenCacheHeader {

@@ -22,6 +22,7 @@
 #include "skein/plan/preferences.h"
 #include "skein/plan/rules.h"
 #include "skein/plan/run_data.h"
+#include "skein/plan/steps/rollout_plan.h"
 
 namespace skein::plan {
 namespace {
@@ -211,6 +212,13 @@ std::optional<checkpoint::Manifest> manifest_of(const fs::path& folder) {
 
 void check_batch(const fs::path& checkpoint, int64_t saved, const DataIdentity& now) {
   if (saved == now.global_batch) return;
+  if (now.counts_prompts) {
+    refuse_order(checkpoint,
+                 fmt::format("{} prompts in a step, this start has {}", saved, now.global_batch),
+                 fmt::format("the old numbers (prompts = global_batch_size x num_mini_batches / "
+                             "num_generations, which make {})",
+                             saved));
+  }
   const auto manifest = manifest_of(checkpoint);
   const int64_t ranks = manifest ? static_cast<int64_t>(manifest->conditions.size) : 0;
   // A forgotten flag, when the old ranks would make the old batch of what each has.
@@ -335,12 +343,14 @@ void check_optimizer(const fs::path& checkpoint, const DataIdentity& identity) {
 DataIdentity identity_before_data(const config::Resolved& resolved,
                                   const config::BatchPlan& batches, const HfConfig& model) {
   const auto& config = resolved.config;
+  const bool online = config::is_online(config.stage);
   return {.data_digest = {},
-          .global_batch = batches.global,
+          .global_batch = samples_per_step(config, batches),
           .seed = static_cast<int64_t>(data_seed(config)),
-          .block_size = config.data.block_size,
+          .block_size = online ? config.rollout.max_prompt_length : config.data.block_size,
           .ranks = batches.ranks,
           .block_size_key = length_key(resolved),
+          .counts_prompts = online,
           .optim = config.optimizer.optim,
           .pure_bf16 = config.optimizer.pure_bf16,
           .tuning = tuning_identity(config, model),

@@ -19,6 +19,7 @@
 #include "skein/plan/refusals.h"
 #include "skein/plan/run_files.h"
 #include "skein/plan/run_model.h"
+#include "skein/plan/steps/rollout_plan.h"
 
 namespace skein::plan {
 namespace {
@@ -172,7 +173,7 @@ Outlook look_ahead(const config::Resolved& given, const Machine& machine) {
   warnings.insert(warnings.end(), of_machine.begin(), of_machine.end());
   resolve_autos(config, machine.place, outlook);
   outlook.peak_learning_rate = peak_learning_rate(config, outlook.batches);
-  outlook.data = look_at_data(config, outlook.batches.global);
+  outlook.data = look_at_data(config, samples_per_step(config, outlook.batches));
   if (config.schedule.max_steps > 0 || outlook.data.steps_per_epoch > 0) {
     outlook.steps = plan_run(config, outlook.data.steps_per_epoch);
   }

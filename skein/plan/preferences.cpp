@@ -11,6 +11,7 @@
 #include "skein/adapter/adapter_config.h"
 #include "skein/checkpoint/files/model_files.h"
 #include "skein/checkpoint/files/weights_digest.h"
+#include "skein/config/online_values.h"
 #include "skein/config/syntax/values.h"
 #include "skein/core/error.h"
 #include "skein/core/hash.h"
@@ -135,11 +136,12 @@ data::RowKind row_kind(TrainingStage stage) {
       return data::RowKind::kPairs;
     case TrainingStage::kKto:
       return data::RowKind::kFeedback;
-    case TrainingStage::kPretrain:
-    case TrainingStage::kSft:
     case TrainingStage::kPpo:
     case TrainingStage::kGrpo:
     case TrainingStage::kRloo:
+      return data::RowKind::kPrompts;
+    case TrainingStage::kPretrain:
+    case TrainingStage::kSft:
       break;
   }
   return data::RowKind::kRows;
@@ -164,10 +166,18 @@ LossFacts facts_of(PreferenceLoss loss) {
   throw InternalError("a loss of which nothing is known");
 }
 
+namespace {
+
+bool asks_reference(const config::RunConfig& config) {
+  if (config::is_online(config.stage)) return config::kl_coef_of(config) > 0;
+  return std::ranges::any_of(losses_of(config),
+                             [](PreferenceLoss loss) { return facts_of(loss).needs_reference; });
+}
+
+}  // namespace
+
 Reference reference_of(const config::RunConfig& config) {
-  const bool asks = std::ranges::any_of(
-      losses_of(config), [](PreferenceLoss loss) { return facts_of(loss).needs_reference; });
-  if (!asks) return Reference::kNone;
+  if (!asks_reference(config)) return Reference::kNone;
   if (!config.preference.ref_model.empty()) return Reference::kCopy;
   // Modules that train whole are the model's own: without adapters they are not what they were.
   const auto lora = tuning_of(config).lora;
@@ -234,9 +244,10 @@ void check_reference(const config::Resolved& resolved, const HfConfig& model) {
 std::vector<std::string> preference_warnings(const config::Resolved& resolved) {
   const auto& config = resolved.config;
   std::vector<std::string> warnings;
-  if (!compares(config.stage)) return warnings;
+  const bool online = config::is_online(config.stage);
+  if (!compares(config.stage) && !online) return warnings;
   const auto reference = reference_of(config);
-  if (reference == Reference::kNone) {
+  if (reference == Reference::kNone && !online) {
     for (const auto* key : {"ref_model", "precompute_ref_log_probs"}) {
       if (!resolved.origins.contains(key)) continue;
       warnings.push_back(fmt::format("{} has no effect: {} needs no reference", key,
@@ -244,10 +255,11 @@ std::vector<std::string> preference_warnings(const config::Resolved& resolved) {
     }
   }
   if (reference == Reference::kWithoutAdapters && !config.finetune.adapter_name_or_path.empty()) {
-    warnings.push_back(fmt::format(
-        "the reference is {} without {}: rewards do not begin at 0. `skein merge` the adapter and "
-        "give its folder as ref_model to compare with what the run begins with",
-        config.model.model_name_or_path, config.finetune.adapter_name_or_path));
+    warnings.push_back(
+        fmt::format("the reference is {} without {}: {} at 0. `skein merge` the adapter and "
+                    "give its folder as ref_model to compare with what the run begins with",
+                    config.model.model_name_or_path, config.finetune.adapter_name_or_path,
+                    online ? "the distance from it does not begin" : "rewards do not begin"));
   }
   return warnings;
 }

@@ -33,6 +33,7 @@
 #include "skein/plan/run_data.h"
 #include "skein/plan/run_files.h"
 #include "skein/plan/run_model.h"
+#include "skein/plan/steps/rollout_plan.h"
 #include "skein/plan/steps/run_plan.h"
 #include "skein/text/chat_template.h"
 #include "skein/text/text_codec.h"
@@ -319,7 +320,7 @@ void check_prepared(const config::Resolved& resolved, int ranks) {
     const auto warning = check_longest_row(resolved, model.dimensions(), longest);
     if (!warning.empty()) log_warning("{}", warning);
   }
-  const data::SampleOrder order{.global_batch = batches.global,
+  const data::SampleOrder order{.global_batch = samples_per_step(config, batches),
                                 .drop_last = config.data.dataloader_drop_last};
   plan_run(config, data::plan_of(samples, order).epoch_steps());
   const auto checkpoint = checkpoint_to_continue(config.checkpoint);

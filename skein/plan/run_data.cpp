@@ -43,6 +43,7 @@ bool trains_on_rows(const config::RunConfig& config) {
 }
 
 std::string length_key(const config::Resolved& resolved) {
+  if (config::is_online(resolved.config.stage)) return "max_prompt_length";
   auto typed = resolved.origin_of("block_size").spelling;
   if (!typed.empty()) return typed;
   const bool is_given = resolved.origins.contains("block_size");
@@ -59,15 +60,37 @@ data::Sources sources_of(const config::RunConfig& config, data::Split split) {
                                 : data::find_sources(config.data, split);
 }
 
+namespace {
+
+data::ExcessLength excess_of(config::LongPrompts asked) {
+  using enum config::LongPrompts;
+  return asked == kDrop    ? data::ExcessLength::kDrop
+         : asked == kError ? data::ExcessLength::kError
+                           : data::ExcessLength::kTruncate;
+}
+
+data::RowLimits limits_of(const config::RunConfig& config) {
+  if (!config::is_online(config.stage)) {
+    return {.cutoff_len = config.data.block_size,
+            .excess_length = config.rows.excess_length_strategy,
+            .equal_pairs = config.preference.equal_pairs};
+  }
+  constexpr int64_t kAnyLength = INT32_MAX;
+  const auto most = config.rollout.max_prompt_length;
+  return {.cutoff_len = most > 0 ? most : kAnyLength,
+          .excess_length = excess_of(config.rollout.long_prompts)};
+}
+
+}  // namespace
+
 data::RunRowsOptions rows_options(const config::RunConfig& config, const data::RowTokens& tokens,
                                   int64_t vocabulary) {
+  const bool online = config::is_online(config.stage);
   return {.data = config.data,
           .encoder = tokens.encoder,
-          .limits = {.cutoff_len = config.data.block_size,
-                     .excess_length = config.rows.excess_length_strategy,
-                     .equal_pairs = config.preference.equal_pairs},
-          .packing = config.rows.packing,
-          .group_by_length = config.rows.group_by_length,
+          .limits = limits_of(config),
+          .packing = config.rows.packing && !online,
+          .group_by_length = config.rows.group_by_length && !online,
           .val_size = val_size(config.data),
           .evaluates = evaluates(config),
           .seed = data_seed(config),

@@ -19,7 +19,8 @@
 namespace skein::plan {
 
 bool trains_on_rows(const config::RunConfig& config);
-// block_size as the user spells it (cutoff_len, max_length, …); of rows cutoff_len unless typed.
+// block_size as the user spells it (cutoff_len, max_length, …); of rows cutoff_len unless typed, of
+// prompts max_prompt_length.
 std::string length_key(const config::Resolved& resolved);
 
 // Of the model's vocabulary; absent: no model is given.

@@ -46,6 +46,7 @@ struct DataIdentity {
   // Not kept.
   int64_t ranks = 0;
   std::string block_size_key = "block_size";  // as the user spells it: cutoff_len, …
+  bool counts_prompts = false;                // global_batch: those of a step
   // Not kept: the tensors tell.
   config::OptimizerKind optim = config::OptimizerKind::kAdamW;
   bool pure_bf16 = false;

@@ -272,4 +272,24 @@ MaskedTokens ChatEncoder::encode_completion(std::string_view prompt,
   return tokens;
 }
 
+MaskedTokens ChatEncoder::encode_prompt(const Conversation& conversation) const {
+  if (conversation.messages.empty()) throw UserError("a conversation without messages");
+  const auto rendered = template_.render(
+      conversation,
+      {.add_generation_prompt = true, .extra_json = {}, .num_messages = std::nullopt});
+  return masked(tokenizer_.encode_with_offsets(rendered.text, {.add_special_tokens = false}), {});
+}
+
+MaskedTokens ChatEncoder::encode_prompt(std::string_view text) const {
+  auto tokens = masked(tokenizer_.encode_with_offsets(text), {});
+  // Some tokenizers put an end behind every text; this one goes on.
+  const auto plain = tokenizer_.encode_with_offsets(text, {.add_special_tokens = false}).ids.size();
+  const auto end = tokenizer_.eos_id();
+  if (end && tokens.ids.size() > plain && tokens.ids.back() == static_cast<int32_t>(*end)) {
+    tokens.ids.pop_back();
+    tokens.trained.pop_back();
+  }
+  return tokens;
+}
+
 }  // namespace skein::text

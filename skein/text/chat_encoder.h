@@ -36,6 +36,11 @@ class ChatEncoder {
   // trained on, with TrainedTurns::kAll the prompt too.
   MaskedTokens encode_completion(std::string_view prompt, std::string_view completion) const;
 
+  // What stands before an answer, none of it trained on: the messages and the template's prompt for
+  // a generation; or a text with what the tokenizer puts before it.
+  MaskedTokens encode_prompt(const Conversation& conversation) const;
+  MaskedTokens encode_prompt(std::string_view text) const;
+
  private:
   struct Trained;
   Trained find_trained(const Conversation& conversation, const jinja::Rendered& rendered) const;

@@ -6,12 +6,14 @@
 
 #include <algorithm>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "skein/core/error.h"
 #include "skein/core/ordered_work.h"
 #include "skein/core/stop_signals.h"
 #include "skein/data/rows/preference_row.h"
+#include "skein/data/rows/prompt_row.h"
 #include "skein/data/rows/row_columns.h"
 #include "skein/data/rows/row_reader.h"
 
@@ -70,6 +72,14 @@ struct EncodedPiece {
   std::vector<BadRow> bad;  // the first few
 };
 
+// Of lists and lines the space around a row is nobody's.
+std::string without_space(std::string_view json) {
+  constexpr std::string_view kSpace = " \t\r\n";
+  const auto first = json.find_first_not_of(kSpace);
+  if (first == std::string_view::npos) return "";
+  return std::string(json.substr(first, json.find_last_not_of(kSpace) + 1 - first));
+}
+
 EncodedRow encode_row(const RawRow& row, const Piece& piece, const RowEncoder& encoder) try {
   if (row.is_too_long) {
     throw IoError(fmt::format("the row is longer than {} MiB", kMaxRowBytes >> 20));
@@ -98,6 +108,11 @@ EncodedRow encode_row(const RawRow& row, const Piece& piece, const RowEncoder& e
       result.desirable = judged.desirable;
       break;
     }
+    case RowKind::kPrompts:
+      result.tokens = encode(parse_prompt(row.json));
+      if (result.tokens.ids.empty()) throw IoError("the prompt is empty");
+      result.json = without_space(row.json);
+      break;
   }
   return result;
 } catch (const UserError& error) {

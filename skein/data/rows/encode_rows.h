@@ -41,6 +41,7 @@ struct EncodedRow {
   std::optional<text::MaskedTokens> rejected = {};
   std::optional<double> margin = {};
   bool desirable = false;  // of an answer that was judged alone
+  std::string json = {};   // of a prompt: the row as it stands in its file
 };
 
 struct EncodeRowsOptions {

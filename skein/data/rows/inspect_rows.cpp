@@ -43,7 +43,7 @@ std::string judgement_of(const RowsSource& source, int64_t sample) {
   if (source.kind() == RowKind::kFeedback) {
     return is_desirable(rows.entry(source.answer_of(sample))) ? ": desirable" : ": undesirable";
   }
-  if (source.kind() == RowKind::kRows) return "";
+  if (source.kind() != RowKind::kPairs) return "";
   const auto margin = margin_of(rows.entry(source.answer_of(sample, 1)));
   return margin ? fmt::format(": margin {:g}", *margin) : "";
 }

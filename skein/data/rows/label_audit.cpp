@@ -223,7 +223,8 @@ bool AuditTokens::is_end(int64_t id) const {
 LabelAudit LabelAudit::expecting(const AuditTokens& tokens, RowKind kind, const RowCounts& counts) {
   return {.kind = kind,
           .limits = {},
-          .expects_end = !tokens.ends_of_turn.empty() || !tokens.missing.empty(),
+          .expects_end = kind != RowKind::kPrompts &&
+                         (!tokens.ends_of_turn.empty() || !tokens.missing.empty()),
           .missing = tokens.missing,
           .counts = counts,
           .lengths = {},
@@ -256,6 +257,7 @@ LabelAudit audit_labels(const SplitRows& rows, const AuditTokens& tokens, int th
 }
 
 std::optional<std::string> LabelAudit::refusal(Split split) const {
+  if (kind == RowKind::kPrompts) return std::nullopt;
   const int64_t without_target = counts.without_target + counts.prompt_too_long;
   const double share = percent(without_target, counts.rows) / 100;
   if (share > kMostWithoutTarget) {
@@ -277,7 +279,24 @@ std::optional<std::string> LabelAudit::refusal(Split split) const {
   return std::nullopt;
 }
 
+std::string LabelAudit::prompts_text(Split split) const {
+  auto text = fmt::format("{:5}  {} of {} prompts: {} tokens\n", split_name(split),
+                          shown_count(samples), shown_count(counts.rows), shown_count(tokens));
+  if (counts.too_long > 0 && !is_held_out) {
+    text += fmt::format(
+        "       {} prompts longer than max_prompt_length={} {}\n", shown_count(counts.too_long),
+        limits.cutoff_len,
+        limits.excess_length == ExcessLength::kDrop ? "left out" : "lost their beginning");
+  }
+  if (several_begins > 0) {
+    text += fmt::format("       warning: {} prompts begin more than once (BOS), first {}\n",
+                        shown_count(several_begins), first_several_begins);
+  }
+  return text + histogram_text(lengths);
+}
+
 std::string LabelAudit::text(Split split) const {
+  if (kind == RowKind::kPrompts) return prompts_text(split);
   auto text =
       fmt::format("{:5}  {} of {} {}: {} tokens, {} trained on ({:.1f} %)\n", split_name(split),
                   shown_count(samples), shown_count(counts.rows), plural_of(kind),
@@ -335,7 +354,7 @@ LabelAudit log_labels(const SplitRows& rows, Split split, const AuditTokens& tok
   auto audit = audit_labels(rows, tokens, threads);
   auto text = audit.text(split);
   text.pop_back();  // a log ends its lines itself
-  log_info("labels of the data\n{}", text);
+  log_info("{} of the data\n{}", audit.kind == RowKind::kPrompts ? "prompts" : "labels", text);
   return audit;
 }
 

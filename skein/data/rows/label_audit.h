@@ -60,12 +60,15 @@ struct LabelAudit {
   static LabelAudit expecting(const AuditTokens& tokens, RowKind kind, const RowCounts& counts);
 
   // Why the run must not start; absent: it may. Ends of turns that no row of the evaluation has are
-  // no reason: they are told in text().
+  // no reason: they are told in text(). Of prompts there is none.
   std::optional<std::string> refusal(Split split) const;
   // A few lines for people.
   std::string text(Split split) const;
 
   bool operator==(const LabelAudit&) const = default;
+
+ private:
+  std::string prompts_text(Split split) const;
 };
 
 // The same for any number of threads.

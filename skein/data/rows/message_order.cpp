@@ -32,7 +32,9 @@ std::string_view expected_after(std::string_view before) {
 
 bool is_system(std::string_view role) { return role == "system" || role == "developer"; }
 
-void check_order(std::span<const text::Message> messages) {
+namespace {
+
+void check_turns(std::span<const text::Message> messages) {
   std::string_view before;
   for (size_t i = 0; i < messages.size(); ++i) {
     const std::string_view role = messages[i].role;
@@ -44,9 +46,22 @@ void check_order(std::span<const text::Message> messages) {
     }
     before = role;
   }
+}
+
+}  // namespace
+
+void check_order(std::span<const text::Message> messages) {
+  check_turns(messages);
   if (std::ranges::find(messages, "assistant", &text::Message::role) == messages.end()) {
     throw IoError("no message is the assistant's: nothing to train on");
   }
+}
+
+void check_prompt_order(std::span<const text::Message> messages) {
+  check_turns(messages);
+  const auto last = messages.empty() ? std::string_view() : std::string_view(messages.back().role);
+  if (last == "user" || last == "tool") return;
+  throw IoError("no message is the user's: nothing to answer");
 }
 
 }  // namespace skein::data

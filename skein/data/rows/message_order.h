@@ -21,5 +21,7 @@ bool is_system(std::string_view role);
 // Throws IoError that names the first message out of order, and what was expected there. Requires
 // the roles of parse_message(), and at least one message.
 void check_order(std::span<const text::Message> messages);
+// The same of messages that an answer is to follow: the last is the user's or a tool's.
+void check_prompt_order(std::span<const text::Message> messages);
 
 }  // namespace skein::data

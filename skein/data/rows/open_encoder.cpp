@@ -20,6 +20,7 @@ namespace {
 using text::TrainedTurns;
 
 TrainedTurns turns_of(const config::RowsConfig& rows, RowKind kind) {
+  if (kind == RowKind::kPrompts) return TrainedTurns::kAssistant;  // nothing is
   if (!rows.train_on_prompt) {
     return rows.mask_history ? TrainedTurns::kLast : TrainedTurns::kAssistant;
   }
@@ -76,23 +77,33 @@ std::string missing_text(const text::Tokenizer& tokenizer, const text::ChatTempl
       chat_template.name(), path.string(), fmt::join(missing, "\", \""));
 }
 
+// What needs a tokenizer, for messages.
+const char* needing(RowKind kind) {
+  if (kind == RowKind::kPrompts) return "a run over prompts";
+  return kind == RowKind::kRows ? "stage: sft" : "a run over preferences";
+}
+
 // Thread-safe. The tokenizer is at one address for good: the chat encoder refers to it.
 class EncodeRow {
  public:
   EncodeRow(std::shared_ptr<const text::Tokenizer> tokenizer, text::ChatTemplateOptions options,
-            const std::optional<text::ChatTemplate>& chat_template, TrainedTurns turns)
+            const std::optional<text::ChatTemplate>& chat_template, RowKind kind,
+            TrainedTurns turns)
       : tokenizer_(std::move(tokenizer)),
         options_(std::move(options)),
         has_template_(chat_template.has_value()),
+        kind_(kind),
         turns_(turns),
         encoder_(std::make_shared<const text::ChatEncoder>(
             *tokenizer_, chat_template ? *chat_template : text::ChatTemplate::parse("", "none"),
             turns)) {}
 
   text::MaskedTokens operator()(const Row& row) const {
+    const bool is_prompt = kind_ == RowKind::kPrompts;
     switch (row.kind) {
       case Row::Kind::kText:
-        return encoder_->encode_completion("", row.text);
+        return is_prompt ? encoder_->encode_prompt(row.text)
+                         : encoder_->encode_completion("", row.text);
       case Row::Kind::kPromptCompletion:
         return encoder_->encode_completion(row.text, row.completion);
       case Row::Kind::kConversation:
@@ -100,6 +111,7 @@ class EncodeRow {
     }
     if (!has_template_) text::ChatTemplate::open(options_);  // says what is missing
     try {
+      if (is_prompt) return encoder_->encode_prompt(row.conversation);
       return encoder_->encode(with_own_masks(row));
     } catch (const UserError& error) {
       throw IoError(error.what());  // of this row: others may pass
@@ -121,6 +133,7 @@ class EncodeRow {
   std::shared_ptr<const text::Tokenizer> tokenizer_;
   text::ChatTemplateOptions options_;
   bool has_template_;
+  RowKind kind_;
   TrainedTurns turns_;
   std::shared_ptr<const text::ChatEncoder> encoder_;
 };
@@ -137,7 +150,7 @@ RowTokens open_row_tokens(const config::ModelConfig& model, const config::RowsCo
   if (text::open_codec(model)->is_bytes()) {
     throw UserError(fmt::format(
         "{} needs a tokenizer, and {} has no tokenizer.json: give tokenizer_name_or_path",
-        kind == RowKind::kRows ? "stage: sft" : "a run over preferences",
+        needing(kind),
         model.tokenizer_name_or_path.empty() ? model.model_name_or_path
                                              : model.tokenizer_name_or_path));
   }
@@ -150,11 +163,12 @@ RowTokens open_row_tokens(const config::ModelConfig& model, const config::RowsCo
   const auto begin = begin_of_row(*tokenizer, ends);
   RowTokens result{
       .encoder = {.kind = kind,
-                  .encode = EncodeRow(tokenizer, options, chat_template, turns),
-                  .identity = fmt::format("tokenizer {} template {} trained {}",
-                                          text::digest_of_files(path, model.new_special_tokens),
-                                          chat_template ? chat_template->digest() : "none",
-                                          text::turns_name(turns)),
+                  .encode = EncodeRow(tokenizer, options, chat_template, kind, turns),
+                  .identity =
+                      fmt::format("tokenizer {} template {} trained {}",
+                                  text::digest_of_files(path, model.new_special_tokens),
+                                  chat_template ? chat_template->digest() : "none",
+                                  kind == RowKind::kPrompts ? "none" : text::turns_name(turns)),
                   .vocab_size = tokenizer->vocab_size()},
       .audit = {.ends_of_turn = std::move(ends),
                 .begin = begin,

@@ -8,6 +8,7 @@
 //                         model's own
 //   prompt, completion    behind each other, without a template, and the end token
 //   text                  the document, and the end token
+//   prompts               as conversations, with the template's prompt for an answer; or the text
 
 #include <memory>
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "skein/core/error.h"
+#include "skein/data/rows/prompt_source.h"
 
 namespace skein::data {
 namespace {
@@ -160,9 +161,11 @@ std::shared_ptr<const RowsSource> source_of(PreparedRows rows, const RowLimits& 
     case RowKind::kPairs:
       return std::make_shared<const PairSource>(std::move(rows), limits);
     case RowKind::kFeedback:
+      return std::make_shared<const FeedbackSource>(std::move(rows), limits);
+    case RowKind::kPrompts:
       break;
   }
-  return std::make_shared<const FeedbackSource>(std::move(rows), limits);
+  return std::make_shared<const PromptSource>(std::move(rows), limits);
 }
 
 }  // namespace skein::data

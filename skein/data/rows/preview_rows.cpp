@@ -62,6 +62,7 @@ class Look {
   void require(Split split) const {
     if (tally_.counts().rows == 0) refuse_no_rows(sources_.files, split);
     tally_.require_samples(first_);
+    if (kind_ == RowKind::kPrompts) return;
     auto audit = LabelAudit::expecting(wanted_, kind_, tally_.counts());
     audit.end_trained = end_trained_;
     audit.first_without_end = first_without_end_;

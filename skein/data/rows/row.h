@@ -25,8 +25,8 @@ namespace skein::data {
 class RowColumns;
 
 // What rows are there for: to be trained on, to tell the better of two answers from the worse
-// (preference_row.h), or to tell good answers from bad ones.
-enum class RowKind { kRows, kPairs, kFeedback };
+// (preference_row.h), to tell good answers from bad ones, or to be answered (prompt_row.h).
+enum class RowKind { kRows, kPairs, kFeedback, kPrompts };
 
 struct Row {
   enum class Kind { kText, kPromptCompletion, kConversation };

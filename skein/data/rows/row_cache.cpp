@@ -20,7 +20,7 @@ constexpr uint64_t kAlignment = 8;  // of ids, and of the index
 
 uint64_t mask_bytes(uint64_t length) { return (length + 7) / 8; }
 
-uint64_t stored_bytes(const RowEntry& entry, TokenWidth width) {
+uint64_t token_bytes(const RowEntry& entry, TokenWidth width) {
   return entry.length * static_cast<uint64_t>(width) + mask_bytes(entry.length);
 }
 
@@ -66,6 +66,8 @@ std::optional<double> margin_of(const RowEntry& rejected) {
   return margin;
 }
 
+int64_t json_bytes(const RowEntry& prompt) { return prompt.note; }
+
 int64_t prompt_ids(const RowEntry& judged) { return judged.note & ~kDesirable; }
 
 bool is_desirable(const RowEntry& judged) { return (judged.note & kDesirable) != 0; }
@@ -77,9 +79,11 @@ PreparedKind stored_kind(RowKind kind) {
     case RowKind::kPairs:
       return PreparedKind::kPairs;
     case RowKind::kFeedback:
+      return PreparedKind::kFeedback;
+    case RowKind::kPrompts:
       break;
   }
-  return PreparedKind::kFeedback;
+  return PreparedKind::kPrompts;
 }
 
 void RowCacheWriter::append(const EncodedRow& row) {
@@ -95,6 +99,10 @@ void RowCacheWriter::append(const EncodedRow& row) {
     case RowKind::kFeedback:
       append(row, row.tokens,
              static_cast<uint32_t>(untrained_ids(row.tokens)) | (row.desirable ? kDesirable : 0));
+      break;
+    case RowKind::kPrompts:
+      SKEIN_CHECK(row.json.size() <= UINT32_MAX, "a row's JSON has a limit");
+      append(row, row.tokens, static_cast<uint32_t>(row.json.size()));
       break;
   }
 }
@@ -118,11 +126,17 @@ void RowCacheWriter::append(const EncodedRow& row, const text::MaskedTokens& tok
   SKEIN_CHECK(std::ranges::none_of(ids, [](int32_t id) { return id < 0; }), "ids are not negative");
   const std::vector<uint32_t> words(ids.begin(), ids.end());
   file_.append(ids_.bytes_of(words));
-  const uint64_t end = file_.offset() + mask.size();
-  mask.resize(mask.size() + (kAlignment - end % kAlignment) % kAlignment);
-  file_.append(mask);
+  const auto json = std::as_bytes(std::span(row.json));
+  mask.insert(mask.end(), json.begin(), json.end());
+  append_padded(std::move(mask));
   count_ += ids.size();
   index_.push_back(entry);
+}
+
+void RowCacheWriter::append_padded(std::vector<std::byte> bytes) {
+  const uint64_t end = file_.offset() + bytes.size();
+  bytes.resize(bytes.size() + (kAlignment - end % kAlignment) % kAlignment);
+  file_.append(bytes);
 }
 
 TokenCacheHeader RowCacheWriter::commit(TokenCacheHeader header) {
@@ -140,7 +154,8 @@ void RowArray::Unmap::operator()(const std::byte* start) const {
   ::munmap(const_cast<std::byte*>(start), bytes);
 }
 
-RowArray::RowArray(const fs::path& path, const TokenCacheHeader& header) : width_(header.width) {
+RowArray::RowArray(const fs::path& path, const TokenCacheHeader& header)
+    : width_(header.width), holds_json_(header.kind == PreparedKind::kPrompts) {
   const auto refuse = [&](const char* why) {
     throw IoError(fmt::format("{}: {}", path.string(), why));
   };
@@ -154,8 +169,10 @@ RowArray::RowArray(const fs::path& path, const TokenCacheHeader& header) : width
   const auto* first = reinterpret_cast<const RowEntry*>(mapping_.get() + header.index_offset);
   index_ = {first, static_cast<size_t>(header.documents)};
   for (const auto& entry : index_) {
+    const uint64_t bytes =
+        token_bytes(entry, width_) + (holds_json_ ? static_cast<uint64_t>(entry.note) : 0);
     const bool is_inside = entry.offset % kAlignment == 0 && entry.offset <= header.index_offset &&
-                           stored_bytes(entry, width_) <= header.index_offset - entry.offset;
+                           bytes <= header.index_offset - entry.offset;
     if (!is_inside || entry.num_targets > entry.length) refuse("its index is damaged");
   }
   const size_t of_a_row = header.kind == PreparedKind::kPairs ? 2 : 1;
@@ -182,6 +199,13 @@ void RowArray::read(int64_t row, std::span<int64_t> out, int64_t begin) const {
 bool RowArray::is_trained(int64_t row, int64_t at) const {
   const auto* mask = ids_of(row) + entry(row).length * static_cast<uint64_t>(width_);
   return (mask[at / 8] >> (at % 8) & std::byte{1}) != std::byte{0};
+}
+
+std::string_view RowArray::json(int64_t row) const {
+  SKEIN_CHECK(holds_json_, "of prompts alone the rows are kept");
+  const auto& prompt = entry(row);
+  const auto* text = ids_of(row) + token_bytes(prompt, width_);
+  return {reinterpret_cast<const char*>(text), static_cast<size_t>(json_bytes(prompt))};
 }
 
 bool RowArray::begin_alike(int64_t row, int64_t other, int64_t count) const {

@@ -7,13 +7,14 @@
 // Each row's ids and mask lie behind each other, whole, however long; an index of all rows follows
 // them. What of a row is trained on is decided when it is read, so that another cutoff_len needs no
 // other file. A pair is two such rows, the chosen answer and the rejected one, each behind the
-// prompt.
+// prompt. Behind a prompt lies its row's JSON, of which rewards may want any column.
 
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "skein/core/file.h"
@@ -46,6 +47,8 @@ bool is_desirable(const RowEntry& judged);
 
 // How rows of a kind are stored, and how many entries each of them has.
 PreparedKind stored_kind(RowKind kind);
+// Of a prompt: the bytes of its row's JSON, which lie behind its mask.
+int64_t json_bytes(const RowEntry& prompt);
 constexpr int64_t answers_of(RowKind kind) { return kind == RowKind::kPairs ? 2 : 1; }
 
 class RowCacheWriter {
@@ -60,6 +63,7 @@ class RowCacheWriter {
 
  private:
   void append(const EncodedRow& row, const text::MaskedTokens& tokens, uint32_t note);
+  void append_padded(std::vector<std::byte> bytes);
 
   RowKind kind_;
   PreparedFileWriter file_;
@@ -82,6 +86,8 @@ class RowArray {
   void read(int64_t row, std::span<int64_t> out, int64_t begin = 0) const;
   // Whether an id of the row is trained on; requires 0 <= at < its length.
   bool is_trained(int64_t row, int64_t at) const;
+  // Of a prompt, its row as it stands in its file. Valid as long as this.
+  std::string_view json(int64_t row) const;
   // Whether two rows begin with the same ids; requires at least so many in each.
   bool begin_alike(int64_t row, int64_t other, int64_t count) const;
 
@@ -95,6 +101,7 @@ class RowArray {
   std::unique_ptr<const std::byte, Unmap> mapping_;
   std::span<const RowEntry> index_;
   TokenWidth width_ = TokenWidth::k16;
+  bool holds_json_ = false;  // of prompts
 };
 
 }  // namespace skein::data

@@ -18,10 +18,11 @@ constexpr size_t kNamesShown = 6;
 constexpr size_t kNameBytes = 40;
 
 // Those that decide what a row is, and those that it consists of.
-constexpr std::array<std::string_view, 21> kKnown = {
-    "messages", "conversations", "prompt", "completion", "instruction", "input",    "output",
-    "history",  "system",        "tools",  "text",       "chosen",      "rejected", "margin",
-    "label",    "kto_tag",       "image",  "images",     "videos",      "audios",   "input_ids"};
+constexpr std::array<std::string_view, 22> kKnown = {
+    "messages", "conversations", "prompt",    "completion", "instruction", "input",
+    "output",   "history",       "system",    "tools",      "text",        "chosen",
+    "rejected", "margin",        "label",     "kto_tag",    "image",       "images",
+    "videos",   "audios",        "input_ids", "question"};
 
 bool is_known(std::string_view name) { return std::ranges::find(kKnown, name) != kKnown.end(); }
 

@@ -12,7 +12,7 @@
 namespace skein::data {
 
 RowTally::RowTally(const RowLimits& limits, RowKind kind) : limits_(limits), kind_(kind) {
-  if (limits.cutoff_len >= 2) return;
+  if (limits.cutoff_len >= 2 || kind == RowKind::kPrompts) return;
   throw UserError(
       fmt::format("cutoff_len: {} leaves nothing to predict; a row needs at least 2 tokens",
                   limits.cutoff_len));
@@ -20,6 +20,12 @@ RowTally::RowTally(const RowLimits& limits, RowKind kind) : limits_(limits), kin
 
 void RowTally::refuse_long(std::span<const RowSize> answers,
                            const std::function<std::string()>& place) const {
+  if (kind_ == RowKind::kPrompts && answers[0].length > limits_.cutoff_len) {
+    throw IoError(
+        fmt::format("{}: the prompt has {} tokens, max_prompt_length is {}; give a larger "
+                    "max_prompt_length, or long_prompts: drop or truncate_left",
+                    place(), answers[0].length, limits_.cutoff_len));
+  }
   for (size_t i = 0; i < answers.size(); ++i) {
     if (answers[i].length <= limits_.cutoff_len) continue;
     const char* whose =
@@ -52,7 +58,8 @@ bool RowTally::add(std::span<const RowSize> answers, const std::function<std::st
   add_sizes(answers, is_dropped);
   if (too_long) ++counts_.too_long;
   if (is_dropped) return false;
-  if (std::ranges::find(answers, 0, &RowSize::targets_within) != answers.end()) {
+  const bool wants_targets = kind_ != RowKind::kPrompts;
+  if (wants_targets && std::ranges::find(answers, 0, &RowSize::targets_within) != answers.end()) {
     const bool had_targets = std::ranges::find(answers, 0, &RowSize::targets) == answers.end();
     ++(had_targets && kind_ != RowKind::kRows ? counts_.prompt_too_long : counts_.without_target);
     return false;
@@ -74,6 +81,12 @@ bool RowTally::add(std::span<const RowSize> answers, const std::function<std::st
 
 void RowTally::require_samples(const std::string& first) const {
   if (counts_.samples > 0) return;
+  if (kind_ == RowKind::kPrompts) {
+    throw IoError(fmt::format(
+        "all of {} are longer than max_prompt_length={}: give a larger one; "
+        "the first is {}",
+        counted(static_cast<uint64_t>(counts_.rows), "prompt"), limits_.cutoff_len, first));
+  }
   const auto rows =
       counted(static_cast<uint64_t>(counts_.rows), kind_ == RowKind::kPairs ? "pair" : "row");
   if (counts_.prompt_too_long == counts_.rows) {
@@ -94,6 +107,9 @@ void RowTally::require_samples(const std::string& first) const {
   throw IoError(fmt::format("none of {} can be trained on: {}; the first is {}", rows, why, first));
 }
 
-std::string_view plural_of(RowKind kind) { return kind == RowKind::kPairs ? "pairs" : "rows"; }
+std::string_view plural_of(RowKind kind) {
+  if (kind == RowKind::kPrompts) return "prompts";
+  return kind == RowKind::kPairs ? "pairs" : "rows";
+}
 
 }  // namespace skein::data

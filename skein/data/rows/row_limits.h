@@ -7,8 +7,9 @@
 // A row that is longer than cutoff_len loses its end, is left out, or ends the run. A row without a
 // target has nothing to teach and is left out, also when only its end had one. Of a pair each
 // answer is as long as that, and what becomes of one becomes of both; two answers that are equal
-// teach nothing either. Everything is counted. Those who train and those who look ahead decide
-// here.
+// teach nothing either. A prompt has no target and stays; one that is too long loses its beginning,
+// is left out, or ends the run. Everything is counted. Those who train and those who look ahead
+// decide here.
 
 #include <cstdint>
 #include <functional>
@@ -55,7 +56,7 @@ struct RowSize {
 
 class RowTally {
  public:
-  // Throws UserError when cutoff_len is below 2.
+  // Throws UserError when cutoff_len is below 2, but of prompts.
   explicit RowTally(const RowLimits& limits, RowKind kind = RowKind::kRows);
 
   // Counts a row: one, or the two answers of a pair. Whether it stays. `are_equal` is asked only of

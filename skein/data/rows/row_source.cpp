@@ -115,7 +115,14 @@ void RowsSource::read(int64_t sample, std::span<int64_t> tokens, std::span<int64
 
 void RowsSource::read_answer(int64_t answer, std::span<int64_t> tokens,
                              std::span<int64_t> targets) const {
-  rows_.rows.read(answer, tokens);
+  // Of a prompt the end stays: what it asks.
+  const bool keeps_end = kind() == RowKind::kPrompts;
+  const int64_t length = rows_.rows.entry(answer).length;
+  rows_.rows.read(answer, tokens, keeps_end ? length - std::ssize(tokens) : 0);
+  if (keeps_end) {
+    std::ranges::fill(targets, tensor::kIgnore);
+    return;
+  }
   for (size_t at = 0; at + 1 < tokens.size(); ++at) {
     const bool is_target = rows_.rows.is_trained(answer, static_cast<int64_t>(at) + 1);
     targets[at] = is_target ? tokens[at + 1] : tensor::kIgnore;

@@ -47,9 +47,11 @@ std::string kind_words(const RunRowsOptions& options) {
     case RowKind::kPairs:
       return "pairs, equal ones " + config::to_text(options.limits.equal_pairs) + ",";
     case RowKind::kFeedback:
+      return "feedback";
+    case RowKind::kPrompts:
       break;
   }
-  return "feedback";
+  return "prompts";
 }
 
 }  // namespace
