@@ -5,6 +5,7 @@
 #include <ATen/ops/diff.h>
 #include <ATen/ops/repeat_interleave.h>
 
+#include "skein/core/error.h"
 #include "skein/ops/dropout.h"
 
 namespace skein::model {
@@ -18,6 +19,7 @@ ops::EmbeddingNoise noise_of(double alpha, const tensor::Batch& batch, const ten
       .lengths = batch.row_lengths};
   if (!batch.run) return noise;
   const auto& run = *batch.run;
+  SKEIN_CHECK(!run.shared.any(), "noise on a shared prompt would be that of no answer's length");
   noise.documents = run.documents;
   noise.positions = run.positions;
   // Each document's length at each of its tokens; the size is given, so that no GPU is waited for.

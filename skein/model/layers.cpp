@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "skein/adapter/tensor_names.h"
+#include "skein/core/error.h"
 #include "skein/core/hash.h"
 #include "skein/core/random.h"
 #include "skein/ops/embedding.h"
@@ -277,6 +278,8 @@ ops::Dropout Draws::at(double probability, int64_t layer, ops::DropoutSite site)
   ops::Dropout dropout{.probability = key.training ? probability : 0,
                        .stream = ops::dropout_stream(key, layer, site),
                        .documents = documents};
+  SKEIN_CHECK(dropout.probability == 0 || !run || !run->shared.any(),
+              "a shared prompt draws once, which answers alone would not");
   // Attention takes a run document by document.
   if (run && site != ops::DropoutSite::kAttention) {
     dropout.documents = run->documents;

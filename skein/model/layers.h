@@ -208,9 +208,9 @@ using Attend =
 Attend attend_within(const tensor::Batch& batch, const ops::AttentionOptions& options);
 
 // Rows of a table (positions, C) for the tokens of a batch -> (T, C): positions begin at 0 in every
-// row, or in every document of a run.
+// row, or in every document of a run that continues no other.
 at::Tensor position_rows(const Embedding& table, const tensor::Batch& batch, bool adapters);
-// The most tokens that a document of the batch has.
+// The most tokens that a document of the batch has, with those of the one that it continues.
 int64_t longest_document(const tensor::Batch& batch);
 
 // Runs a unit whose block has one output.

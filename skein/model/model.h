@@ -54,7 +54,8 @@ class Model {
   const tensor::ParameterTable& table() const { return table_; }
 
   // Hidden states after the final norm (B, T, C). Positions begin at 0 in every row, or in every
-  // document of a run. Forward and decode are each one tensor::ForwardPass.
+  // document of a run that continues no other. Prompts that are shared allow no random draws.
+  // Forward and decode are each one tensor::ForwardPass.
   at::Tensor forward(const tensor::Batch& batch, const tensor::StepKey& key,
                      tensor::Units& units) const;
 

@@ -15,6 +15,8 @@
 #include <numbers>
 #include <vector>
 
+#include "skein/core/error.h"
+
 namespace skein::model {
 namespace {
 
@@ -84,6 +86,23 @@ bool turn_alike(const Rope& rope, int64_t a, int64_t b) {
   }
 }
 
+// By how many tokens does each document of a run turn? An answer's prompt counts, and a prompt
+// turns as its answers do.
+std::vector<int64_t> turning_lengths(const Rope& rope, const tensor::DocumentRun& run) {
+  std::vector<int64_t> lengths;
+  for (size_t i = 0; i < run.ends.size(); ++i) {
+    const auto before = run.prompt_of(i).length();
+    lengths.push_back(before + run.span(i).length());
+    if (before == 0) continue;
+    auto& of_prompt = lengths[static_cast<size_t>(run.continues[i])];
+    const bool is_first = run.continues[i - 1] < 0;
+    SKEIN_CHECK(is_first || turn_alike(rope, of_prompt, lengths[i]),
+                "answers of these lengths turn their prompt differently");
+    of_prompt = lengths[i];
+  }
+  return lengths;
+}
+
 at::Tensor frequencies(const Rope& rope, int64_t length, const at::TensorOptions& options) {
   const auto plain = [&] { return ops::rope_frequencies(rope.channels, rope.theta, options); };
   switch (rope.type) {
@@ -141,14 +160,14 @@ ops::RopeTable rotary_table(const Rope& rope, const tensor::Batch& batch,
   }
   const auto& run = *batch.run;
   if (!rope.depends_on_length()) return rotary_table(rope, run.positions, run.longest, options);
+  const auto lengths = turning_lengths(rope, run);
   std::vector<at::Tensor> cos, sin;
-  int64_t begin = 0;
-  for (const int64_t end : run.ends) {
-    const auto positions = run.positions.narrow(0, begin, end - begin);
-    const auto table = rotary_table(rope, positions, end - begin, options);
+  for (size_t i = 0; i < lengths.size(); ++i) {
+    const auto span = run.span(i);
+    const auto positions = run.positions.narrow(0, span.begin, span.length());
+    const auto table = rotary_table(rope, positions, lengths[i], options);
     cos.push_back(table.cos);
     sin.push_back(table.sin);
-    begin = end;
   }
   return {at::cat(cos), at::cat(sin)};
 }

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "skein/core/error.h"
+#include "skein/ops/attention/shared_attention.h"
 
 namespace skein::ops {
 namespace {
@@ -71,19 +72,23 @@ at::Tensor windowed(const at::Tensor& q, const at::Tensor& k, const at::Tensor& 
   return rows(flash(rows(q), rows(k), rows(v), /*run=*/nullptr, options));
 }
 
+// A document that continues another one is computed as a whole, and its own rows are taken.
 at::Tensor one_by_one(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                       const tensor::DocumentRun& run, const AttentionOptions& options) {
   std::vector<at::Tensor> outputs;
-  int64_t begin = 0;
   for (size_t i = 0; i < run.ends.size(); ++i) {
-    const int64_t length = run.ends[i] - begin;
+    const auto span = run.span(i), prompt = run.prompt_of(i);
     auto own = options;
     if (options.dropout.probability > 0) {
       own.dropout.documents = options.dropout.documents.narrow(0, static_cast<int64_t>(i), 1);
     }
-    outputs.push_back(causal_attention(q.narrow(2, begin, length), k.narrow(2, begin, length),
-                                       v.narrow(2, begin, length), own));
-    begin = run.ends[i];
+    const auto whole = [&](const at::Tensor& x) {
+      const auto last = x.narrow(2, span.begin, span.length());
+      if (prompt.length() == 0) return last;
+      return at::cat({x.narrow(2, prompt.begin, prompt.length()), last}, 2);
+    };
+    outputs.push_back(causal_attention(whole(q), whole(k), whole(v), own)
+                          .narrow(2, prompt.length(), span.length()));
   }
   return at::cat(outputs, 2);
 }
@@ -95,6 +100,11 @@ at::Tensor document_attention(const at::Tensor& q, const at::Tensor& k, const at
   SKEIN_CHECK(q.size(0) == 1 && q.size(2) == run.ends.back(), "a run of documents is one row");
   if (q.is_meta()) return at::empty_like(q);
   const bool plain = options.dropout.probability == 0 && !options.cap;
+  if (run.shared.any()) {
+    const bool sees_all = options.window == 0 || options.window >= run.longest;
+    const bool fits = plain && sees_all && (q.is_cpu() || fits_flash(q));
+    return fits ? shared_attention(q, k, v, run, options.scale) : one_by_one(q, k, v, run, options);
+  }
   if (!plain || !fits_flash(q)) return one_by_one(q, k, v, run, options);
   const auto rows = [](const at::Tensor& x) { return x.squeeze(0).transpose(0, 1); };  // (T, H, D)
   return flash(rows(q), rows(k), rows(v), &run, options).transpose(0, 1).unsqueeze(0);

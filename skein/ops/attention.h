@@ -30,8 +30,10 @@ struct AttentionOptions {
 at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                             const AttentionOptions& options = {});
 
-// The same within each document of a run: q (1, H, T, D), k and v (1, G, T, D) -> (1, H, T, D). The
-// dropout's documents are (N). One varlen kernel on GPUs in 16 bits, else document by document.
+// The same within each document of a run, which sees the document that it continues too: q (1, H,
+// T, D), k and v (1, G, T, D) -> (1, H, T, D). The dropout's documents are (N). One varlen kernel
+// on GPUs in 16 bits, two where prompts are shared (attention/shared_attention.h); else document by
+// document.
 at::Tensor document_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                               const tensor::DocumentRun& run, const AttentionOptions& options = {});
 

@@ -5,6 +5,7 @@
 #include <ATen/Context.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/allclose.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/stack.h>
@@ -127,6 +128,36 @@ TEST(DocumentAttention, EqualsTheDocumentsAlone) {
       EXPECT_TRUE(at::allclose(part(found), alone, 1e-12, 1e-14)) << i;
       begin += length;
     }
+  }
+}
+
+// Three answers of one prompt: each as the end of a document that is computed as a whole, also
+// where only the slow path knows how.
+TEST(DocumentAttention, AnswersSeeTheirPrompt) {
+  const AttentionCase c;
+  const tensor::HostBatch host{.rows = 1,
+                               .length = 5,
+                               .tokens = {1, 2, 3, 4, 5},
+                               .targets = std::vector<int64_t>(5, tensor::kIgnore),
+                               .documents = {7, 7, 8, 9},
+                               .document_ends = {2, 3, 4, 5},
+                               .continues = {-1, 0, 0, 0}};
+  const auto batch = tensor::to_device(host, at::kCPU);
+  const auto of = [](const at::Tensor& x) { return x.narrow(0, 0, 1); };
+  for (const AttentionOptions& options :
+       {AttentionOptions{}, AttentionOptions{.scale = 0.3}, AttentionOptions{.window = 2},
+        AttentionOptions{.window = 3}, AttentionOptions{.cap = 0.5},
+        AttentionOptions{.window = 2, .cap = 0.5}}) {
+    const auto found = document_attention(of(c.q), of(c.k), of(c.v), *batch.run, options);
+    std::vector<at::Tensor> parts;
+    for (int64_t t = 2; t < 5; ++t) {
+      const auto whole = [&](const at::Tensor& x) {
+        return at::cat({of(x).narrow(2, 0, 2), of(x).narrow(2, t, 1)}, 2);
+      };
+      const auto rows = causal_attention(whole(c.q), whole(c.k), whole(c.v), options);
+      parts.push_back(rows.narrow(2, t == 2 ? 0 : 2, t == 2 ? 3 : 1));
+    }
+    c.expect_equal(found, at::cat(parts, 2));
   }
 }
 

@@ -35,19 +35,57 @@ void check_ends(const HostBatch& batch) {
   SKEIN_CHECK(batch.rows == 1, "a run of documents is one row");
   SKEIN_CHECK(batch.documents.size() == batch.document_ends.size(), "one key for each document");
   SKEIN_CHECK(batch.document_ends.back() == batch.length, "the last document ends the row");
+  SKEIN_CHECK(batch.continues.empty() || batch.continues.size() == batch.documents.size(),
+              "it is known of each document whether it continues one");
+}
+
+// Each prompt with the answers behind it.
+void find_prompts(DocumentRun& run) {
+  auto& shared = run.shared;
+  for (size_t i = 0; i < run.continues.size(); ++i) {
+    const int64_t prompt = run.continues[i];
+    if (prompt < 0) continue;
+    const auto at = static_cast<size_t>(prompt);
+    SKEIN_CHECK(at < i && run.continues[at] < 0, "a prompt continues no document");
+    const auto own = run.span(i), before = run.span(at);
+    if (at + 1 == i) {
+      shared.prompts.push_back(before);
+      shared.answers.push_back(own);
+    } else {
+      SKEIN_CHECK(run.continues[i - 1] == prompt, "answers stand right behind their prompt");
+      shared.answers.back().end = own.end;
+    }
+    shared.longest_prompt = std::max(shared.longest_prompt, before.length());
+    shared.longest_answers = std::max(shared.longest_answers, shared.answers.back().length());
+  }
+}
+
+// Where the tokens of all spans lie, and where each begins among them.
+void copy_spans(const std::vector<Span>& spans, at::Device device, at::Tensor& tokens,
+                at::Tensor& bounds) {
+  std::vector<int64_t> places;
+  std::vector<int32_t> begins{0};
+  for (const auto& [begin, end] : spans) {
+    for (int64_t t = begin; t < end; ++t) places.push_back(t);
+    begins.push_back(static_cast<int32_t>(places.size()));
+  }
+  tokens = copied(places, device);
+  bounds = copied(begins, device);
 }
 
 std::shared_ptr<const DocumentRun> make_run(const HostBatch& batch, at::Device device) {
   if (batch.document_ends.empty()) return nullptr;
   check_ends(batch);
-  DocumentRun run{.ends = batch.document_ends};
+  DocumentRun run{.ends = batch.document_ends, .continues = batch.continues};
+  find_prompts(run);
   std::vector<int32_t> bounds{0};
   std::vector<int64_t> positions, documents, places;
   for (size_t i = 0; i < run.ends.size(); ++i) {
-    const int64_t length = run.ends[i] - bounds.back();
+    const int64_t length = run.span(i).length(), before = run.prompt_of(i).length();
     SKEIN_CHECK(length > 0, "a document has a token at least");
-    run.longest = std::max(run.longest, length);
-    for (int64_t t = 0; t < length; ++t) positions.push_back(t);
+    run.longest = std::max(run.longest, before + length);
+    run.longest_own = std::max(run.longest_own, length);
+    for (int64_t t = 0; t < length; ++t) positions.push_back(before + t);
     documents.resize(positions.size(), batch.documents[i]);
     bounds.push_back(run.ends[i]);
   }
@@ -58,6 +96,11 @@ std::shared_ptr<const DocumentRun> make_run(const HostBatch& batch, at::Device d
   run.positions = copied(positions, device);
   run.documents = copied(documents, device);
   run.places = copied(places, device);
+  auto& shared = run.shared;
+  if (shared.any()) {
+    copy_spans(shared.prompts, device, shared.prompt_tokens, shared.prompt_bounds);
+    copy_spans(shared.answers, device, shared.answer_tokens, shared.answer_bounds);
+  }
   return std::make_shared<const DocumentRun>(std::move(run));
 }
 
@@ -65,17 +108,16 @@ std::shared_ptr<const DocumentRun> moved(const std::shared_ptr<const DocumentRun
                                          at::Device device) {
   if (!run) return nullptr;
   auto copy = *run;
-  for (auto* tensor : {&copy.bounds, &copy.positions, &copy.documents, &copy.places}) {
-    *tensor = moved(*tensor, device);
+  auto& shared = copy.shared;
+  for (auto* tensor :
+       {&copy.bounds, &copy.positions, &copy.documents, &copy.places, &shared.prompt_tokens,
+        &shared.answer_tokens, &shared.prompt_bounds, &shared.answer_bounds}) {
+    if (tensor->defined()) *tensor = moved(*tensor, device);
   }
   return std::make_shared<const DocumentRun>(std::move(copy));
 }
 
 // Where a document's tokens lie in the batch as one row.
-struct Span {
-  int64_t begin = 0, end = 0;
-};
-
 Span span_of(const HostBatch& batch, int64_t document) {
   const auto at = static_cast<size_t>(document);
   if (!batch.document_ends.empty()) {
@@ -141,7 +183,9 @@ std::shared_ptr<const Answers> make_answers(const HostBatch& batch, at::Device d
                   .num_targets = copied(table.counts, device),
                   .samples = host.samples};
   if (!host.margins.empty()) answers.margins = copied(host.margins, device);
-  if (host.alone) answers.desirable = copied(host.desirable, device).to(at::kBool);
+  if (host.alone && host.desirable.size() == host.documents.size()) {
+    answers.desirable = copied(host.desirable, device).to(at::kBool);
+  }
   return std::make_shared<const Answers>(std::move(answers));
 }
 

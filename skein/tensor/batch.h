@@ -14,14 +14,45 @@
 
 namespace skein::tensor {
 
-// N documents behind each other in one row of T tokens, none of which sees another.
+// Tokens of a run.
+struct Span {
+  int64_t begin = 0, end = 0;
+
+  int64_t length() const { return end - begin; }
+};
+
+// Prompts that are computed once for all answers behind them (HostBatch::continues): P of them.
+struct SharedPrompts {
+  std::vector<Span> prompts, answers;       // on the host: each prompt, and its answers together
+  int64_t longest_prompt = 0;               // tokens
+  int64_t longest_answers = 0;              // of one prompt together
+  at::Tensor prompt_tokens, answer_tokens;  // (n) int64: their places in the run
+  at::Tensor prompt_bounds, answer_bounds;  // (P + 1) int32, among those
+
+  bool any() const { return !prompts.empty(); }
+};
+
+// N documents behind each other in one row of T tokens, none of which sees another but the one that
+// it continues.
 struct DocumentRun {
-  std::vector<int32_t> ends;  // on the host: one behind each document's last token
-  int64_t longest = 0;        // tokens
-  at::Tensor bounds;          // (N + 1) int32: 0, then the ends
-  at::Tensor positions;       // (T) int64, from 0 in every document
-  at::Tensor documents;       // (T) int64: the document of every token
-  at::Tensor places;          // (n) int64: the tokens that have a target
+  std::vector<int32_t> ends;       // on the host: one behind each document's last token
+  std::vector<int32_t> continues;  // on the host, as HostBatch
+  int64_t longest = 0;             // tokens, with those of the document that is continued
+  int64_t longest_own = 0;         // without
+  at::Tensor bounds;               // (N + 1) int32: 0, then the ends
+  at::Tensor positions;            // (T) int64, from 0 in every document, or behind its prompt's
+  at::Tensor documents;            // (T) int64: the document of every token
+  at::Tensor places;               // (n) int64: the tokens that have a target
+  SharedPrompts shared{};
+
+  Span span(size_t document) const {
+    return {document == 0 ? 0 : ends[document - 1], ends[document]};
+  }
+  // The tokens that it continues; empty: none.
+  Span prompt_of(size_t document) const {
+    if (continues.empty() || continues[document] < 0) return {};
+    return span(static_cast<size_t>(continues[document]));
+  }
 };
 
 // Answers that people have judged (see HostAnswers): A of them, P pairs. What is told of a token
@@ -31,7 +62,7 @@ struct Answers {
   at::Tensor targets;      // (A, longest) int64: the places of its targets; one behind all: none
   at::Tensor num_targets;  // (A) int64
   at::Tensor margins{};    // (P) float64; undefined: no pair has one
-  at::Tensor desirable{};  // (A) bool; undefined: they are pairs
+  at::Tensor desirable{};  // (A) bool; undefined: they are pairs, or nobody told
   std::vector<int64_t> samples{};
 
   int64_t count() const { return ends.size(0); }

@@ -42,6 +42,48 @@ TEST(Batch, ARunKnowsItsDocuments) {
   EXPECT_TRUE(at::equal(to_device(batch, at::kCPU).run->positions, run.positions));
 }
 
+// The first two answer the prompt of two tokens.
+HostBatch two_answers() {
+  return {.rows = 1,
+          .length = 7,
+          .tokens = {1, 2, 3, 4, 5, 6, 7},
+          .targets = {kIgnore, kIgnore, 4, kIgnore, 6, kIgnore, kIgnore},
+          .documents = {10, 10, 11, 12},
+          .num_targets = 2,
+          .document_ends = {2, 4, 6, 7},
+          .continues = {-1, 0, 0, -1}};
+}
+
+TEST(Batch, AnswersGoOnBehindTheirPrompt) {
+  const auto batch = to_device(to_device(two_answers(), at::kCPU), at::kCPU);
+  const auto& run = *batch.run;
+  EXPECT_TRUE(at::equal(run.positions, longs({0, 1, 2, 3, 2, 3, 0})));
+  EXPECT_EQ(run.longest, 4);
+  EXPECT_EQ(run.longest_own, 2);
+  EXPECT_EQ(run.prompt_of(2).end, 2);
+  EXPECT_EQ(run.prompt_of(3).length(), 0);
+  const auto& shared = run.shared;
+  ASSERT_TRUE(shared.any());
+  EXPECT_EQ(shared.longest_prompt, 2);
+  EXPECT_EQ(shared.longest_answers, 4) << "of both";
+  EXPECT_TRUE(at::equal(shared.prompt_tokens, longs({0, 1})));
+  EXPECT_TRUE(at::equal(shared.answer_tokens, longs({2, 3, 4, 5})));
+  EXPECT_TRUE(at::equal(shared.prompt_bounds, at::tensor({0, 2}, at::kInt)));
+  EXPECT_TRUE(at::equal(shared.answer_bounds, at::tensor({0, 4}, at::kInt)));
+}
+
+TEST(Batch, RefusesAnswersApartFromTheirPrompt) {
+  for (const std::vector<int32_t>& continues : {std::vector<int32_t>{-1, 0, -1, 0},
+                                                {-1, 0, 1, -1},
+                                                {1, -1, -1, -1},
+                                                {-1, -1, -1, 3},
+                                                {-1, 0, 0}}) {
+    auto host = two_answers();
+    host.continues = continues;
+    EXPECT_THROW(to_device(host, at::kCPU), InternalError);
+  }
+}
+
 TEST(Batch, EqualRowsAreNoRun) {
   auto host = three_documents();
   host.document_ends.clear();

@@ -36,7 +36,7 @@ struct HostAnswers {
   std::vector<int64_t> documents{};  // of each answer; a pair's rejected one is next to its chosen
   bool alone = false;                // each is judged by itself; else they are pairs
   std::vector<double> margins{};     // of each pair: by how much it is better; empty: none has one
-  std::vector<uint8_t> desirable{};  // of each answer that was judged alone
+  std::vector<uint8_t> desirable{};  // of each answer that was judged alone; empty: not told
   std::vector<int64_t> samples{};    // the number of each pair, or of each answer alone
 };
 
@@ -66,6 +66,10 @@ struct HostBatch {
   // Where each document of a run ends (exclusive): there is one row then, of documents behind each
   // other that do not see each other. Empty: every row is one document.
   std::vector<int32_t> document_ends{};
+  // Of each document of a run, the one that it continues, as an answer continues its prompt: it
+  // sees that one's tokens before its own, and its positions go on behind them. -1: none. Answers
+  // stand right behind their prompt, which continues none itself. Empty: no document does.
+  std::vector<int32_t> continues{};
   // Tokens of each row before its padding. Empty: all rows are full.
   std::vector<int64_t> row_lengths{};
   // Null: nobody has judged the documents. A batch without samples has an empty one.
