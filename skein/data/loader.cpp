@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <span>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "skein/core/error.h"
 #include "skein/data/eval_plan.h"
 #include "skein/data/prefetcher.h"
+#include "skein/data/runs/run_writer.h"
 #include "skein/data/sample_plan.h"
 
 namespace skein::data {
@@ -111,32 +113,21 @@ tensor::HostBatch make_rows(const SampleSource& source, std::span<const int64_t>
 }
 
 tensor::HostBatch make_run(const SampleSource& source, std::span<const int64_t> samples,
-                           int64_t first_sample) {
-  auto whole = read_samples(source, samples);
-  const auto length = std::ssize(whole.tokens);
-  SKEIN_CHECK(length <= INT32_MAX, "a micro-batch has fewer tokens than that");
-  tensor::HostBatch batch{.rows = 1,
-                          .length = length,
-                          .tokens = std::move(whole.tokens),
-                          .targets = std::move(whole.targets),
-                          .documents = {},
-                          .num_targets = whole.num_targets,
-                          .document_ends = {},
-                          .answers = source.answers(samples)};
-  int64_t at = 0;
-  for (const auto& document : documents_of(source, samples, first_sample)) {
-    at += document.length;
-    batch.document_ends.push_back(static_cast<int32_t>(at));
-    batch.documents.push_back(document.number);
+                           int64_t first_sample, bool share_prompts) {
+  const auto whole = read_samples(source, samples);
+  RunWriter run;
+  size_t begin = 0;
+  for (const int64_t sample : samples) {
+    std::vector<DocumentView> views;
+    for (const auto& document : documents_of(source, std::array{sample}, first_sample)) {
+      const auto length = static_cast<size_t>(document.length);
+      views.push_back({std::span(whole.tokens).subspan(begin, length),
+                       std::span(whole.targets).subspan(begin, length), document.number});
+      begin += length;
+    }
+    run.add_group(views, share_prompts ? source.shared_tokens(sample) : 0);
   }
-  if (samples.empty()) {
-    batch.length = 1;
-    batch.tokens = {0};
-    batch.targets = {tensor::kIgnore};
-    batch.document_ends = {1};
-    batch.documents = {0};
-  }
-  return batch;
+  return run.finish(source.answers(samples));
 }
 
 // All that the batches follow from.
@@ -160,8 +151,21 @@ struct Loader::Parts {
 
   tensor::HostBatch make_batch(const SampleSource& source, std::span<const int64_t> chosen,
                                int64_t first_document) const {
-    return samples.are_runs ? make_run(source, chosen, first_document)
+    return samples.are_runs ? make_run(source, chosen, first_document, samples.share_prompts)
                             : make_rows(source, chosen, first_document);
+  }
+
+  // What a step reads, and what of it is not computed.
+  void count_tokens(StepBatches& step) const {
+    const auto& source = *samples.train.source;
+    const bool shares = samples.are_runs && samples.share_prompts;
+    for (const int64_t sample : step.samples) {
+      const auto documents = documents_of(source, std::array{sample}, 0);
+      for (const auto& document : documents) step.lengths.push_back(document.length);
+      const auto count = std::ssize(documents);
+      const auto once = shares ? shared_length(source.shared_tokens(sample), count) : 0;
+      if (once > 0) step.shared.insert(step.shared.end(), static_cast<size_t>(count - 1), once);
+    }
   }
 
   StepBatches batches(int64_t step) const {
@@ -169,9 +173,6 @@ struct Loader::Parts {
     auto step_plan = plan.step_plan(step);
     StepBatches result{.samples_end = step_plan.samples_end, .epoch = step_plan.epoch};
     for (const int64_t sample : step_plan.samples) result.counts += source.counts_of(sample);
-    for (const auto& document : documents_of(source, step_plan.samples, 0)) {
-      result.lengths.push_back(document.length);
-    }
     const int64_t count = step_plan.num_packs();
     const int64_t rows = options.per_device_batch;
     for (int64_t micro = 0; micro < options.accumulation; ++micro) {
@@ -185,6 +186,7 @@ struct Loader::Parts {
       }
     }
     result.samples = std::move(step_plan.samples);
+    count_tokens(result);
     return result;
   }
 };

@@ -50,17 +50,22 @@ struct StepBatches {
   tensor::Counts counts;         // of the whole step, over all ranks
   std::vector<int64_t> samples;  // ids of the whole step, the same on every rank
   std::vector<int64_t> lengths;  // of their documents, padding left out
-  int64_t samples_end = 0;       // samples (or packs) used since the start
-  double epoch = 0;              // epochs done after this step, for logs
+  // What of these is not computed: of prompts that are shared, the tokens computed once, a number
+  // for each document but the first.
+  std::vector<int64_t> shared;
+  int64_t samples_end = 0;  // samples (or packs) used since the start
+  double epoch = 0;         // epochs done after this step, for logs
 };
 
 // The documents of samples as one micro-batch: a row each, padded to the longest, or behind each
-// other as a run. Without any, one token that predicts nothing: weight zero. Document d of a sample
-// is number (`first_sample` + the sample's) * source.documents_per_sample() + d.
+// other as a run, in which documents of a sample may share what they begin with
+// (runs/run_writer.h). Without any, one token that predicts nothing: weight zero. Document d of a
+// sample is number
+// (`first_sample` + the sample's) * source.documents_per_sample() + d.
 tensor::HostBatch make_rows(const SampleSource& source, std::span<const int64_t> samples,
                             int64_t first_sample);
 tensor::HostBatch make_run(const SampleSource& source, std::span<const int64_t> samples,
-                           int64_t first_sample);
+                           int64_t first_sample, bool share_prompts = false);
 
 class Loader {
  public:

@@ -38,6 +38,8 @@ struct RunSamples {
   // Whether the samples of a micro-batch lie behind each other as a run of documents
   // (HostBatch::document_ends); else they are its rows, padded to the longest.
   bool are_runs = false;
+  // Of a run: what the documents of a sample begin with is computed once (runs/run_writer.h).
+  bool share_prompts = false;
   // Tells one training set from another: 32 hexadecimal digits of all that the samples and their
   // order follow from, besides the seed and the global batch.
   std::string digest;

@@ -43,6 +43,8 @@ class SampleSource {
   virtual void append_ends(int64_t sample, std::vector<int64_t>& ends) const {
     ends.push_back(length(sample));
   }
+  // Tokens that all its documents begin with, and of which none but the last has a target in any.
+  virtual int64_t shared_tokens(int64_t) const { return 0; }
   // What is known of the documents of a batch that is made of these samples, in their order; null
   // where nobody has judged them.
   virtual std::shared_ptr<const tensor::HostAnswers> answers(std::span<const int64_t>) const {

@@ -11,7 +11,7 @@
 namespace skein::data {
 namespace {
 
-constexpr uint32_t kEnd = 256;
+constexpr uint32_t kEndToken = 256;
 
 class LabelAuditTest : public RowsTest {
  protected:
@@ -40,7 +40,7 @@ class LabelAuditTest : public RowsTest {
 
 TEST_F(LabelAuditTest, CountsWhatIsTrainedOnAndWhatIsLost) {
   const auto rows = row_of(3, 4) + row_of(3, 20) + row_of(20, 5) + row_of(1, 2);
-  const auto audit = audit_labels(split(rows), {.ends_of_turn = {kEnd}, .begin = 'p'}, 2);
+  const auto audit = audit_labels(split(rows), {.ends_of_turn = {kEndToken}, .begin = 'p'}, 2);
   EXPECT_EQ(audit.counts, (RowCounts{.rows = 4,
                                      .too_long = 2,
                                      .without_target = 1,
@@ -71,7 +71,7 @@ TEST_F(LabelAuditTest, PairsAreLookedAtPerAnswer) {
                     pair_of(16, "A", "B") + pair_of(2, "ABC", std::string(20, 'B')) +
                     pair_of(1, "", "B", ", \"margin\": -1");
   const auto split = split_of(rows, RowKind::kPairs);
-  const auto audit = audit_labels(split, {.ends_of_turn = {kEnd}, .begin = std::nullopt}, 1);
+  const auto audit = audit_labels(split, {.ends_of_turn = {kEndToken}, .begin = std::nullopt}, 1);
   EXPECT_EQ(audit.counts.rows, 5);
   EXPECT_EQ(audit.counts.samples, 3);
   EXPECT_EQ(audit.counts.equal, 1);
@@ -141,7 +141,7 @@ TEST_F(LabelAuditTest, WarnsOfTurnsThatRenderToNothing) {
     return fmt::format("{{\"messages\": [{}, {}]}}\n", turn(first), turn(second));
   };
   const auto rows = split(row("a", "b") + row("", "b") + row("", ""), {.cutoff_len = 64});
-  const AuditTokens tokens{.ends_of_turn = {kEnd}, .begin = std::nullopt};
+  const AuditTokens tokens{.ends_of_turn = {kEndToken}, .begin = std::nullopt};
   const auto audit = audit_labels(rows, tokens, 1);
   EXPECT_EQ(audit.empty_turns, 3);
   EXPECT_PRED2(contains, audit.first_empty_turn, "train.jsonl:2");
@@ -154,14 +154,14 @@ TEST_F(LabelAuditTest, WarnsOfTurnsThatRenderToNothing) {
 
 TEST_F(LabelAuditTest, StopsAboveFivePercentWithoutTarget) {
   const auto good = row_of(1, 2), bad = row_of(20, 2);
-  const AuditTokens tokens{.ends_of_turn = {kEnd}, .begin = std::nullopt};
+  const AuditTokens tokens{.ends_of_turn = {kEndToken}, .begin = std::nullopt};
   EXPECT_EQ(refusal_of(audit_labels(split(repeated(19, good) + bad), tokens, 1)), "");
   EXPECT_PRED2(contains, refusal_of(audit_labels(split(repeated(18, good) + bad), tokens, 1)),
                "1 of 19 rows of the train data (5.3 %) have no target");
 }
 
 TEST_F(LabelAuditTest, StopsWhereTheEndOfATurnIsNeverTrainedOn) {
-  const AuditTokens tokens{.ends_of_turn = {kEnd, 999}, .begin = std::nullopt};
+  const AuditTokens tokens{.ends_of_turn = {kEndToken, 999}, .begin = std::nullopt};
   const auto cut = split(repeated(3, row_of(3, 30)));
   EXPECT_PRED2(contains, refusal_of(audit_labels(cut, tokens, 1)),
                "in no row of the train data is the end of a turn trained on");
@@ -174,7 +174,7 @@ TEST_F(LabelAuditTest, IsTheSameForAnyNumberOfThreads) {
   std::string rows;
   for (int64_t i = 0; i < 10'000; ++i) rows += row_of(1 + i % 19, 2 + i % 5);
   const auto all = split(rows);
-  const AuditTokens tokens{.ends_of_turn = {kEnd}, .begin = 'p'};
+  const AuditTokens tokens{.ends_of_turn = {kEndToken}, .begin = 'p'};
   const auto expected = audit_labels(all, tokens, 1);
   for (const int threads : {2, 5}) EXPECT_EQ(audit_labels(all, tokens, threads), expected);
 }
@@ -184,7 +184,7 @@ TEST_F(LabelAuditTest, BothSplitsAreLookedAt) {
   options.data.train_file = write("train.jsonl", repeated(20, row_of(1, 2))).string();
   options.data.eval_file = write("eval.jsonl", repeated(3, row_of(3, 30))).string();
   options.limits.cutoff_len = 16;
-  const AuditTokens tokens{.ends_of_turn = {kEnd}, .begin = std::nullopt};
+  const AuditTokens tokens{.ends_of_turn = {kEndToken}, .begin = std::nullopt};
   const auto rows = open_run_rows(options);
   EXPECT_NO_THROW(require_labels(rows, tokens, 1)) << "what is measured does not train";
   const auto [text, why] = describe_rows(rows, options, tokens);

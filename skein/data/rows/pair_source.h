@@ -25,9 +25,7 @@ class PairSource final : public RowsSource {
   tensor::Counts counts_of(int64_t sample) const override;
   std::shared_ptr<const tensor::HostAnswers> answers(
       std::span<const int64_t> samples) const override;
-
-  // Tokens that both documents begin with, and that neither has as a target.
-  int64_t shared_tokens(int64_t sample) const;
+  int64_t shared_tokens(int64_t sample) const override;
 };
 
 // A sample is an answer behind its prompt.

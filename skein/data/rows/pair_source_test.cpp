@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <numeric>
+
 #include "skein/core/hash.h"
 #include "skein/data/loader.h"
 #include "skein/data/rows/run_rows.h"
@@ -165,6 +167,26 @@ TEST_F(PairSourceTest, SeveralAnswersToOnePromptAreNoOthers) {
       << "the last has the prompt of the first";
 }
 
+// Pairs of prompts of 3, 1 and 2 tokens: of the second nothing is shared.
+TEST_F(PairSourceTest, ARunSharesPrompts) {
+  const auto source = pairs(pair_of(3, "A", "BC") + pair_of(1, "A", "B") + pair_of(2, "AA", "AB"));
+  const auto run = make_run(source, Ids{0, 1, 2}, 10, true);
+  EXPECT_EQ(run.tokens, (Ids{'p', 'p', 'p', 'A', 256, 'p', 'B', 'C', 256, 'p', 'A', 256,
+                             'p', 'B', 256, 'p', 'p', 'A', 'A', 256, 'p', 'A', 'B', 256}));
+  EXPECT_EQ(run.continues, (std::vector<int32_t>{-1, 0, 0, -1, -1, -1, 5, 5}));
+  EXPECT_EQ(run.documents, (Ids{20, 20, 21, 22, 23, 24, 24, 25}));
+  EXPECT_EQ(run.answers->documents, (Ids{1, 2, 3, 4, 6, 7}));
+  const auto plain = make_run(source, Ids{0, 1, 2}, 10);
+  EXPECT_EQ(run.num_targets, plain.num_targets);
+  EXPECT_TRUE(plain.continues.empty());
+  EXPECT_EQ(plain.documents, (Ids{20, 21, 22, 23, 24, 25}));
+  const auto cut = pairs(pair_of(3, "AA", "B"), {.cutoff_len = 4});
+  EXPECT_EQ(make_run(cut, Ids{0}, 0, true).tokens, (Ids{'p', 'p', 'p', 'A', 'p', 'B'}));
+  const auto none = make_run(source, {}, 0, true);
+  EXPECT_EQ(none.tokens, Ids{0});
+  EXPECT_TRUE(none.answers->documents.empty());
+}
+
 class RunPairsTest : public RowsTest {
  protected:
   RunRowsOptions options(RowKind kind, const std::string& rows) {
@@ -225,6 +247,31 @@ TEST_F(RunPairsTest, PairsStayTogetherInEveryBatch) {
     for (int64_t i = 0; i < kPairs; ++i) EXPECT_EQ(seen[static_cast<size_t>(i)], i);
     EXPECT_EQ(counts.samples, kPairs);
     EXPECT_LT(counts.chosen_targets, counts.targets);
+  }
+}
+
+// What is dealt, and told of it, is the same with prompts shared, but for tokens that nobody
+// computes.
+TEST_F(RunPairsTest, SharedPromptsChangeNoPlan) {
+  auto wanted = options(RowKind::kPairs, many_pairs(9));
+  wanted.packing = true;
+  const auto loader = [&](bool shares) {
+    auto samples = open_rows(wanted);
+    samples.share_prompts = shares;
+    return Loader(std::move(samples),
+                  {.data = wanted.data, .model = {}, .per_device_batch = 2, .seed = 7}, 0, 1);
+  };
+  const auto plain = loader(false), shared = loader(true);
+  ASSERT_EQ(shared.steps_per_epoch(), plain.steps_per_epoch());
+  for (int64_t step = 0; step < plain.steps_per_epoch(); ++step) {
+    const auto one = plain.batches(step), other = shared.batches(step);
+    EXPECT_EQ(other.samples, one.samples);
+    EXPECT_EQ(other.lengths, one.lengths);
+    EXPECT_EQ(other.counts.targets, one.counts.targets);
+    EXPECT_TRUE(one.shared.empty());
+    const auto saved = std::accumulate(other.shared.begin(), other.shared.end(), int64_t{0});
+    EXPECT_EQ(other.micro_batches[0].length, one.micro_batches[0].length - saved);
+    EXPECT_EQ(other.micro_batches[0].num_targets, one.micro_batches[0].num_targets);
   }
 }
 
