@@ -130,6 +130,9 @@ void fields(PreferenceConfig& config, auto&& field) {
               .is_path = true});
   field("precompute_ref_log_probs", config.precompute_ref_log_probs,
         About{.help = "the reference is asked before the first step, and its numbers are kept"});
+  field("share_prompts", config.share_prompts,
+        About{.help = "rm, dpo: a pair's prompt is computed once for both answers, where the model "
+                      "and the run allow it"});
   field("center_rewards_coefficient", config.center_rewards_coefficient,
         About{.help = "rm: keeps the sum of a pair's scores near zero; 0: does not", .min = 0});
   field("equal_pairs", config.equal_pairs,

@@ -45,6 +45,27 @@ TEST(Families, MistralsWindowIsTakenAwayByNull) {
   EXPECT_EQ(decoder_of("mistral", R"(, "head_dim": 160)").head_dim, 160);
 }
 
+TEST(Families, SayWhyPromptsAreNotShared) {
+  const auto why = [](const std::string& type, const std::string& keys, int64_t longest) {
+    const auto text = "{\"model_type\":\"" + type + "\"" + keys + "}";
+    return parse_hf_config(text, "config.json").architecture->sharing_refusal(longest);
+  };
+  EXPECT_EQ(why("llama", "", 100000), "");
+  EXPECT_EQ(why("mistral", "", 4096), "") << "the window is never full";
+  EXPECT_EQ(why("mistral", "", 4097), "config.json: sliding_window is 4096");
+  EXPECT_PRED2(contains, why("gemma2", "", 10), "attn_logit_softcapping is 50");
+  EXPECT_PRED2(contains, why("gemma3_text", "", 5000), "sliding_window is");
+  EXPECT_PRED2(contains, why("llama", R"(, "attention_dropout": 0.1)", 10), "attention_dropout is");
+  EXPECT_PRED2(contains, why("phi3", R"(, "resid_pdrop": 0.1, "sliding_window": null)", 10),
+               "resid_pdrop is 0.1");
+  const std::string dynamic = R"(, "max_position_embeddings": 64, "rope_scaling":
+      {"rope_type": "dynamic", "factor": 2})";
+  EXPECT_EQ(why("llama", dynamic, 64), "");
+  EXPECT_PRED2(contains, why("llama", dynamic, 65), "beyond 64 tokens RoPE turns by the length");
+  EXPECT_PRED2(contains, why("gpt2", "", 10), "embd_pdrop is 0.1");
+  EXPECT_EQ(why("gpt2", R"(, "embd_pdrop": 0, "attn_pdrop": 0, "resid_pdrop": 0)", 10), "");
+}
+
 TEST(Families, QwenSlidesWhereItIsToldTo) {
   const std::string keys = R"(, "num_hidden_layers": 3, "max_window_layers": 1,
                               "sliding_window": 5)";

@@ -12,6 +12,7 @@
 #include "skein/core/error.h"
 #include "skein/core/testing.h"
 #include "skein/plan/continuation.h"
+#include "skein/plan/preferences.h"
 #include "skein/text/test_tokenizer.h"
 
 namespace skein::plan {
@@ -395,6 +396,26 @@ TEST_F(FinetuneTest, RowsOfNewTokensThatStayAreTold) {
   EXPECT_EQ(said(), "");
   keys() = {};
   EXPECT_EQ(said(), "");
+}
+
+TEST_F(FinetuneTest, PairsShareTheirPromptWhereNothingDraws) {
+  config().stage = config::TrainingStage::kDpo;
+  EXPECT_TRUE(shares_prompts(config(), model()));
+  EXPECT_EQ(sharing_note(config(), model()), "");
+  keys().lora_dropout = 0.1;
+  EXPECT_FALSE(shares_prompts(config(), model()));
+  EXPECT_PRED2(
+      contains, sharing_note(config(), model()),
+      "share_prompts is off, and prompts are computed for each answer: lora_dropout is 0.1");
+  keys().lora_dropout = 0;
+  keys().neftune_noise_alpha = 5;
+  EXPECT_PRED2(contains, sharing_note(config(), model()), "neftune_noise_alpha is 5");
+  config().preference.share_prompts = false;
+  EXPECT_EQ(sharing_note(config(), model()), "") << "nobody asks for it";
+  config().preference.share_prompts = true;
+  keys().neftune_noise_alpha = 0;
+  config().stage = config::TrainingStage::kKto;
+  EXPECT_FALSE(shares_prompts(config(), model())) << "answers alone";
 }
 
 }  // namespace

@@ -100,6 +100,11 @@ void check_not_quantised(std::string_view text, const std::string& origin) {
       "the key out where the weights are ordinary ones");
 }
 
+std::string dropout_refusal(const char* key, double probability) {
+  return fmt::format("config.json: {} is {}, and a prompt would draw once for all of its answers",
+                     key, probability);
+}
+
 std::string attention_dropout_advice(const char* key, double probability) {
   if (probability == 0) return "";
   return fmt::format(

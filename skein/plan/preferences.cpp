@@ -51,6 +51,10 @@ bool compares(TrainingStage stage) {
   return stage == TrainingStage::kDpo || stage == TrainingStage::kKto;
 }
 
+bool asks_to_share(const config::RunConfig& config) {
+  return config.preference.share_prompts && row_kind(config.stage) == data::RowKind::kPairs;
+}
+
 std::string origin(const config::Resolved& resolved, const char* key) {
   return resolved.origin_of(key).place();
 }
@@ -197,6 +201,38 @@ ReferenceIdentity reference_identity(const config::RunConfig& config, const HfCo
   }
   const auto opened = open_model_folder({given, {}, {}});
   return {.folder = folder, .digest = digest_of(opened, read_hf_config(opened.weights).source)};
+}
+
+std::string sharing_refusal(const config::RunConfig& config, const HfConfig& model,
+                            int64_t longest) {
+  const auto lora = tuning_of(config).lora;
+  if (lora && lora->dropout > 0) {
+    return fmt::format("lora_dropout is {}, and a prompt would draw once for all of its answers",
+                       lora->dropout);
+  }
+  if (config.finetune.neftune_noise_alpha > 0) {
+    return fmt::format(
+        "neftune_noise_alpha is {}, and a prompt would draw once for all of its answers",
+        config.finetune.neftune_noise_alpha);
+  }
+  auto why = model.architecture->sharing_refusal(longest);
+  if (!why.empty() || reference_of(config) != Reference::kCopy) return why;
+  const auto& given = config.preference.ref_model;
+  if (given.empty()) return why;
+  why = read_hf_config(open_model_folder({given, {}, {}}).weights)
+            .architecture->sharing_refusal(longest);
+  return why.empty() ? why : fmt::format("ref_model {}: {}", given, why);
+}
+
+bool shares_prompts(const config::RunConfig& config, const HfConfig& model) {
+  return asks_to_share(config) && sharing_refusal(config, model, config.data.block_size).empty();
+}
+
+std::string sharing_note(const config::RunConfig& config, const HfConfig& model) {
+  if (!asks_to_share(config)) return "";
+  const auto why = sharing_refusal(config, model, config.data.block_size);
+  if (why.empty()) return "";
+  return fmt::format("share_prompts is off, and prompts are computed for each answer: {}", why);
 }
 
 void check_preference_keys(const config::Resolved& resolved) {

@@ -45,6 +45,15 @@ Reference reference_of(const config::RunConfig& config);
 // `model`: of the run. Reads a little of them.
 ReferenceIdentity reference_identity(const config::RunConfig& config, const HfConfig& model);
 
+// Why documents of up to `longest` tokens do not share the computation of what they begin with, in
+// a few words: random draws that would be others, or what `model` does not allow. Empty: they may.
+std::string sharing_refusal(const config::RunConfig& config, const HfConfig& model,
+                            int64_t longest);
+// Do the two answers of a pair? A question of stages rm and dpo, and of share_prompts.
+bool shares_prompts(const config::RunConfig& config, const HfConfig& model);
+// The sentence for a run that would if it could; empty: it does, or nobody asks.
+std::string sharing_note(const config::RunConfig& config, const HfConfig& model);
+
 // Throws UserError for keys that contradict each other or the stage.
 void check_preference_keys(const config::Resolved& resolved);
 // The same for a ref_model that `model` cannot be compared with.

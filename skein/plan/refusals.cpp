@@ -313,7 +313,7 @@ void check_prepared(const config::Resolved& resolved, int ranks) {
   const auto& config = resolved.config;
   const auto batches = config::plan_batches(resolved, ranks);
   const auto model = read_run_model(config);
-  const auto samples = open_samples(config, model.dimensions().vocabulary);
+  const auto samples = open_samples(config, model);
   if (trains_on_rows(config)) {
     auto longest = longest_document(samples.train);
     if (samples.eval) longest = std::max(longest, longest_document(*samples.eval));

@@ -101,9 +101,11 @@ std::string prepare_data(const config::RunConfig& config) {
   return trains_on_rows(config) ? prepare_rows(config) : data::prepare_run(config).digest();
 }
 
-data::RunSamples open_samples(const config::RunConfig& config, int64_t vocabulary) {
+data::RunSamples open_samples(const config::RunConfig& config, const HfConfig& model) {
+  const auto vocabulary = model.dimensions().vocabulary;
   if (trains_on_rows(config)) {
     auto samples = data::open_rows(rows_options(config, open_tokens(config), vocabulary));
+    samples.share_prompts = shares_prompts(config, model);
     if (!wants_mismatched(config)) {
       samples.train.mismatched.reset();
       if (samples.eval) samples.eval->mismatched.reset();
@@ -117,15 +119,21 @@ data::RunSamples open_samples(const config::RunConfig& config, int64_t vocabular
                             .vocab_size = vocabulary});
 }
 
-data::RunSamples open_eval_samples(const config::RunConfig& config, int64_t vocabulary) {
+data::RunSamples open_eval_samples(const config::RunConfig& config, const HfConfig& model) {
   if (!trains_on_rows(config)) {
     auto both = config;
     both.data.train_file = config.data.eval_file;
-    return open_samples(both, vocabulary);
+    return open_samples(both, model);
   }
-  const auto rows = data::open_eval_rows(rows_options(config, open_tokens(config), vocabulary));
+  const auto rows = data::open_eval_rows(
+      rows_options(config, open_tokens(config), model.dimensions().vocabulary));
   const data::ChosenSamples chosen{.source = rows.source, .set = rows.set};
-  return {.train = chosen, .eval = chosen, .packs = nullptr, .are_runs = true, .digest = {}};
+  return {.train = chosen,
+          .eval = chosen,
+          .packs = nullptr,
+          .are_runs = true,
+          .share_prompts = shares_prompts(config, model),
+          .digest = {}};
 }
 
 }  // namespace skein::plan

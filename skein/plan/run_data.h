@@ -15,6 +15,7 @@
 #include "skein/data/rows/run_rows.h"
 #include "skein/data/run_samples.h"
 #include "skein/data/source_files.h"
+#include "skein/plan/hf_config.h"
 
 namespace skein::plan {
 
@@ -42,9 +43,9 @@ data::RunRowsOptions rows_options(const config::RunConfig& config, const data::R
 std::string prepare_data(const config::RunConfig& config);
 
 // For a loader; does not prepare again what prepare_data() has just prepared.
-data::RunSamples open_samples(const config::RunConfig& config, int64_t vocabulary);
+data::RunSamples open_samples(const config::RunConfig& config, const HfConfig& model);
 
 // The same of the evaluation data alone, which stand for the training data too.
-data::RunSamples open_eval_samples(const config::RunConfig& config, int64_t vocabulary);
+data::RunSamples open_eval_samples(const config::RunConfig& config, const HfConfig& model);
 
 }  // namespace skein::plan

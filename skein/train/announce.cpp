@@ -13,6 +13,7 @@
 #include "skein/core/host.h"
 #include "skein/core/log.h"
 #include "skein/plan/finetune.h"
+#include "skein/plan/preferences.h"
 #include "skein/plan/rules.h"
 #include "skein/report/banner.h"
 #include "skein/report/hardware.h"
@@ -117,6 +118,10 @@ void announce(Session& run, int64_t step) {
   if (run.world.is_first()) log_info("{}", banner);
   if (const auto keys = memory_keys(config); run.world.is_first() && !keys.empty()) {
     log_info("memory: {}", keys);
+  }
+  if (const auto note = plan::sharing_note(config, run.architecture);
+      run.world.is_first() && !note.empty()) {
+    log_info("{}", note);
   }
   if (run.beginning.checkpoint) {
     log_info("continuing {} at step {} of {}", run.beginning.checkpoint->string(), step,

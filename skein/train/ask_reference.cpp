@@ -85,11 +85,13 @@ SplitLooks ask(const Questions& questions, const data::ChosenSamples& chosen,
     for (int64_t batch = 0; batch < dealing.num_batches(); ++batch) {
       board::report_progress(fmt::format("reference of batch {}", batch + 1));
       const auto samples = dealing.samples(batch);
-      const auto own = tensor::to_device(data::make_run(source, samples, 0), world.device);
+      const auto batch_of = [&](const data::SampleSource& rows) {
+        const bool shares = questions.samples.share_prompts;
+        return tensor::to_device(data::make_run(rows, samples, 0, shares), world.device);
+      };
+      const auto own = batch_of(source);
       tensor::Batch other;
-      if (chosen.mismatched) {
-        other = tensor::to_device(data::make_run(*chosen.mismatched, samples, 0), world.device);
-      }
+      if (chosen.mismatched) other = batch_of(*chosen.mismatched);
       for (size_t pass = 0; pass < passes.size(); ++pass) {
         if (passes[pass].role != Role::kReference) continue;
         const bool is_own = passes[pass].rows == algorithms::Rows::kOwn;

@@ -11,10 +11,9 @@ namespace skein::train {
 
 Evaluation evaluate_model(const EvalOptions& options, World& world) {
   const auto opened = build_folder_model(options.model, options.dtype, world.device);
-  const data::Loader loader(
-      plan::open_eval_samples(options.run, opened.config.dimensions().vocabulary),
-      {.data = options.run.data, .eval_batch = options.batch}, world.group.rank(),
-      world.group.size());
+  const data::Loader loader(plan::open_eval_samples(options.run, opened.config),
+                            {.data = options.run.data, .eval_batch = options.batch},
+                            world.group.rank(), world.group.size());
   for (const auto& part : options.model.parts()) check_once(part, world);
   // A group of its own: each rank's model is whole, and nothing of it travels.
   parallel::Sharded sharded(opened.model->table(), {.inference = true, .device = world.device},

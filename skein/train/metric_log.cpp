@@ -40,7 +40,8 @@ MetricLog::MetricLog(MetricOptions options)
       spikes_(options_.spike_zscore),
       metrics_(options_.metrics) {}
 
-void MetricLog::add_step(int64_t step, const Update& update, std::span<const int64_t> lengths) {
+void MetricLog::add_step(int64_t step, const Update& update, std::span<const int64_t> lengths,
+                         std::span<const int64_t> shared) {
   const auto counts = update.norm.norm.isfinite();
   const auto loss = at::where(counts, update.loss, 0);
   loss_ = loss_.defined() ? loss_ + loss : loss;
@@ -50,6 +51,10 @@ void MetricLog::add_step(int64_t step, const Update& update, std::span<const int
     num_tokens_ += length;
     num_tokens_seen_ += length;
     if (options_.peak_flops > 0) flops_ += options_.flops_of(length);
+  }
+  // What follows a prompt costs what the whole costs beyond the prompt.
+  for (const int64_t length : shared) {
+    if (options_.peak_flops > 0) flops_ -= options_.flops_of(length);
   }
   if (terminal_) terminal_->update(step);
 }

@@ -70,10 +70,12 @@ class MetricLog {
   Phases& phases() { return phases_; }
 
   // One finished step: this rank's share of its loss, the norm of its gradient, and the lengths of
-  // the documents that all ranks read. The loss of a step whose update was left out (the norm,
-  // alike on all ranks, is not finite) does not count yet: it may not be finite either, on another
-  // rank, and would take the whole record's loss with it.
-  void add_step(int64_t step, const Update& update, std::span<const int64_t> lengths);
+  // the documents that all ranks read, `shared` of which nobody computed (data::StepBatches).
+  // Tokens are counted as read, FLOPs as computed. The loss of a step whose update was left out
+  // (the norm, alike on all ranks, is not finite) does not count yet: it may not be finite either,
+  // on another rank, and would take the whole record's loss with it.
+  void add_step(int64_t step, const Update& update, std::span<const int64_t> lengths,
+                std::span<const int64_t> shared = {});
   // The loss of such a step, after all: it is finite on every rank. Before the next record.
   void add_loss(const Update& update);
   // Loss and metrics over all ranks since the last record. Collective.

@@ -55,7 +55,7 @@ Outcome run_offline(const config::Resolved& resolved, const config::BatchPlan& b
     guard.watch(++step, done, data.samples);
 
     phases.enter(Phase::kOther);
-    run.metrics.add_step(step, done, data.lengths);
+    run.metrics.add_step(step, done, data.lengths, data.shared);
     // The one agreement of a step; everything else that branches depends on the step alone.
     stopping = stop.answer();
     const bool saves = plan.saves_at(step);
@@ -79,7 +79,7 @@ Outcome run_offline(const config::Resolved& resolved, const config::BatchPlan& b
       early = reason_to_end(run);
     }
     if (saves || stopping || (early && plan.save_every > 0)) save_step(run, step, stopping);
-    step_trace.after(step, data.lengths);
+    step_trace.after(step, data);
   }
 
   step_trace.finish();

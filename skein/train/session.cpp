@@ -332,7 +332,7 @@ Session::Session(const config::Resolved& given, const config::BatchPlan& plan_of
       output(checked_folder(given, world)),
       architecture(plan::read_run_model(config)),
       dtype(agreed_dtype(config.model, world)),
-      samples(plan::open_samples(config, architecture.dimensions().vocabulary)),
+      samples(plan::open_samples(config, architecture)),
       loader(open_loader(*this)),
       plan(plan::plan_run(config, loader.epoch_steps())),
       identity(identity_of(resolved, batches, architecture, loader, plan)),
@@ -371,7 +371,7 @@ int64_t load_weights(Session& run) {
 void settle_reference(Session& run) {
   const auto& config = run.config;
   if (!config.preference.precompute_ref_log_probs || !run.onlookers->any()) return;
-  const auto samples = plan::open_samples(config, run.architecture.dimensions().vocabulary);
+  const auto samples = plan::open_samples(config, run.architecture);
   const Questions questions{config, run.architecture, run.identity, run.dtype, samples};
   // A run that goes on has asked already.
   const bool may_read = !config.data.overwrite_cache || run.beginning.checkpoint;

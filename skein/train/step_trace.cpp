@@ -97,11 +97,12 @@ void StepTrace::before(int64_t step) {
   update_began_ = trace::now(trace::Clock::kDevice, trace::Weight::kEssential);
 }
 
-void StepTrace::after(int64_t step, std::span<const int64_t> lengths) {
+void StepTrace::after(int64_t step, const data::StepBatches& data) {
   if (first_ == 0) return;
   run_.metrics.phases().enter(Phase::kOther);
   trace::add("update", fmt::format("update {}", step), update_began_);
-  lengths_.insert(lengths_.end(), lengths.begin(), lengths.end());
+  lengths_.insert(lengths_.end(), data.lengths.begin(), data.lengths.end());
+  shared_.insert(shared_.end(), data.shared.begin(), data.shared.end());
   last_ = step;
   if (step >= range_.last) finish();
 }
@@ -161,8 +162,9 @@ report::Profile StepTrace::profile_of(const trace::Recording& recording,
   }
   const plan::TrainingFlops flops(run_.architecture.dimensions(),
                                   plan::tuned_model(run_.config, run_.architecture).shapes);
-  for (const auto& [component, amount] : flops.parts(lengths_)) {
-    profile.flops.push_back({component, amount});
+  const auto read = flops.parts(lengths_), left_out = flops.parts(shared_);
+  for (size_t i = 0; i < read.size(); ++i) {
+    profile.flops.push_back({read[i].component, read[i].flops - left_out[i].flops});
   }
   return profile;
 }

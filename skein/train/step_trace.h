@@ -8,11 +8,11 @@
 // The device is waited for where the recording begins and ends, and nowhere in between.
 
 #include <cstdint>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "skein/config/step_range.h"
+#include "skein/data/loader.h"
 #include "skein/report/profile_table.h"
 #include "skein/trace/trace.h"
 #include "skein/train/session.h"
@@ -29,9 +29,8 @@ class StepTrace {
 
   // Call it before an update begins; `step`: updates that are finished.
   void before(int64_t step);
-  // Call it when an update and what follows it (records, evaluation, save) is done. `lengths`: of
-  // the documents that all ranks read.
-  void after(int64_t step, std::span<const int64_t> lengths);
+  // Call it when an update and what follows it (records, evaluation, save) is done.
+  void after(int64_t step, const data::StepBatches& data);
   // The run ends; what was recorded is written.
   void finish();
 
@@ -47,7 +46,7 @@ class StepTrace {
   int64_t last_ = 0;           // update that is done
   double blocked_before_ = 0;  // seconds in communication, when the recording began
   trace::Point update_began_;
-  std::vector<int64_t> lengths_;
+  std::vector<int64_t> lengths_, shared_;
 };
 
 }  // namespace skein::train

@@ -57,10 +57,17 @@ class Architecture {
   // Why rope_scaling cannot stretch positions that are not learned, as "a FAMILY model …"; empty:
   // it can.
   virtual std::string stretch_refusal() const { return ""; }
+  // Why documents of up to so many tokens cannot share the computation of what they begin with, in
+  // a few words; empty: they can.
+  virtual std::string sharing_refusal(int64_t /*longest*/) const {
+    return "the model's family does not say that it can";
+  }
   // What a user who trains such a model should know beforehand; empty: nothing.
   virtual std::string training_advice() const { return ""; }
 };
 
+// For sharing_refusal(): `key` of config.json asks for dropout.
+std::string dropout_refusal(const char* key, double probability);
 // For training_advice(): `key` of config.json asks for dropout inside attention.
 std::string attention_dropout_advice(const char* key, double probability);
 

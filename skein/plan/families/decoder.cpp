@@ -177,6 +177,23 @@ std::string Decoder::stretch_refusal() const {
   return long_rope_alone ? "knows longrope alone, from its config.json" : "";
 }
 
+std::string Decoder::sharing_refusal(int64_t longest) const {
+  if (attention_dropout > 0) return dropout_refusal("attention_dropout", attention_dropout);
+  if (residual_dropout > 0) return dropout_refusal("resid_pdrop", residual_dropout);
+  for (const int64_t window : windows) {
+    if (window > 0 && window < longest) {
+      return fmt::format("config.json: sliding_window is {}", window);
+    }
+  }
+  if (score_cap) return fmt::format("config.json: attn_logit_softcapping is {}", *score_cap);
+  for (const auto* used : {&rope, &window_rope}) {
+    if (!used->depends_on_length() || longest <= used->original_positions) continue;
+    return fmt::format("config.json: beyond {} tokens RoPE turns by the length of the whole text",
+                       used->original_positions);
+  }
+  return "";
+}
+
 std::string Decoder::training_advice() const {
   if (score_cap) {
     return fmt::format(

@@ -99,6 +99,7 @@ struct Decoder final : Architecture {
   std::shared_ptr<const Architecture> untied() const override;
   std::shared_ptr<const Architecture> scored() const override;
   std::string stretch_refusal() const override;
+  std::string sharing_refusal(int64_t longest) const override;
   std::string training_advice() const override;
 };
 

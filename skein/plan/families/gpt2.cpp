@@ -4,6 +4,9 @@
 
 #include <fmt/format.h>
 
+#include <initializer_list>
+#include <utility>
+
 namespace skein::plan {
 
 std::unique_ptr<Architecture> read_gpt2(const ConfigReader& reader) {
@@ -89,6 +92,14 @@ std::shared_ptr<const Architecture> Gpt2Config::scored() const {
   copy->tie_word_embeddings = false;
   copy->scores = true;
   return copy;
+}
+
+std::string Gpt2Config::sharing_refusal(int64_t) const {
+  for (const auto& [key, probability] : std::initializer_list<std::pair<const char*, double>>{
+           {"embd_pdrop", embd_pdrop}, {"attn_pdrop", attn_pdrop}, {"resid_pdrop", resid_pdrop}}) {
+    if (probability > 0) return dropout_refusal(key, probability);
+  }
+  return "";
 }
 
 std::string Gpt2Config::training_advice() const {

@@ -35,6 +35,7 @@ struct Gpt2Config final : Architecture {
   Shapes shapes() const override;
   std::shared_ptr<const Architecture> untied() const override;
   std::shared_ptr<const Architecture> scored() const override;
+  std::string sharing_refusal(int64_t longest) const override;
   std::string training_advice() const override;
 };
 

@@ -74,7 +74,7 @@ struct Steps {
       : batches(plan_of_batches),
         architecture(plan::read_run_model(resolved.config)),
         dtype(agreed_dtype(resolved.config.model, world)),
-        loader(plan::open_samples(resolved.config, architecture.dimensions().vocabulary),
+        loader(plan::open_samples(resolved.config, architecture),
                loader_options(resolved.config, batches), world.group.rank(), world.group.size()),
         total(plan::plan_run(resolved.config, loader.epoch_steps()).total_steps) {}
 
