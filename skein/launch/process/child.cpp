@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <linux/close_range.h>
 #include <sched.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -22,6 +23,7 @@ namespace skein::launch {
 namespace {
 
 constexpr int kLastLooks = 1000;  // a millisecond apart
+constexpr int kDescriptors = 4096;
 
 std::vector<char*> pointers(const std::vector<std::string>& strings) {
   std::vector<char*> result;
@@ -61,6 +63,13 @@ void replace_stream(int from, int stream) {
   if (from >= 0) dup2(from, stream);
 }
 
+void close_others_on_exec() {
+  if (close_range(3, ~0U, CLOSE_RANGE_CLOEXEC) == 0) return;
+  for (int descriptor = 3; descriptor < kDescriptors; ++descriptor) {  // before Linux 5.11
+    fcntl(descriptor, F_SETFD, FD_CLOEXEC);
+  }
+}
+
 // Runs between fork and exec beside the launcher's other threads: system calls only.
 [[noreturn]] void become(const ChildCommand& command, const Prepared& prepared) {
   setpgid(0, 0);
@@ -70,6 +79,7 @@ void replace_stream(int from, int stream) {
                  STDIN_FILENO);
   replace_stream(command.out, STDOUT_FILENO);
   replace_stream(command.error, STDERR_FILENO);
+  if (!command.keeps_descriptors) close_others_on_exec();
   for (const int descriptor : command.inherited) fcntl(descriptor, F_SETFD, 0);
   // A refused binding costs speed and nothing else, so that the run goes on without it.
   if (prepared.cpus != nullptr) sched_setaffinity(0, prepared.cpus_bytes, prepared.cpus.get());

@@ -23,6 +23,7 @@ struct ChildCommand {
   std::vector<std::string> arguments;    // the program's path first; no shell, no PATH
   std::vector<std::string> environment;  // NAME=value, all of it
   std::vector<int> inherited;            // descriptors to hand over under their own numbers
+  bool keeps_descriptors = true;         // beside these, what this process was itself handed over
   int in = -1;                           // becomes its stdin; -1: nothing to read
   int out = -1;                          // becomes its stdout; -1: the launcher's
   int error = -1;                        // becomes its stderr; -1: the launcher's
