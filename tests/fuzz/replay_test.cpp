@@ -41,6 +41,7 @@ TEST(Fuzz, ModelConfigCorpus) { replay("model_config", model_config); }
 TEST(Fuzz, AdapterConfigCorpus) { replay("adapter_config", adapter_config); }
 TEST(Fuzz, HostfileCorpus) { replay("hostfile", hostfile); }
 TEST(Fuzz, GradientsCorpus) { replay("gradients", gradients); }
+TEST(Fuzz, RewardsCorpus) { replay("rewards", rewards); }
 
 }  // namespace
 }  // namespace skein::fuzz

@@ -29,6 +29,7 @@ void model_config(std::string_view bytes);
 void adapter_config(std::string_view bytes);
 void hostfile(std::string_view bytes);
 void gradients(std::string_view bytes);
+void rewards(std::string_view bytes);
 
 // Unlike assert() in every build, and a crash to libFuzzer.
 inline void require(bool holds, const char* promise) {
