@@ -71,6 +71,8 @@ std::vector<std::string> files_of_run(const RunFilesQuestion& question, const fs
                                     "logs/training.log", "logs/rank-K.log"};
   for (const std::string_view name : kRunFiles) {
     if (name == "failures.json" || (name == "latest" && !question.saves)) continue;
+    const bool of_online = std::ranges::count(kOnlineFiles, name) > 0;
+    if (of_online && !config::is_online(question.config.stage)) continue;
     names.emplace_back(name);
   }
   if (question.saves) names.emplace_back("checkpoint-STEP/");

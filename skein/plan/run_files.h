@@ -19,8 +19,16 @@
 namespace skein::plan {
 
 // What a run writes under fixed names, besides its model; --fresh removes them.
-inline constexpr std::array<const char*, 5> kRunFiles = {
-    "trainer_log.jsonl", kStateFile, "training_loss.svg", "failures.json", "latest"};
+inline constexpr std::array<const char*, 7> kRunFiles = {"trainer_log.jsonl",
+                                                         kStateFile,
+                                                         "training_loss.svg",
+                                                         "training_reward.svg",
+                                                         "completions.jsonl",
+                                                         "failures.json",
+                                                         "latest"};
+// Of these, those of stages whose data is made while training alone.
+inline constexpr std::array<const char*, 2> kOnlineFiles = {"training_reward.svg",
+                                                            "completions.jsonl"};
 
 struct RunFilesQuestion {
   const config::RunConfig& config;

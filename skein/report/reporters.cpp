@@ -10,8 +10,8 @@
 
 #include "skein/core/error.h"
 #include "skein/core/log.h"
+#include "skein/report/curve_plot.h"
 #include "skein/report/host.h"
-#include "skein/report/loss_plot.h"
 #include "skein/report/record_log.h"
 #include "skein/report/tensorboard.h"
 #include "skein/report/wandb.h"
@@ -125,17 +125,22 @@ void Reporters::text(int64_t step, std::string_view tag, std::string_view text) 
 void Reporters::finish() {
   attempt(tensorboard_, "tensorboard", [](EventFile& file) { file.end_hparams(); });
   attempt(wandb_, "wandb", [](WandbRun& run) { run.finish(); });
-  write_plot();
+  write_plots();
 }
 
-void Reporters::write_plot() {
+void Reporters::write_plots() {
   const auto log = output_ / kRecordLogName;
   if (!file_exists(log)) return;
-  try {
-    write_file_atomically(output_ / "training_loss.svg",
-                          loss_plot_svg(read_loss_curves(log), title_));
-  } catch (const IoError& error) {
-    log_warning("training_loss.svg: {}", error.what());
+  for (const std::string name : {"loss", "reward"}) {
+    const auto file = fmt::format("training_{}.svg", name);
+    try {
+      const auto curves = read_curves(log, name);
+      const bool is_told = !curves.train.empty() || !curves.eval.empty();
+      if (!is_told && name != "loss") continue;
+      write_file_atomically(output_ / file, curve_plot_svg(curves, title_));
+    } catch (const IoError& error) {
+      log_warning("{}: {}", file, error.what());
+    }
   }
 }
 

@@ -46,11 +46,11 @@ class Reporters {
   // Markdown, for samples and notes. Shown by TensorBoard alone.
   void text(int64_t step, std::string_view tag, std::string_view text);
   // The run has ended well; not for one that is stopped and will be continued. Also writes
-  // training_loss.svg from trainer_log.jsonl.
+  // training_loss.svg, and of runs with rewards training_reward.svg, from trainer_log.jsonl.
   void finish();
 
  private:
-  void write_plot();
+  void write_plots();
 
   fs::path output_;
   std::string title_;

@@ -81,8 +81,8 @@ enum class PreferenceLoss {
 enum class Divergence { kReverseKl, kForwardKl, kJensenShannon, kAlpha };
 // How the tokens of sampled completions become a loss: formulas in algorithms/policy_losses.h.
 enum class PolicyLoss { kGrpo, kBnpo, kDrGrpo, kDapo, kCispo, kPpo, kSequenceSum };
-// What a policy's ratio to its older self is one of: each token, a whole completion as the geometric
-// mean of its tokens' ratios, or their product.
+// What a policy's ratio to its older self is one of: each token, a whole completion as the
+// geometric mean of its tokens' ratios, or their product.
 enum class RatioLevel { kToken, kSequence, kSequenceSum };
 // What estimates KL(policy, reference) from a sampled token: log-ratios r as r, r²/2 or
 // exp(-r) - 1 + r.

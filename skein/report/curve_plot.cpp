@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
-#include "skein/report/loss_plot.h"
+#include "skein/report/curve_plot.h"
 
 #include <fmt/format.h>
 
@@ -67,13 +67,13 @@ std::string tick_label(double value, double distance) {
 
 void widen(Scale& scale, const std::vector<CurvePoint>& points, double CurvePoint::* member) {
   for (const auto& point : points) {
-    if (!std::isfinite(point.loss)) continue;
+    if (!std::isfinite(point.value)) continue;
     scale.low = std::min(scale.low, point.*member);
     scale.high = std::max(scale.high, point.*member);
   }
 }
 
-Scale scale_of(const LossCurves& curves, double CurvePoint::* member, double first, double last) {
+Scale scale_of(const Curves& curves, double CurvePoint::* member, double first, double last) {
   Scale scale{INFINITY, -INFINITY, first, last};
   widen(scale, curves.train, member);
   widen(scale, curves.eval, member);
@@ -99,7 +99,7 @@ std::vector<CurvePoint> thin_out(const std::vector<CurvePoint>& points) {
     const auto first = points.begin() + static_cast<int64_t>(begin);
     const auto last = points.begin() + static_cast<int64_t>(std::min(begin + run, points.size()));
     auto [low, high] = std::minmax_element(
-        first, last, [](const auto& a, const auto& b) { return a.loss < b.loss; });
+        first, last, [](const auto& a, const auto& b) { return a.value < b.value; });
     if (low > high) std::swap(low, high);
     out.push_back(*low);
     if (low != high) out.push_back(*high);
@@ -112,10 +112,10 @@ std::string curve(const std::vector<CurvePoint>& points, std::string_view css, c
   std::string path;
   bool pen_down = false;
   for (const auto& point : thin_out(points)) {
-    if (std::isfinite(point.loss)) {
-      path += fmt::format("{}{:.1f},{:.1f}", pen_down ? "L" : "M", x(point.step), y(point.loss));
+    if (std::isfinite(point.value)) {
+      path += fmt::format("{}{:.1f},{:.1f}", pen_down ? "L" : "M", x(point.step), y(point.value));
     }
-    pen_down = std::isfinite(point.loss);
+    pen_down = std::isfinite(point.value);
   }
   if (path.empty()) return "";
   return fmt::format("<path class=\"curve {}\" d=\"{}\"/>\n", css, path);
@@ -125,14 +125,14 @@ std::string dots(const std::vector<CurvePoint>& points, const Scale& x, const Sc
   if (points.size() > 60) return "";  // they would hide the curve
   std::string out;
   for (const auto& point : points) {
-    if (!std::isfinite(point.loss)) continue;
+    if (!std::isfinite(point.value)) continue;
     out += fmt::format("<circle class=\"dot\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3.2\"/>\n",
-                       x(point.step), y(point.loss));
+                       x(point.step), y(point.value));
   }
   return out;
 }
 
-std::string axes(const Scale& x, const Scale& y) {
+std::string axes(const Scale& x, const Scale& y, std::string_view name) {
   std::string out;
   const double dy = tick_distance(y.high - y.low, 6);
   for (double v = std::ceil(y.low / dy) * dy; v <= y.high + dy * 1e-6; v += dy) {
@@ -148,8 +148,8 @@ std::string axes(const Scale& x, const Scale& y) {
   out += text((kLeft + kWidth - kRight) / 2, kHeight - 12, "middle", "step");
   return out + fmt::format(
                    "<text transform=\"translate(20 {:.1f}) rotate(-90)\" "
-                   "text-anchor=\"middle\">loss</text>\n",
-                   (kTop + kHeight - kBottom) / 2);
+                   "text-anchor=\"middle\">{}</text>\n",
+                   (kTop + kHeight - kBottom) / 2, escaped(name));
 }
 
 struct LegendEntry {
@@ -170,36 +170,41 @@ std::string legend(const std::vector<LegendEntry>& entries) {
 
 std::string last_value(const std::vector<CurvePoint>& points) {
   const auto& last = points.back();
-  return std::isfinite(last.loss) ? fmt::format("{:.4g}", last.loss) : "not finite";
+  return std::isfinite(last.value) ? fmt::format("{:.4g}", last.value) : "not finite";
 }
 
-std::string eval_label(const std::vector<CurvePoint>& points) {
-  const auto rank = [](const CurvePoint& p) { return std::isfinite(p.loss) ? p.loss : INFINITY; };
+// The best reward is the highest, the best loss the lowest.
+std::string eval_label(const Curves& curves) {
+  const auto& points = curves.eval;
+  const double sign = curves.name == "reward" ? -1 : 1;
+  const auto rank = [&](const CurvePoint& p) {
+    return std::isfinite(p.value) ? sign * p.value : INFINITY;
+  };
   const auto best =
       *std::min_element(points.begin(), points.end(),
                         [&](const auto& a, const auto& b) { return rank(a) < rank(b); });
-  auto label = "eval_loss " + last_value(points);
-  if (std::isfinite(best.loss))
-    label += fmt::format(" (best {:.4g} at step {:g})", best.loss, best.step);
+  auto label = fmt::format("eval_{} {}", curves.name, last_value(points));
+  if (std::isfinite(best.value))
+    label += fmt::format(" (best {:.4g} at step {:g})", best.value, best.step);
   return label;
 }
 
 }  // namespace
 
-LossCurves read_loss_curves(const fs::path& trainer_log) {
-  LossCurves curves;
+Curves read_curves(const fs::path& trainer_log, const std::string& name) {
+  Curves curves{.name = name};
   std::istringstream lines(read_file(trainer_log));
   for (std::string text_line; std::getline(lines, text_line);) {
     const auto record = nlohmann::json::parse(text_line, nullptr, false);
     if (!record.is_object() || !record.contains("step") || !record["step"].is_number()) continue;
     const double step = record["step"].get<double>();
-    const auto add = [&](const char* name, std::vector<CurvePoint>& points) {
-      if (!record.contains(name)) return;
-      const auto& loss = record[name];  // null: JSON has no NaN
-      points.push_back({step, loss.is_number() ? loss.get<double>() : NAN});
+    const auto add = [&](const std::string& key, std::vector<CurvePoint>& points) {
+      if (!record.contains(key)) return;
+      const auto& value = record[key];  // null: JSON has no NaN
+      points.push_back({step, value.is_number() ? value.get<double>() : NAN});
     };
-    add("loss", curves.train);
-    add("eval_loss", curves.eval);
+    add(name, curves.train);
+    add("eval_" + name, curves.eval);
   }
   return curves;
 }
@@ -210,25 +215,25 @@ std::vector<CurvePoint> smooth(const std::vector<CurvePoint>& points) {
   std::vector<CurvePoint> out = points;
   double last = NAN;
   for (auto& point : out) {
-    if (!std::isfinite(point.loss)) continue;
-    if (std::isnan(last)) last = point.loss;
-    last = point.loss = weight * last + (1 - weight) * point.loss;
+    if (!std::isfinite(point.value)) continue;
+    if (std::isnan(last)) last = point.value;
+    last = point.value = weight * last + (1 - weight) * point.value;
   }
   return out;
 }
 
-std::string loss_plot_svg(const LossCurves& curves, std::string_view title) {
+std::string curve_plot_svg(const Curves& curves, std::string_view title) {
   auto x = scale_of(curves, &CurvePoint::step, kLeft, kWidth - kRight);
   if (x.low < 0.1 * x.high) x.low = 0;  // a run from its start
-  const auto y = padded(scale_of(curves, &CurvePoint::loss, kHeight - kBottom, kTop));
+  const auto y = padded(scale_of(curves, &CurvePoint::value, kHeight - kBottom, kTop));
   const auto smoothed = smooth(curves.train);
 
   std::vector<LegendEntry> entries;
   if (!curves.train.empty()) {
-    entries.push_back({"raw", "loss " + last_value(curves.train)});
+    entries.push_back({"raw", curves.name + " " + last_value(curves.train)});
     entries.push_back({"smooth", "smoothed " + last_value(smoothed)});
   }
-  if (!curves.eval.empty()) entries.push_back({"eval", eval_label(curves.eval)});
+  if (!curves.eval.empty()) entries.push_back({"eval", eval_label(curves)});
 
   auto out = fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" "
@@ -236,7 +241,7 @@ std::string loss_plot_svg(const LossCurves& curves, std::string_view title) {
       "<rect class=\"paper\" width=\"{0}\" height=\"{1}\" rx=\"8\"/>\n"
       "<text class=\"title\" x=\"{4}\" y=\"32\">{2}</text>\n",
       kWidth, kHeight, escaped(title), kStyle, kLeft);
-  out += legend(entries) + axes(x, y);
+  out += legend(entries) + axes(x, y, curves.name);
   out += curve(curves.train, "raw", x, y) + curve(smoothed, "smooth", x, y);
   out += curve(curves.eval, "eval", x, y) + dots(curves.eval, x, y);
   return out + "</svg>\n";
