@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "skein/board/board.h"
+#include "skein/comm/share_numbers.h"
 #include "skein/config/syntax/values.h"
 #include "skein/core/error.h"
 #include "skein/core/hash.h"
@@ -18,7 +19,6 @@
 #include "skein/core/progress.h"
 #include "skein/data/cache_entry.h"
 #include "skein/data/loader.h"
-#include "skein/train/share_numbers.h"
 #include "skein/train/stop_agreement.h"
 
 namespace skein::train {
@@ -121,7 +121,7 @@ SplitLooks ask(const Questions& questions, const data::ChosenSamples& chosen,
   }
   for (auto& numbers : looks) {
     if (numbers.empty()) continue;
-    share_numbers(numbers, world.group);
+    comm::share_numbers(numbers, world.group);
     for (size_t i = 0; i < numbers.size(); ++i) {
       if (!is_asked[i / static_cast<size_t>(each)]) {
         numbers[i] = std::numeric_limits<double>::quiet_NaN();

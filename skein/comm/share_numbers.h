@@ -9,11 +9,11 @@
 
 #include "skein/comm/group.h"
 
-namespace skein::train {
+namespace skein::comm {
 
 // Exact: whoever has a number is the only one that adds to it. In parts, since every rank receives
 // those of all others. Collective.
-inline void share_numbers(std::vector<double>& numbers, comm::Group& group) {
+inline void share_numbers(std::vector<double>& numbers, Group& group) {
   constexpr size_t kPart = size_t{1} << 16;
   for (size_t begin = 0; begin < numbers.size(); begin += kPart) {
     const auto end = std::min(numbers.size(), begin + kPart);
@@ -22,4 +22,4 @@ inline void share_numbers(std::vector<double>& numbers, comm::Group& group) {
   }
 }
 
-}  // namespace skein::train
+}  // namespace skein::comm
