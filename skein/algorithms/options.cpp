@@ -2,6 +2,7 @@
 // Copyright the skein authors.
 #include "skein/algorithms/options.h"
 
+#include "skein/config/online_values.h"
 #include "skein/core/error.h"
 #include "skein/plan/preferences.h"
 
@@ -34,7 +35,28 @@ FeedbackOptions feedback_options(const config::RunConfig& config) {
           .chosen_alpha = keys.pref_ftx};
 }
 
+PolicyGradientOptions policy_options(const config::RunConfig& config) {
+  const auto& keys = config.policy;
+  const bool has_kl = config::kl_place_of(config) == config::KlPlace::kLoss;
+  return {.loss = config::policy_loss_of(config),
+          .level = keys.importance_sampling_level,
+          .epsilon = keys.epsilon,
+          .epsilon_high = config::epsilon_high_of(config),
+          .delta = keys.delta,
+          .dual_clip = keys.clip_ratio_c,
+          .beta = has_kl ? config::kl_coef_of(config) : 0,
+          .kl = config::kl_estimator_of(config),
+          .correction = config.rollout.rollout_correction,
+          .correction_cap = config.rollout.rollout_correction_cap,
+          .temperature = config.rollout.temperature,
+          .max_completion_length = config.rollout.max_completion_length};
+}
+
 }  // namespace
+
+CriticOptions critic_options_of(const config::RunConfig& config) {
+  return {.clip_range = config.ppo.cliprange_value, .coefficient = config.ppo.vf_coef};
+}
 
 Options options_of(const config::RunConfig& config) {
   switch (config.stage) {
@@ -50,7 +72,7 @@ Options options_of(const config::RunConfig& config) {
     case config::TrainingStage::kPpo:
     case config::TrainingStage::kGrpo:
     case config::TrainingStage::kRloo:
-      throw InternalError("an online stage has no loss of a fixed batch");
+      return policy_options(config);
   }
   throw InternalError("a stage without an algorithm");
 }

@@ -67,7 +67,9 @@ struct CriticOptions {
 using Options = std::variant<PretrainOptions, RewardOptions, PreferenceOptions, FeedbackOptions,
                              PolicyGradientOptions, CriticOptions>;
 
-// The one place that knows which stage is which algorithm.
+// The one place that knows which stage is which algorithm; of ppo the policy's.
 Options options_of(const config::RunConfig& config);
+// Of ppo's critic.
+CriticOptions critic_options_of(const config::RunConfig& config);
 
 }  // namespace skein::algorithms
