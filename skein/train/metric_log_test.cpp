@@ -109,5 +109,18 @@ TEST(MetricLog, UtilisationCountsTheDocumentsThatWereRead) {
               (100 + 400 + 900) / 60.0, 1e-9);
 }
 
+// A prompt of six tokens before both: read twice, computed once.
+TEST(MetricLog, UtilisationCountsSharedPromptsOnce) {
+  MetricLog log{
+      MetricOptions{.flops_of = [](int64_t tokens) { return static_cast<double>(tokens * tokens); },
+                    .peak_flops = 1e9}};
+  log.add_step(1, update_of(2, 1), std::vector<int64_t>{10, 20}, std::vector<int64_t>{6});
+  log.write({.step = 1, .means = {.loss = 2}});
+  const auto& record = log.history().back();
+  EXPECT_EQ(record.at("num_input_tokens_seen"), 30);
+  EXPECT_NEAR(record.at("mfu").get<double>() * 1e9 / record.at("tokens_per_second").get<double>(),
+              (100 + 400 - 36) / 30.0, 1e-9);
+}
+
 }  // namespace
 }  // namespace skein::train
