@@ -31,6 +31,33 @@ class Splits(unittest.TestCase):
                             for name, value in theirs.items():
                                 self.assertLess(abs(mine[name] - value), 1e-9 + 1e-9 * abs(value), name)
 
+    def test_shared_prompts_change_no_number(self):
+        for stage, words in sample(list(itertools.product(("rm", "dpo"), ((), LORA, ("packing=true",)))), 3):
+            with self.subTest(stage=stage, words=words), Judged(stage, eval_strategy="steps", eval_steps=2, val_size=3) as work:
+                for shares in ("true", "false"):
+                    ended = work.run(f"output_dir={shares}", f"share_prompts={shares}", *words, ranks=2)
+                    self.assertNotIn("share_prompts", ended.stderr)
+                records = work.records("true")
+                self.assertEqual(sum("eval_loss" in record for record in records), 2)
+                for a, b in zip(records, work.records("false"), strict=True):
+                    mine, theirs = numbers_of(a), numbers_of(b)
+                    self.assertEqual(mine.keys(), theirs.keys())
+                    self.assertEqual(a.get("num_input_tokens_seen"), b.get("num_input_tokens_seen"))
+                    for name, value in theirs.items():
+                        # At the first step both rewards of a pair are 0 but for rounding.
+                        if "accura" not in name and "_per_second" not in name and "runtime" not in name:
+                            self.assertLess(abs(mine[name] - value), 1e-9 + 1e-9 * abs(value), name)
+
+    def test_prompts_are_not_shared_where_something_draws(self):
+        with Judged("dpo", max_steps=2) as work:
+            for words in ((*LORA, "lora_dropout=0.1"), ("neftune_noise_alpha=5",)):
+                key = words[-1].split("=")[0]
+                ended = work.run("output_dir=drawn", "--fresh", *words)
+                self.assertIn(f"share_prompts is off, and prompts are computed for each answer: {key} is", ended.stderr)
+                shared = work.logged("drawn")
+                work.run("output_dir=drawn", "--fresh", *words, "share_prompts=false")
+                self.assertEqual([record["loss"] for record in shared], [record["loss"] for record in work.logged("drawn")])
+
     def test_stages_are_bit_equal(self):
         for stage in STAGES:
             with Judged(stage) as work:
