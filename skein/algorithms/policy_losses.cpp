@@ -84,7 +84,7 @@ Ratios ratios_of(const Terms& t, const Tensor& shares) {
 Tensor clipped_loss(const Ratios& r, const PolicyGradientOptions& options) {
   const auto clipped = r.ratio.clamp(1 - options.epsilon, 1 + options.epsilon_high);
   const auto ratio = options.delta ? r.ratio.clamp_max(*options.delta) : r.ratio;
-  const auto loss = -at::minimum(ratio * r.advantage, clipped * r.advantage);
+  auto loss = -at::minimum(ratio * r.advantage, clipped * r.advantage);
   if (!options.dual_clip) return loss;
   const auto most = -*options.dual_clip * r.advantage;
   return at::where(r.advantage < 0, at::minimum(loss, most), loss);
@@ -98,7 +98,7 @@ Tensor cispo_sum(const Terms& t, const Ratios& r, const Tensor& shares) {
 }
 
 Tensor kl_of(const Tensor& log_ratio, KlEstimator estimator) {
-  const auto r = bounded(log_ratio);
+  auto r = bounded(log_ratio);
   switch (estimator) {
     case KlEstimator::kK1:
       return r;
