@@ -1,6 +1,6 @@
 # Entry points only: the build itself is CMakeLists.txt, the presets are in CMakePresets.json.
 .DEFAULT_GOAL := build
-.PHONY: help build setup demo demo-sft demo-less demo-dpo test test-long faults parity parity-long tidy format check bench bench-text fuzz cuda gpu-test clean
+.PHONY: help build setup demo demo-sft demo-less demo-dpo demo-rl test test-long faults parity parity-long tidy format check bench bench-text fuzz cuda gpu-test clean
 
 # CMake does not look for nvcc where the toolkit's installer puts it.
 NVCC := $(or $(shell command -v nvcc),$(wildcard /usr/local/cuda/bin/nvcc))
@@ -27,6 +27,9 @@ demo-less: build  ## of ten tasks' rows those are found that help with one (make
 demo-dpo: build  ## a reward model, and DPO: demo-sft's model (made if need be) learns the preferred style; FRESH=1, QUICK=1
 	@tools/demo_dpo.sh $(if $(FRESH),--fresh) $(if $(QUICK),--quick)
 
+demo-rl: build  ## GRPO, and PPO with a reward model: demo-sft's model (made if need be) learns by trying; FRESH=1, QUICK=1
+	@tools/demo_rl.sh $(if $(FRESH),--fresh) $(if $(QUICK),--quick)
+
 test: build  ## set up, build, run all tests; of each matrix of cases a sample by a printed seed
 	@python3 tools/run_tests.py
 
@@ -36,6 +39,7 @@ test-long: build  ## all tests with their whole matrices, and the whole demos (b
 	@tools/demo_sft.sh --fresh
 	@tools/demo_less.sh --fresh
 	@tools/demo_dpo.sh --fresh
+	@tools/demo_rl.sh --fresh
 
 faults: build  ## crash states, broken disks, killed runs: at length (20 minutes)
 	@tests/faults/run.sh

@@ -12,9 +12,13 @@ from harness import ENVIRONMENT, ROOT, SKEIN, ChatWorkspace, run_skein
 RECIPES = sorted((ROOT / "recipes").glob("*.yaml"))
 # What a recipe leaves to its reader, and what would be too large here.
 PAIRS = ["train_file=pairs.jsonl", "cutoff_len=128"]
+QUESTIONS = ["train_file=questions.jsonl", "max_prompt_length=64", "max_completion_length=8"]
 WORDS = {"sft": ["train_file=chat.jsonl", "cutoff_len=128"], "pt": ["train_file=text.txt", "block_size=32"],
-         "rm": PAIRS, "dpo": PAIRS, "kto": ["train_file=judged.jsonl", "cutoff_len=128"]}
-EVALUATED = {"sft": "few.jsonl", "pt": "text.txt", "rm": "pairs.jsonl", "dpo": "pairs.jsonl", "kto": "judged.jsonl"}
+         "rm": PAIRS, "dpo": PAIRS, "kto": ["train_file=judged.jsonl", "cutoff_len=128"],
+         "grpo": [*QUESTIONS, "num_generations=2"], "rloo": [*QUESTIONS, "num_generations=2", "reward_model=judge"],
+         "ppo": [*QUESTIONS, "reward_model=judge"]}
+EVALUATED = {"sft": "few.jsonl", "pt": "text.txt", "rm": "pairs.jsonl", "dpo": "pairs.jsonl", "kto": "judged.jsonl",
+             "grpo": "questions.jsonl", "ppo": "questions.jsonl"}
 BATCH = ["global_batch_size=4", "per_device_train_batch_size=2", "gradient_accumulation_steps=2"]
 
 
@@ -29,15 +33,16 @@ def make_model(work, folder):
 
 
 def write_judged(work):
-    """Pairs of answers, and answers judged alone."""
-    pairs, judged = [], []
+    """Pairs of answers, answers judged alone, and questions without one."""
+    pairs, judged, questions = [], [], []
     for number in range(12):
         prompt = [{"role": "user", "content": f"What is {number} + 1?"}]
         good, bad = ([{"role": "assistant", "content": text}] for text in (f"{number + 1}", f"no {number}"))
         pairs.append({"prompt": prompt, "chosen": good, "rejected": bad})
         judged += [{"prompt": prompt, "completion": good, "label": True},
                    {"prompt": prompt, "completion": bad, "label": False}]
-    for name, rows in (("pairs.jsonl", pairs), ("judged.jsonl", judged)):
+        questions.append({"messages": prompt, "answer": number + 1})
+    for name, rows in (("pairs.jsonl", pairs), ("judged.jsonl", judged), ("questions.jsonl", questions)):
         (work / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
@@ -48,13 +53,15 @@ class Recipes(unittest.TestCase):
             make_model(work, "base")
             work.write_chat(4, "few.jsonl", seed=2)
             write_judged(work)
+            tiny = ["model_name_or_path=base", "device=cpu", "max_steps=1", *BATCH]
+            run_skein(["train", ROOT / "recipes/rm.yaml", *PAIRS, *tiny, "output_dir=judge"], work.folder)
             for recipe in RECIPES:
                 stage, out = stage_of(recipe), recipe.stem
-                words = [*WORDS[stage], "model_name_or_path=base", "device=cpu", "max_steps=1", f"output_dir={out}"]
+                words = [*WORDS[stage], *tiny, f"output_dir={out}"]
                 if "eval_file:" in recipe.read_text():
                     words.append("eval_file=" + EVALUATED[stage])
                 with self.subTest(recipe.name):
-                    run_skein(["train", recipe, *words, *BATCH], work.folder)
+                    run_skein(["train", recipe, *words], work.folder)
                     self.assertEqual([r["step"] for r in work.records(out) if "loss" in r], [1])
 
     def test_those_without_a_model_of_their_own_are_checked(self):
