@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <unordered_set>
 
 #include "skein/core/error.h"
@@ -36,7 +37,7 @@ void check(const Request& request, size_t number, const model::Model& model) {
 // A request on its way.
 struct Row {
   size_t request = 0;
-  uint64_t sample = 0;
+  DrawKey key{};
   std::vector<int64_t> tokens;  // the prompt's and new ones
   int64_t room = 0;             // for further ones
   Finish at_the_end = Finish::kLength;
@@ -68,7 +69,8 @@ class Batch {
     auto logits = read_all();
     while (true) {
       take_tokens(logits, results);
-      if (rows_.empty()) return;
+      if (rows_.empty() || (options_.is_abandoned && options_.is_abandoned())) return;
+      if (options_.on_progress) options_.on_progress(++steps_, 0);
       logits = must_begin_anew() ? read_all() : step();
     }
   }
@@ -80,7 +82,9 @@ class Batch {
     for (size_t i = first; i < first + count; ++i) {
       const auto length = static_cast<int64_t>(requests[i].prompt.size());
       const auto left = model_.max_positions() - length;
-      Row row{.request = i, .sample = requests[i].sample, .tokens = requests[i].prompt};
+      Row row{.request = i,
+              .key = {.prompt = requests[i].prompt_id, .sample = requests[i].sample},
+              .tokens = requests[i].prompt};
       row.room = std::min(options_.max_new_tokens, left);
       row.at_the_end = left < options_.max_new_tokens ? Finish::kPositions : Finish::kLength;
       for (const auto token : requests[i].prompt) row.see(token);
@@ -134,14 +138,31 @@ class Batch {
     for (size_t i = 0; i < rows_.size(); ++i) {
       auto& row = rows_[i];
       const std::span scores(logits.mutable_data_ptr<float>() + i * vocabulary, vocabulary);
-      row.tokens.push_back(
-          sampler_.pick(scores, row.seen, {row.sample, static_cast<uint64_t>(row.length())}));
-      if (is_last_token(row, results[row.request])) continue;
+      const auto before = options_.log_probs ? log_probs_of(scores) : std::vector<double>();
+      row.key.position = static_cast<uint64_t>(row.length());
+      row.tokens.push_back(sampler_.pick(scores, row.seen, row.key));
+      auto& result = results[row.request];
+      if (options_.log_probs) {
+        result.log_probs.push_back(before[static_cast<size_t>(row.tokens.back())]);
+      }
+      if (is_last_token(row, result)) continue;
       kept.push_back(static_cast<int64_t>(i));
       going_on.push_back(std::move(row));
     }
     if (kept.size() < rows_.size() && !kept.empty()) cache_.keep_rows(kept);
     rows_ = std::move(going_on);
+  }
+
+  std::vector<double> log_probs_of(std::span<const float> scores) const {
+    const double temperature =
+        options_.sampling.temperature > 0 ? options_.sampling.temperature : 1;
+    const double best = *std::ranges::max_element(scores);
+    double sum = 0;
+    std::vector<double> found;
+    for (const auto score : scores) found.push_back((score - best) / temperature);
+    for (const auto value : found) sum += std::exp(value);
+    for (auto& value : found) value -= std::log(sum);
+    return found;
   }
 
   bool is_last_token(Row& row, Continuation& result) {
@@ -168,7 +189,7 @@ class Batch {
   const GenerateOptions& options_;
   Sampler sampler_;
   model::KvCache cache_;
-  int64_t capacity_ = 0;
+  int64_t capacity_ = 0, steps_ = 0;
   std::vector<Row> rows_;
 };
 
@@ -191,7 +212,7 @@ std::vector<Continuation> generate(const model::Model& model, tensor::Units& uni
   const model::StandingWeights standing(model);
   std::vector<Continuation> results(requests.size());
   Batch batch(model, units, device, options);
-  const auto at_once = static_cast<size_t>(options.max_rows);
+  const auto at_once = static_cast<size_t>(options.max_rows > 0 ? options.max_rows : 64);
   for (size_t first = 0; first < requests.size(); first += at_once) {
     batch.run(requests, first, std::min(at_once, requests.size() - first), results);
   }

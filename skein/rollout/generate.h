@@ -23,16 +23,24 @@ namespace skein::rollout {
 
 struct Request {
   std::vector<int64_t> prompt;  // at least one token
-  uint64_t sample = 0;          // keys the row's random numbers
+  uint64_t prompt_id = 0;       // these two key its random numbers
+  uint64_t sample = 0;          // of that prompt
 };
 
 struct GenerateOptions {
   SamplingOptions sampling{};
   int64_t max_new_tokens = 128;
   std::vector<int64_t> stop_tokens{};
-  int64_t max_rows = 64;  // at once; each needs memory for its keys and values
+  int64_t max_rows = 0;  // at once; 0: as many as the cache holds
+  int64_t cache_bytes =
+      0;  // of keys and values; 0: what is needed, and on a GPU at most what is left
+  bool log_probs = false;  // of what is drawn
   // Called after every token, the stop token too, with the request's number. False ends the row.
   std::function<bool(size_t request, int64_t token)> on_token{};
+  // Called now and then with what has been made so far.
+  std::function<void(int64_t tokens, int64_t continuations)> on_progress{};
+  // True: the results do not matter any more, and may be cut anywhere.
+  std::function<bool()> is_abandoned{};
 };
 
 enum class Finish {
@@ -46,7 +54,8 @@ enum class Finish {
 const char* finish_reason(Finish finish);
 
 struct Continuation {
-  std::vector<int64_t> tokens;  // new ones
+  std::vector<int64_t> tokens;      // new ones
+  std::vector<double> log_probs{};  // of each, at the temperature (of 0: at 1), if asked for
   Finish finish = Finish::kLength;
 };
 

@@ -54,8 +54,9 @@ void SamplingOptions::check() const {
           repetition_penalty, "above 0");
 }
 
-double uniform(uint64_t seed, const DrawKey& key) {
-  const auto words = random::philox(random::mix(seed, kStream), key.position, key.sample);
+double uniform(const SamplingOptions& options, const DrawKey& key) {
+  const auto run = random::mix(random::mix(options.seed, kStream), options.step);
+  const auto words = random::philox(random::mix(run, key.prompt), key.position, key.sample);
   const uint64_t bits = (uint64_t{words.word[0]} << 21) ^ (words.word[1] >> 11);
   return static_cast<double>(bits) * 0x1p-53;
 }
@@ -101,7 +102,7 @@ int64_t Sampler::draw(std::span<const float> logits, const DrawKey& key) {
       mass += next;
     }
   }
-  const double target = uniform(options_.seed, key) * mass;
+  const double target = uniform(options_, key) * mass;
   double sum = 0;
   for (size_t place = 0; place + 1 < kept; ++place) {
     sum += ranked_weight(place);

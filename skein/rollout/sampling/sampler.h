@@ -5,8 +5,8 @@
 // Which token comes next, given the logits of one row?
 //
 // In transformers' order: repetition penalty, temperature, top-k, top-p, min-p. The random number
-// is keyed by (seed, sample, position), so that a sample never depends on the batch it is in, on
-// other samples, or on how often it was interrupted. Free of torch: logits come to the host.
+// is keyed by (seed, step, prompt, sample, position), so that a sample never depends on the batch
+// it is in, on other samples, or on how often it was interrupted. Free of torch.
 
 #include <cstdint>
 #include <span>
@@ -21,6 +21,7 @@ struct SamplingOptions {
   double min_p = 0;               // only those at least this times as likely as the likeliest
   double repetition_penalty = 1;  // above 1: what the row holds already becomes less likely
   uint64_t seed = 0;
+  uint64_t step = 0;  // of the training that samples: another one draws other numbers
 
   // Throws UserError that names the option and the values it takes.
   void check() const;
@@ -28,12 +29,13 @@ struct SamplingOptions {
 
 // Names one draw.
 struct DrawKey {
-  uint64_t sample = 0;
+  uint64_t prompt = 0;
+  uint64_t sample = 0;    // of that prompt
   uint64_t position = 0;  // of the token in its row, the prompt counted
 };
 
 // In [0, 1), 53 bits.
-double uniform(uint64_t seed, const DrawKey& key);
+double uniform(const SamplingOptions& options, const DrawKey& key);
 
 // Keeps scratch memory between calls. Not thread-safe.
 class Sampler {

@@ -98,7 +98,7 @@ TEST(Sampler, RanksLargeVocabulariesAsASortWould) {
     size_t place = 0;
     for (; place < order.size(); ++place) {
       sum += std::exp(static_cast<double>(logits[static_cast<size_t>(order[place])]));
-      if (sum > uniform(3, key) * total) break;
+      if (sum > uniform({.seed = 3}, key) * total) break;
     }
     EXPECT_EQ(pick_one({.seed = 3}, logits, key), order[place]);
   }
@@ -119,8 +119,13 @@ TEST(Sampler, DrawsDependOnTheKeyAlone) {
     auto logits = kLogits;
     EXPECT_EQ(used.pick(logits, {}, key), pick_one(options, kLogits, key));
   }
-  EXPECT_NE(uniform(5, {1, 2}), uniform(5, {2, 1}));
-  EXPECT_NE(uniform(5, {1, 2}), uniform(6, {1, 2}));
+  const auto draw = [](uint64_t seed, uint64_t step, const DrawKey& key) {
+    return uniform({.seed = seed, .step = step}, key);
+  };
+  EXPECT_NE(draw(5, 0, {0, 1, 2}), draw(5, 0, {0, 2, 1}));
+  EXPECT_NE(draw(5, 0, {0, 1, 2}), draw(5, 0, {1, 0, 2}));
+  EXPECT_NE(draw(5, 0, {0, 1, 2}), draw(5, 1, {0, 1, 2}));
+  EXPECT_NE(draw(5, 0, {0, 1, 2}), draw(6, 0, {0, 1, 2}));
 }
 
 TEST(Sampler, RuledOutTokensAreNeverDrawn) {
