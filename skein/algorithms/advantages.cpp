@@ -199,7 +199,7 @@ std::optional<double> explained_variance(const Moments& errors, const Moments& r
 
 void KlController::update(double kl, int64_t samples) {
   const double error = std::clamp(kl / target - 1, -0.2, 0.2);
-  coefficient *= 1 + error * static_cast<double>(samples) / horizon;
+  coefficient *= 1 + error * std::min(static_cast<double>(samples) / horizon, 1.0);
 }
 
 }  // namespace skein::algorithms

@@ -98,9 +98,10 @@ std::optional<double> explained_variance(const Moments& errors, const Moments& r
 struct KlController {
   double coefficient = 0.05;
   double target = 6;
-  double horizon = 10000;  // samples; less than a fifth of a step's would turn the sign around
+  double horizon = 10000;  // samples
 
-  // coefficient · (1 + clip(kl / target - 1, ±0.2) · samples / horizon)
+  // coefficient · (1 + clip(kl / target - 1, ±0.2) · min(samples / horizon, 1)); without the second
+  // bound a horizon shorter than a step could turn the sign around
   void update(double kl, int64_t samples);
 };
 

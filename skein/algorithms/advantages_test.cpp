@@ -179,6 +179,9 @@ TEST(KlController, MovesTowardsItsTarget) {
   EXPECT_NEAR(controller.coefficient, 0.2 * 1.02 * (1 - 0.1 * 0.1), 1e-15);
   controller.update(0, 500);
   EXPECT_NEAR(controller.coefficient, 0.2 * 1.02 * 0.99 * 0.9, 1e-15);
+  KlController hasty{.coefficient = 1, .target = 6, .horizon = 1};
+  hasty.update(0, 100);  // a step is longer than the horizon
+  EXPECT_NEAR(hasty.coefficient, 0.8, 1e-15);
 }
 
 }  // namespace

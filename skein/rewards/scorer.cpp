@@ -114,6 +114,7 @@ Scores Scorer::score(std::span<const Completion> completions) {
   start();
   const auto count = completions.size();
   Scores scores{.totals = std::vector<std::optional<double>>(count),
+                .skipped = std::vector<bool>(count),
                 .messages = std::vector<std::vector<Message>>(count)};
   if (count == 0) {
     scores.parts.resize(names_.size());
@@ -127,6 +128,7 @@ Scores Scorer::score(std::span<const Completion> completions) {
   Doubts doubts(options_.unscored, count);
   if (program_) ask_program(completions, scores, doubts);
   sum_up(completions, scores, doubts);
+  for (size_t i = 0; i < count; ++i) scores.skipped[i] = doubts.holds(i);
   return scores;
 }
 
@@ -162,6 +164,7 @@ void Scorer::sum_up(std::span<const Completion> completions, Scores& scores, Dou
       total = total.value_or(0) + weights_[r] * *part;
     }
     if (doubts.holds(i)) continue;
+    if (!total && !options_.needs_opinion) continue;
     if (!total) {
       doubts.add(
           i, fmt::format("no reward ({}) has anything to say about {}; {}", fmt::join(names_, ", "),

@@ -30,6 +30,8 @@ struct Options {
   std::vector<std::string> program;    // its name, sought in PATH, and arguments; no shell; or none
   std::vector<double> weights;         // of the functions, then of the program; none: 1 each
   Unscored unscored = Unscored::kStop;
+  // Whether a completion that none has an opinion on cannot be scored. Off: somebody else has one.
+  bool needs_opinion = true;
   double timeout_seconds = 60;         // for the program's answers to one call
   double start_timeout_seconds = 300;  // until it is ready: imports, and models that it loads
   int restarts = 3;                    // of a program that has ended, in the life of the Scorer
@@ -46,8 +48,9 @@ struct Message {
 };
 
 struct Scores {
-  // By completion. None: answered with messages, or skipped.
+  // By completion. None: answered with messages, skipped, or nobody had to have an opinion.
   std::vector<std::optional<double>> totals;
+  std::vector<bool> skipped;  // by completion
   // By reward, in the order of names(), then by completion; without weights.
   std::vector<std::vector<std::optional<double>>> parts;
   // By completion: none, or what is to be appended before the model goes on. The text is scored

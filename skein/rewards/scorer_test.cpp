@@ -75,7 +75,13 @@ TEST(Scorer, WhatNoneScoresIsAnErrorOrLeftOut) {
             "no reward (accuracy, boxed) has anything to say about sample 4, generation 0; its row "
             "has the columns anser, q");
   Scorer skips({.functions = {"accuracy"}, .unscored = Unscored::kSkip});
-  EXPECT_EQ(skips.score(completions).totals, (Numbers{1, kNone}));
+  const auto skipped = skips.score(completions);
+  EXPECT_EQ(skipped.totals, (Numbers{1, kNone}));
+  EXPECT_EQ(skipped.skipped, (std::vector<bool>{false, true}));
+  Scorer beside({.functions = {"accuracy"}, .needs_opinion = false});
+  const auto none = beside.score(completions);
+  EXPECT_EQ(none.totals, (Numbers{1, kNone}));
+  EXPECT_EQ(none.skipped, (std::vector<bool>{false, false}));
 }
 
 TEST(ScorerProgram, IsWeighedBesideTheFunctions) {
