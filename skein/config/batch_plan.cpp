@@ -133,8 +133,9 @@ void close(Triangle& t, BatchConflict conflict) {
 
 std::string BatchPlan::line() const {
   return fmt::format(
-      "effective batch size: {} = {} per device x {} accumulation x {} ({} tokens per step)",
-      global, per_device, accumulation, ranks_text(ranks), tokens_per_step);
+      "effective batch size: {} = {} per device x {} accumulation x {} ({} tokens per {})", global,
+      per_device, accumulation, ranks_text(ranks), tokens_per_step,
+      is_part_of_step ? "update at most" : "step");
 }
 
 std::string BatchPlan::table() const {
@@ -163,6 +164,7 @@ BatchPlan plan_batches(const Resolved& resolved, int64_t world_size) {
       .ranks = world_size,
       .global = *t.global.value,
       .tokens_per_step = product({*t.global.value, resolved.config.data.block_size}),
+      .is_part_of_step = is_online(resolved.config.stage),
       .per_device_origin = t.per_device.origin,
       .accumulation_origin = t.accumulation.origin,
       .global_origin = t.global.origin,

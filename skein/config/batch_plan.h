@@ -23,6 +23,8 @@ struct BatchPlan {
   int64_t ranks = 0;
   int64_t global = 0;
   int64_t tokens_per_step = 0;  // input tokens of one update
+  // A step of ppo, grpo and rloo has several of these updates (plan/steps/rollout_plan.h).
+  bool is_part_of_step = false;
   std::string per_device_origin, accumulation_origin, global_origin;
 
   // "effective batch size: 256 = 8 per device x 4 accumulation x 8 ranks (… tokens per step)".

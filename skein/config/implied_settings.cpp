@@ -104,7 +104,9 @@ void add_preference_keys(const RunConfig& config, std::map<std::string, std::str
   }
   if (stage != kKto) leave({"kto_chosen_weight", "kto_rejected_weight"}, is);
   if (stage != kReward) leave({"center_rewards_coefficient"}, is);
-  if (stage != kReward && stage != kDpo) leave({"equal_pairs", "share_prompts"}, is);
+  const bool has_pairs = stage == kReward || stage == kDpo;
+  if (!has_pairs) leave({"equal_pairs"}, is);
+  if (!has_pairs && !is_online(stage)) leave({"share_prompts"}, is);
   if (stage == kReward || stage == kKto) leave({"label_smoothing_factor"}, is);
   if (stage != kDpo) return;
   if (!has(PreferenceLoss::kSimpo)) leave({"simpo_gamma"}, "pref_loss is not simpo");

@@ -76,7 +76,7 @@ void fields(RolloutConfig& config, auto&& field) {
 
 void fields(RewardConfig& config, auto&& field) {
   field("reward_funcs", config.reward_funcs,
-        About{.help = "functions that score answers (docs/grpo.md lists them)",
+        About{.help = "functions that score answers: docs/rewards.md lists them",
               .aliases = {"reward_functions"},
               .is_verbatim = true});
   field("reward_weights", config.reward_weights,
@@ -96,6 +96,9 @@ void fields(RewardConfig& config, auto&& field) {
         About{.help = "seconds that reward_program has for the answers it was given",
               .min = 1,
               .max = 1e9});
+  field("skip_unscored", config.skip_unscored,
+        About{.help = "answers that no reward has an opinion on, or that reward_program fails "
+                      "with, are not trained on; else they end the run"});
 }
 
 void mini_batch_fields(PolicyConfig& config, auto&& field) {

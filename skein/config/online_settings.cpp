@@ -148,6 +148,9 @@ void settle_online(RunConfig& config) {
   config.data.block_size =
       std::max(rollout.max_prompt_length + rollout.max_completion_length, kLeast);
   rollout.top_k = std::max<int64_t>(rollout.top_k, 0);
+  // Answers are evaluated by their rewards; nothing is compared with a text.
+  auto& metric = config.eval.metric_for_best_model;
+  if (metric == "loss") metric = "reward";
 }
 
 void add_online_keys(const RunConfig& config, Idle& idle) {

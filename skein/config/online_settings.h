@@ -29,7 +29,8 @@ void refuse_inherited_program(const std::vector<std::vector<Setting>>& files);
 // cutoff_len alone is max_prompt_length, as in LLaMA-Factory; beside it has no effect.
 void read_prompt_length(Layer& layer, std::vector<std::string>& notes);
 
-// block_size becomes the length of a prompt with its answer: what the model must hold.
+// block_size becomes the length of a prompt with its answer, which is what the model must hold, and
+// metric_for_best_model the reward.
 void settle_online(RunConfig& config);
 
 // For idle_keys(): of these stages, and what of theirs other stages do not have.

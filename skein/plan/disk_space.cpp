@@ -10,11 +10,13 @@
 #include "skein/adapter/tensor_names.h"
 #include "skein/checkpoint/files/catalog.h"
 #include "skein/checkpoint/files/file_layout.h"
+#include "skein/config/online_values.h"
 #include "skein/config/output_folder.h"
 #include "skein/core/amounts.h"
 #include "skein/core/error.h"
 #include "skein/optim/states.h"
 #include "skein/plan/finetune.h"
+#include "skein/plan/online.h"
 #include "skein/plan/run_model.h"
 #include "skein/plan/trainer_state.h"
 
@@ -96,7 +98,13 @@ CheckpointFiles checkpoint_files(const Shapes& shapes, const config::RunConfig& 
 CheckpointBytes checkpoint_bytes(const Shapes& shapes, const config::RunConfig& config,
                                  DType dtype) {
   const auto files = checkpoint_files(shapes, config, dtype);
-  return {.model = bytes_of(files.model), .optimizer = bytes_of(files.optimizer)};
+  CheckpointBytes bytes{.model = bytes_of(files.model), .optimizer = bytes_of(files.optimizer)};
+  if (!config::has_critic(config)) return bytes;
+  const auto critic = critic_config(config);
+  const auto its =
+      checkpoint_files(tuned_model(critic, read_run_model(critic)).shapes, critic, dtype);
+  bytes.critic = bytes_of(its.model) + bytes_of(its.optimizer);
+  return bytes;
 }
 
 std::optional<uint64_t> free_space(const fs::path& folder) {
@@ -115,14 +123,15 @@ void check_disk(const config::RunConfig& config, const Place& place) {
   const auto dtype = working_dtype(config.model.dtype, place);
   const bool saves = checkpoint.save_strategy != config::SaveStrategy::kNo;
   auto needed = checkpoint_bytes(shapes, config, dtype);
-  if (checkpoint.save_only_model || !saves) needed.optimizer = 0;
+  if (checkpoint.save_only_model || !saves) needed.optimizer = needed.critic = 0;
   const auto available = *free + removed_at_start(checkpoint, output);
   if (needed.sum() <= available) return;
   throw IoError(fmt::format(
-      "the disk is too small for {}: {} are needed (model {}, optimizer {}), {} are free in {}; "
+      "the disk is too small for {}: {} are needed (model {}, optimizer {}{}), {} are free in {}; "
       "free some there, or give another output_dir",
       saves ? "the first checkpoint" : "the model", shown_bytes(needed.sum()),
-      shown_bytes(needed.model), shown_bytes(needed.optimizer), shown_bytes(available),
+      shown_bytes(needed.model), shown_bytes(needed.optimizer),
+      needed.critic > 0 ? ", critic " + shown_bytes(needed.critic) : "", shown_bytes(available),
       existing(fs::absolute(output).parent_path()).string()));
 }
 

@@ -25,7 +25,8 @@ CheckpointFiles checkpoint_files(const Shapes& shapes, const config::RunConfig& 
 struct CheckpointBytes {
   uint64_t model = 0;
   uint64_t optimizer = 0;
-  uint64_t sum() const { return model + optimizer; }
+  uint64_t critic = 0;  // its weights and optimizer, in a folder of its own; not of a final model
+  uint64_t sum() const { return model + optimizer + critic; }
 };
 // Of one checkpoint, to the byte but for its small text files.
 CheckpointBytes checkpoint_bytes(const Shapes& shapes, const config::RunConfig& config,

@@ -8,6 +8,7 @@
 #include <iterator>
 #include <limits>
 
+#include "skein/config/online_values.h"
 #include "skein/config/syntax/values.h"
 #include "skein/core/amounts.h"
 #include "skein/core/error.h"
@@ -15,8 +16,10 @@
 #include "skein/data/rows/row_cache.h"
 #include "skein/plan/disk_space.h"
 #include "skein/plan/finetune.h"
+#include "skein/plan/online.h"
 #include "skein/plan/preferences.h"
 #include "skein/plan/run_model.h"
+#include "skein/plan/steps/rollout_plan.h"
 
 namespace skein::plan {
 namespace {
@@ -159,12 +162,26 @@ const char* smaller_model(const Shapes& shapes) {
 
 namespace {
 
-// Frozen, and all of it.
-std::optional<Shapes> reference_shapes(const config::RunConfig& config, const HfConfig& model) {
-  if (reference_of(config) != Reference::kCopy) return std::nullopt;
-  auto shapes = model.shapes();
+Shapes frozen(Shapes shapes) {
   for (auto& parameter : shapes.parameters) parameter.trainable = false;
   return shapes;
+}
+
+std::optional<Shapes> reference_shapes(const config::RunConfig& config, const HfConfig& model) {
+  if (reference_of(config) != Reference::kCopy) return std::nullopt;
+  return frozen(model.shapes());
+}
+
+std::optional<Shapes> reward_shapes(const config::RunConfig& config) {
+  if (!has_reward_model(config)) return std::nullopt;
+  return frozen(read_reward_model(config).shapes());
+}
+
+std::optional<RunCritic> critic_of(const config::RunConfig& config) {
+  if (!config::has_critic(config)) return std::nullopt;
+  const auto critic = critic_config(config);
+  const auto model = read_run_model(critic);
+  return RunCritic{.shapes = tuned_model(critic, model).shapes, .dimensions = model.dimensions()};
 }
 
 }  // namespace
@@ -175,6 +192,8 @@ RunMemory::RunMemory(const config::RunConfig& config, const HfConfig& model, con
       model_(model),
       shapes_(tuned_model(config, model).shapes),
       reference_(reference_shapes(config, model)),
+      reward_(reward_shapes(config)),
+      critic_(critic_of(config)),
       dimensions_(model.dimensions()),
       machine_(machine),
       dtype_(working_dtype(config.model.dtype, machine.place)) {
@@ -187,6 +206,35 @@ RunMemory::RunMemory(const config::RunConfig& config, const HfConfig& model, con
                .adapter_dropout = config.finetune.lora_dropout > 0,
                .cuda = machine.place.on_gpus()};
   question_.offload_activations = config.model.offload_activations;
+}
+
+// Of one answer with its prompt, or what was asked for: more is taken where it is free.
+int64_t RunMemory::cache_bytes() const {
+  if (const auto asked = config_.rollout.rollout_cache_size; asked > 0) return asked;
+  return 2 * dimensions_.layers * dimensions_.key_width * question_.tokens * question_.weight_bytes;
+}
+
+// Policy and critic are updated one after the other, and both are held; while answers are written
+// there are neither activations nor gathered units of a backward pass.
+void RunMemory::add_online(const Choice& choice, const MemoryQuestion& question,
+                           RankBytes& bytes) const {
+  auto beside = question;
+  beside.stage = choice.stage >= 3 ? 3 : 0;
+  beside.offload = {};
+  if (reward_) bytes.reward = flat_bytes(*reward_, beside).peak();
+  int64_t critic_peak = 0;
+  const auto policy_held = bytes.flat.held();
+  if (critic_) {
+    const auto flat = flat_bytes(critic_->shapes, question);
+    bytes.critic = flat.held();
+    critic_peak =
+        step_peak(flat, activation_bytes(critic_->shapes, critic_->dimensions, question), question);
+  }
+  bytes.cache = cache_bytes();
+  const auto frozen = bytes.reward + bytes.reference;
+  const auto while_writing = policy_held + bytes.critic + bytes.cache + frozen;
+  bytes.peak = std::max({bytes.peak + bytes.reward + bytes.critic,
+                         critic_peak + policy_held + frozen, while_writing});
 }
 
 RankBytes RunMemory::needs(const Choice& choice) const {
@@ -211,6 +259,7 @@ RankBytes RunMemory::needs(const Choice& choice) const {
                      ? std::max(bytes.peak, bytes.flat.held() + bytes.reference)
                      : bytes.peak + bytes.reference;
   }
+  if (config::is_online(config_.stage)) add_online(choice, question, bytes);
   if (!question.cuda) bytes.peak += bytes.flat.host;
   const auto host = bytes.flat.host + bytes.activations.host;
   if (question.cuda && host > 0) bytes.host = host + kHostOverhead;
@@ -517,12 +566,26 @@ void put_offload(config::Resolved& resolved, const optim::Offload& offload) {
 
 }  // namespace
 
+namespace {
+
+// steps_per_generation counts micro-batches, whose number may change now: the updates stay.
+void keep_mini_batches(config::Resolved& resolved, int ranks) {
+  auto& policy = resolved.config.policy;
+  if (!config::is_online(resolved.config.stage) || !policy.steps_per_generation) return;
+  policy.num_mini_batches =
+      rollout_plan(resolved.config, config::plan_batches(resolved, ranks)).mini_batches;
+  policy.steps_per_generation.reset();
+}
+
+}  // namespace
+
 std::vector<std::string> settle_autos(config::Resolved& resolved, const Machine& machine) {
   auto& config = resolved.config;
   auto& batch = config.batch;
   const bool open_strategy = config.parallel.distributed_strategy == config::Strategy::kAuto;
   if (!open_strategy && !batch.auto_find_batch_size) return {};
   if (config.model.model_name_or_path.empty()) return {};
+  keep_mini_batches(resolved, machine.ranks);
   const RunMemory memory(config, read_run_model(config), machine, config.data.block_size);
   const auto asked = asked_choice(config, config::plan_batches(resolved, machine.ranks));
   const auto strategies = strategies_to_try(config, memory, asked);

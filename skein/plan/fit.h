@@ -52,11 +52,20 @@ struct RankBytes {
   FlatBytes flat;
   Activations activations;
   int64_t reference = 0;  // weights of a frozen model beside it
+  int64_t reward = 0;     // of a reward model
+  int64_t critic = 0;     // what a critic holds: weights, gradients, states
+  int64_t cache = 0;      // keys and values while answers are written: asked, or of one answer
   int64_t peak = 0;       // of a step, on the device; on a CPU with what is offloaded
   int64_t margin = 0;     // beside it: libraries and their workspaces, holes between tensors
   int64_t host = 0;       // of a GPU's rank, where it offloads
 
   int64_t needed() const { return peak + margin; }
+};
+
+// What learns beside a policy.
+struct RunCritic {
+  Shapes shapes;
+  Dimensions dimensions;
 };
 
 // The memory of a run on a machine, asked for one choice after the other.
@@ -87,12 +96,16 @@ class RunMemory {
   bool on_gpus() const { return machine_.place.on_gpus(); }
 
  private:
+  void add_online(const Choice& choice, const MemoryQuestion& question, RankBytes& bytes) const;
+  int64_t cache_bytes() const;
   bool fits_device(const RankBytes& bytes) const;
 
   config::RunConfig config_;
   HfConfig model_;
   Shapes shapes_;
   std::optional<Shapes> reference_;  // of a frozen model beside it
+  std::optional<Shapes> reward_;     // the same of a reward model
+  std::optional<RunCritic> critic_;
   Dimensions dimensions_;
   Machine machine_;
   MemoryQuestion question_;  // without the choice

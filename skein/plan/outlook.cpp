@@ -27,7 +27,9 @@ namespace {
 DiskOutlook count_disk(const config::RunConfig& config, const Outlook& outlook) {
   const auto bytes = checkpoint_bytes(outlook.model->shapes, config, outlook.dtype);
   const auto optimizer = config.checkpoint.save_only_model ? 0 : bytes.optimizer;
-  DiskOutlook disk{.model_bytes = bytes.model, .optimizer_bytes = optimizer};
+  const auto critic = config.checkpoint.save_only_model ? 0 : bytes.critic;
+  DiskOutlook disk{
+      .model_bytes = bytes.model, .optimizer_bytes = optimizer, .critic_bytes = critic};
   if (outlook.steps && outlook.steps->save_every > 0) {
     const auto& steps = *outlook.steps;
     disk.checkpoints = (steps.total_steps + steps.save_every - 1) / steps.save_every;
@@ -35,7 +37,7 @@ DiskOutlook count_disk(const config::RunConfig& config, const Outlook& outlook) 
         std::min(disk.checkpoints, config.checkpoint.save_total_limit.value_or(disk.checkpoints));
   }
   disk.total_bytes = disk.model_bytes + static_cast<uint64_t>(disk.checkpoints) *
-                                            (disk.model_bytes + disk.optimizer_bytes);
+                                            (disk.model_bytes + disk.optimizer_bytes + critic);
   disk.free_bytes = free_space(config::output_folder(config.checkpoint));
   return disk;
 }
@@ -67,6 +69,11 @@ void resolve_autos(const config::RunConfig& config, const Place& place, Outlook&
 
 // Rows lie behind each other without padding: a micro-batch has at most so many for each.
 int64_t tokens_of_row(const config::RunConfig& config, const DataOutlook& data) {
+  if (config::is_online(config.stage)) {
+    const auto& rollout = config.rollout;
+    const auto prompt = data.longest > 0 ? data.longest : rollout.max_prompt_length;
+    return prompt + rollout.max_completion_length;
+  }
   return data.longest > 0 && !config.rows.packing ? data.longest : config.data.block_size;
 }
 
@@ -97,7 +104,8 @@ void warn_of_full_disk(Outlook& outlook) {
   const auto& disk = outlook.disk;
   if (!disk || !disk->free_bytes) return;
   // The old checkpoint goes after the new one is whole; a stop saves one more where none is due.
-  const auto while_saving = disk->total_bytes + disk->model_bytes + disk->optimizer_bytes;
+  const auto while_saving =
+      disk->total_bytes + disk->model_bytes + disk->optimizer_bytes + disk->critic_bytes;
   if (while_saving > *disk->free_bytes) {
     outlook.warnings.push_back(fmt::format(
         "the disk is too small for what a run writes there, up to {} with {}, and {} are free: "
@@ -171,6 +179,7 @@ Outlook look_ahead(const config::Resolved& given, const Machine& machine) {
                   .warnings = run_warnings(resolved, machine.place)};
   auto& warnings = outlook.warnings;
   warnings.insert(warnings.end(), of_machine.begin(), of_machine.end());
+  if (config::is_online(config.stage)) outlook.rollout = rollout_plan(config, outlook.batches);
   resolve_autos(config, machine.place, outlook);
   outlook.peak_learning_rate = peak_learning_rate(config, outlook.batches);
   outlook.data = look_at_data(config, samples_per_step(config, outlook.batches));

@@ -17,12 +17,14 @@
 #include "skein/plan/families/architecture.h"
 #include "skein/plan/fit.h"
 #include "skein/plan/rules.h"
+#include "skein/plan/steps/rollout_plan.h"
 #include "skein/plan/steps/run_plan.h"
 
 namespace skein::plan {
 
 struct DiskOutlook {
   uint64_t model_bytes = 0, optimizer_bytes = 0;  // of one checkpoint
+  uint64_t critic_bytes = 0;                      // of its critic, optimizer and all
   int64_t checkpoints = 0;                        // kept at the end
   uint64_t total_bytes = 0;  // with the final model; while saving, one more checkpoint
   std::optional<uint64_t> free_bytes;
@@ -47,6 +49,7 @@ struct ModelOutlook {
 
 struct Outlook {
   config::BatchPlan batches;
+  std::optional<RolloutPlan> rollout = {};                    // of ppo, grpo, rloo
   int stage = 0;                                              // ZeRO's
   DType dtype = DType::kF32;                                  // of the weights in forward
   std::vector<std::pair<std::string, std::string>> resolved;  // what `auto` and the like become

@@ -52,7 +52,15 @@ bool compares(TrainingStage stage) {
 }
 
 bool asks_to_share(const config::RunConfig& config) {
-  return config.preference.share_prompts && row_kind(config.stage) == data::RowKind::kPairs;
+  const bool has_some = row_kind(config.stage) == data::RowKind::kPairs ||
+                        (config::is_online(config.stage) && config::generations_of(config) > 1);
+  return config.preference.share_prompts && has_some;
+}
+
+// What a document may have. Without max_prompt_length nobody knows: as much as the model.
+int64_t longest_document(const config::RunConfig& config, const HfConfig& model) {
+  const bool is_open = config::is_online(config.stage) && config.rollout.max_prompt_length == 0;
+  return is_open ? model.dimensions().usable_positions() : config.data.block_size;
 }
 
 std::string origin(const config::Resolved& resolved, const char* key) {
@@ -225,12 +233,13 @@ std::string sharing_refusal(const config::RunConfig& config, const HfConfig& mod
 }
 
 bool shares_prompts(const config::RunConfig& config, const HfConfig& model) {
-  return asks_to_share(config) && sharing_refusal(config, model, config.data.block_size).empty();
+  return asks_to_share(config) &&
+         sharing_refusal(config, model, longest_document(config, model)).empty();
 }
 
 std::string sharing_note(const config::RunConfig& config, const HfConfig& model) {
   if (!asks_to_share(config)) return "";
-  const auto why = sharing_refusal(config, model, config.data.block_size);
+  const auto why = sharing_refusal(config, model, longest_document(config, model));
   if (why.empty()) return "";
   return fmt::format("share_prompts is off, and prompts are computed for each answer: {}", why);
 }

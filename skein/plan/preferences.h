@@ -49,7 +49,8 @@ ReferenceIdentity reference_identity(const config::RunConfig& config, const HfCo
 // a few words: random draws that would be others, or what `model` does not allow. Empty: they may.
 std::string sharing_refusal(const config::RunConfig& config, const HfConfig& model,
                             int64_t longest);
-// Do the two answers of a pair? A question of stages rm and dpo, and of share_prompts.
+// Do the two answers of a pair, or the answers that a policy samples to one prompt? A question of
+// share_prompts.
 bool shares_prompts(const config::RunConfig& config, const HfConfig& model);
 // The sentence for a run that would if it could; empty: it does, or nobody asks.
 std::string sharing_note(const config::RunConfig& config, const HfConfig& model);

@@ -29,6 +29,7 @@
 #include "skein/plan/continuation.h"
 #include "skein/plan/finetune.h"
 #include "skein/plan/hf_config.h"
+#include "skein/plan/online.h"
 #include "skein/plan/preferences.h"
 #include "skein/plan/run_data.h"
 #include "skein/plan/run_files.h"
@@ -196,6 +197,7 @@ std::optional<fs::path> check_model_and_data(const config::Resolved& resolved) {
   if (!checkpoint) check_adapter(config, model);
   tuned_model(config, model);
   check_reference(resolved, model);
+  check_online_models(resolved, model);
   const bool compares_with_base =
       reference_of(config) == Reference::kCopy && config.preference.ref_model.empty();
   const bool reads_base = config.finetune.finetuning_type == config::FinetuningType::kLora ||
@@ -275,6 +277,7 @@ void check_nvme_folder(const config::Resolved& resolved) {
 
 void check_supported(const config::Resolved& resolved) {
   check_preference_keys(resolved);
+  check_online_keys(resolved);
   check_offload(resolved);
   check_nvme(resolved);
   check_nvme_folder(resolved);
@@ -289,6 +292,8 @@ std::optional<fs::path> check_run_elsewhere(const config::Resolved& resolved, in
                                             const Place& place) {
   const auto& config = resolved.config;
   const auto batches = config::plan_batches(resolved, ranks);
+  samples_per_step(config, batches);  // throws
+  check_online_keys(resolved);
   check_backend(config.parallel, place);
   check_offload(resolved);
   check_nvme(resolved);
@@ -330,8 +335,33 @@ void check_prepared(const config::Resolved& resolved, int ranks) {
   check_continuation(*checkpoint, model, identity);
 }
 
+namespace {
+
+// With the longest answer behind it.
+std::string check_longest_prompt(const config::RolloutConfig& rollout, const Dimensions& model,
+                                 int64_t longest) {
+  const auto most = model.usable_positions();
+  if (longest + rollout.max_completion_length <= most) return "";
+  const auto text = fmt::format("a prompt has {} tokens and its answer up to {}", longest,
+                                rollout.max_completion_length);
+  if (model.positions_are_learned) {
+    throw UserError(fmt::format(
+        "{}, but the model knows {} positions: lower max_prompt_length or max_completion_length",
+        text, most));
+  }
+  return fmt::format(
+      "{}, but the model's config.json is made for {} positions: it learns positions that other "
+      "programs will not give it; max_prompt_length and max_completion_length lower them",
+      text, most);
+}
+
+}  // namespace
+
 std::string check_longest_row(const config::Resolved& resolved, const Dimensions& model,
                               int64_t longest) {
+  if (config::is_online(resolved.config.stage)) {
+    return check_longest_prompt(resolved.config.rollout, model, longest);
+  }
   if (longest <= model.usable_positions()) return "";
   const auto key = length_key(resolved);
   const auto most = model.usable_positions();
