@@ -97,6 +97,7 @@ void print_machine(const Seen& seen) {
   fmt::print("resolved  {}\n", fmt::join(words, ", "));
   for (const auto& reason : seen.outlook.reasons) fmt::print("          {}\n", reason);
   fmt::print("\n{}\n", seen.outlook.batches.table());
+  if (seen.outlook.rollout) fmt::print("{}\n\n", seen.outlook.rollout->line());
 }
 
 // Which key decides how many steps there are?
@@ -123,7 +124,9 @@ void print_continuation(const plan::Outlook& outlook) {
 
 std::string samples_text(const plan::DataOutlook& data, const config::RunConfig& config) {
   if (!plan::trains_on_rows(config)) return shown_count(data.blocks) + " blocks";
-  auto rows = shown_count(data.rows) + " rows";
+  const bool online = config::is_online(config.stage);
+  auto rows = shown_count(data.rows) + (online ? " prompts" : " rows");
+  if (online) return rows;
   if (!config.rows.packing) return rows;
   return fmt::format("{} in about {} packs of {}", rows, shown_count(data.packs),
                      shown_count(config.data.block_size));
@@ -183,7 +186,8 @@ void print_parameters(const plan::Shapes& shapes) {
 // What a rank writes of a checkpoint, and holds in host memory while it does.
 uint64_t saved_by_rank(const plan::Outlook& outlook) {
   const auto ranks = static_cast<uint64_t>(outlook.batches.ranks);
-  return (outlook.disk->model_bytes + outlook.disk->optimizer_bytes) / ranks;
+  const auto& disk = *outlook.disk;
+  return (disk.model_bytes + disk.optimizer_bytes + disk.critic_bytes) / ranks;
 }
 
 // Of what lies on a disk so much passes at a time (docs/offload.md).
@@ -198,7 +202,7 @@ uint64_t host_while_saving(const plan::Outlook& outlook) {
   };
   const bool states = offload.any() && offload.states == Medium::kDisk;
   return share(outlook.disk->model_bytes, offload.parameters == Medium::kDisk, 1) +
-         share(outlook.disk->optimizer_bytes, states, offload.ratio);
+         share(outlook.disk->optimizer_bytes + outlook.disk->critic_bytes, states, offload.ratio);
 }
 
 void print_memory(const plan::Outlook& outlook) {
@@ -226,6 +230,13 @@ void print_memory(const plan::Outlook& outlook) {
   const auto& own = model.stages[static_cast<size_t>(outlook.stage)];
   if (own.reference > 0) {
     fmt::print("  needs holds a frozen reference too: {}\n", shown(own.reference));
+  }
+  if (own.reward > 0) fmt::print("  needs holds a reward model too: {}\n", shown(own.reward));
+  if (own.critic > 0) {
+    fmt::print("  needs holds a critic too, with gradients and states: {}\n", shown(own.critic));
+  }
+  if (own.cache > 0) {
+    fmt::print("  while answers are written: at least {} of keys and values\n", shown(own.cache));
   }
   if (own.flat.host > 0) {
     fmt::print("  offloaded, beside it: {} of host memory per rank\n", shown(own.flat.host));
@@ -275,6 +286,10 @@ void print_scaling(const Seen& seen) {
     fmt::print("step time: none is predicted, the GPU has no arithmetic of this dtype\n\n");
     return;
   }
+  if (seen.outlook.rollout) {
+    fmt::print("of one update; a step has {} and writes its answers before them\n",
+               counted(static_cast<uint64_t>(seen.outlook.rollout->updates_per_step), "update"));
+  }
   fmt::print("step time, predicted from {}, {}, {} rows x {} per rank (* is this run)\n",
              basis_of(question), config::to_text(plan::strategy_of(question.choice.stage)),
              question.choice.per_device, question.choice.accumulation);
@@ -294,10 +309,12 @@ void print_disk(const plan::Outlook& outlook) {
   if (outlook.disk) {
     const auto& disk = *outlook.disk;
     fmt::print(
-        "disk      {} per checkpoint (model {}, optimizer {}; {} by each rank), {} kept, {} in all",
-        shown_bytes(disk.model_bytes + disk.optimizer_bytes), shown_bytes(disk.model_bytes),
-        shown_bytes(disk.optimizer_bytes), shown_bytes(saved_by_rank(outlook)), disk.checkpoints,
-        shown_bytes(disk.total_bytes));
+        "disk      {} per checkpoint (model {}, optimizer {}{}; {} by each rank), {} kept, {} in "
+        "all",
+        shown_bytes(disk.model_bytes + disk.optimizer_bytes + disk.critic_bytes),
+        shown_bytes(disk.model_bytes), shown_bytes(disk.optimizer_bytes),
+        disk.critic_bytes > 0 ? ", critic " + shown_bytes(disk.critic_bytes) : "",
+        shown_bytes(saved_by_rank(outlook)), disk.checkpoints, shown_bytes(disk.total_bytes));
     fmt::print("{}\n", disk.free_bytes ? "; free: " + shown_bytes(*disk.free_bytes) : "");
   }
   if (outlook.files.empty()) {
@@ -332,6 +349,15 @@ Json batch_json(const config::BatchPlan& batches) {
           {"tokens_per_step", batches.tokens_per_step}};
 }
 
+Json rollout_json(const plan::Outlook& outlook) {
+  if (!outlook.rollout) return nullptr;
+  const auto& rollout = *outlook.rollout;
+  return {{"prompts", rollout.prompts},         {"generations", rollout.generations},
+          {"completions", rollout.completions}, {"mini_batches", rollout.mini_batches},
+          {"iterations", rollout.iterations},   {"updates_per_step", rollout.updates_per_step},
+          {"most_tokens", rollout.most_tokens}};
+}
+
 Json model_json(const plan::Outlook& outlook) {
   const auto& model = *outlook.model;
   Json units = Json::array(), memory = Json::array();
@@ -342,7 +368,8 @@ Json model_json(const plan::Outlook& outlook) {
                      {"parameters", model.shapes.unit_numel(static_cast<int>(i))}});
   }
   for (size_t stage = 0; stage < model.stages.size(); ++stage) {
-    const auto& [flat, activations, reference, peak, margin, host] = model.stages[stage];
+    const auto& [flat, activations, reference, reward, critic, cache, peak, margin, host] =
+        model.stages[stage];
     memory.push_back({{"stage", stage},
                       {"chosen", static_cast<int>(stage) == outlook.stage},
                       {"weights", flat.weights},
@@ -351,6 +378,9 @@ Json model_json(const plan::Outlook& outlook) {
                       {"transient", flat.transient},
                       {"flat_peak", flat.peak()},
                       {"reference", reference},
+                      {"reward_model", reward},
+                      {"critic", critic},
+                      {"cache_at_least", cache},
                       {"offloaded_host", flat.host},
                       {"offloaded_disk", flat.disk},
                       {"activations_kept", activations.kept},
@@ -420,6 +450,7 @@ Json disk_json(const plan::Outlook& outlook) {
   const auto& disk = *outlook.disk;
   return {{"checkpoint_model_bytes", disk.model_bytes},
           {"checkpoint_optimizer_bytes", disk.optimizer_bytes},
+          {"checkpoint_critic_bytes", disk.critic_bytes},
           {"checkpoint_bytes_per_rank", saved_by_rank(outlook)},
           {"checkpoints", disk.checkpoints},
           {"total_bytes", disk.total_bytes},
@@ -444,6 +475,7 @@ void print_json(const Seen& seen, const config::RunConfig& config) {
                      {"resolved", resolved},
                      {"reasons", outlook.reasons},
                      {"batch", batch_json(outlook.batches)},
+                     {"rollout", rollout_json(outlook)},
                      {"data",
                       {{"files", data.files},
                        {"bytes", data.bytes},

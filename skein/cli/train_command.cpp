@@ -18,6 +18,7 @@
 #include "skein/plan/fit.h"
 #include "skein/plan/refusals.h"
 #include "skein/plan/run_data.h"
+#include "skein/plan/steps/rollout_plan.h"
 
 namespace skein::cli {
 namespace {
@@ -70,7 +71,9 @@ int run_train_command(std::span<const std::string> arguments) {
   const auto& resolved = job.resolved;
   plan::check_given(resolved.config);
   config::check_output_folder(resolved);
-  job.check_size = [&](int size) { config::plan_batches(resolved, size); };  // ranks print it
+  job.check_size = [&](int size) {  // ranks print it
+    plan::samples_per_step(resolved.config, config::plan_batches(resolved, size));
+  };
   job.check = plan::check_run;
   job.settle = plan::settle_autos;
   job.gives_up = true;

@@ -23,6 +23,7 @@
 #include "skein/core/host_memory.h"
 #include "skein/plan/ladder.h"
 #include "skein/train/offline.h"
+#include "skein/train/online/online.h"
 #include "skein/train/place.h"
 
 namespace skein::cli {
@@ -70,8 +71,11 @@ train::Outcome with_memory_advice(const config::Resolved& resolved, const train:
 
 int run_training(const config::Resolved& resolved, train::World& world) {
   const auto batches = config::plan_batches(resolved, world.group.size());
-  const auto outcome = with_memory_advice(
-      resolved, world, [&] { return train::run_offline(resolved, batches, world); });
+  const bool is_online = config::is_online(resolved.config.stage);
+  const auto outcome = with_memory_advice(resolved, world, [&] {
+    return is_online ? train::run_online(resolved, batches, world)
+                     : train::run_offline(resolved, batches, world);
+  });
   return static_cast<int>(outcome == train::Outcome::kStopped ? ExitCode::kStopped
                                                               : ExitCode::kDone);
 }

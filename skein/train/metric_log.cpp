@@ -47,6 +47,11 @@ void MetricLog::add_step(int64_t step, const Update& update, std::span<const int
   loss_ = loss_.defined() ? loss_ + loss : loss;
   num_steps_ = num_steps_.defined() ? num_steps_ + counts : counts.to(at::kLong);
   metrics_.add(update.metrics, counts);
+  add_tokens(lengths, shared);
+  if (terminal_) terminal_->update(step);
+}
+
+void MetricLog::add_tokens(std::span<const int64_t> lengths, std::span<const int64_t> shared) {
   for (const int64_t length : lengths) {
     num_tokens_ += length;
     num_tokens_seen_ += length;
@@ -56,7 +61,6 @@ void MetricLog::add_step(int64_t step, const Update& update, std::span<const int
   for (const int64_t length : shared) {
     if (options_.peak_flops > 0) flops_ -= options_.flops_of(length);
   }
-  if (terminal_) terminal_->update(step);
 }
 
 void MetricLog::add_loss(const Update& update) {
@@ -161,6 +165,10 @@ void MetricLog::write(int64_t step, double epoch, const Evaluation& evaluation) 
   record["eval_runtime"] = evaluation.seconds;
   record["eval_samples_per_second"] = samples / evaluation.seconds;
   add(std::move(record));
+}
+
+void MetricLog::show_text(int64_t step, std::string_view tag, std::string_view text) {
+  if (reporters_) reporters_->text(step, tag, text);
 }
 
 bool MetricLog::has_evaluation(int64_t step) const {

@@ -17,6 +17,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
+#include <string_view>
 
 #include "skein/core/file.h"
 #include "skein/ops/device.h"
@@ -76,12 +77,16 @@ class MetricLog {
   // on another rank, and would take the whole record's loss with it.
   void add_step(int64_t step, const Update& update, std::span<const int64_t> lengths,
                 std::span<const int64_t> shared = {});
+  // The same tokens alone, of a step whose updates read them several times, or not at all.
+  void add_tokens(std::span<const int64_t> lengths, std::span<const int64_t> shared = {});
   // The loss of such a step, after all: it is finite on every rank. Before the next record.
   void add_loss(const Update& update);
   // Loss and metrics over all ranks since the last record. Collective.
   MeanNumbers take_means(comm::Group& group);
   void write(const StepNumbers& numbers);
   void write(int64_t step, double epoch, const Evaluation& evaluation);
+  // Markdown that people read beside the numbers.
+  void show_text(int64_t step, std::string_view tag, std::string_view text);
 
   // What trainer_state.json keeps. restore() also rewrites trainer_log.jsonl, so that records of
   // steps that were lost do not stay there.

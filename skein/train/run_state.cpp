@@ -38,7 +38,9 @@ void RunState::add(ModelState& other) {
 checkpoint::Contents RunState::contents(int64_t step, bool with_optimizer) {
   checkpoint::Contents contents;
   policy_.add_to(contents, with_optimizer);
-  for (const auto* other : others_) other->add_to(contents, with_optimizer);
+  if (with_optimizer) {
+    for (const auto* other : others_) other->add_to(contents, with_optimizer);
+  }
   // The rank that commits writes the texts; the log in them can be long.
   if (policy_.commits()) {
     contents.texts.insert(options_.texts.files.begin(), options_.texts.files.end());
@@ -103,9 +105,6 @@ void RunState::restore_tensors(const fs::path& checkpoint) {
   }
 }
 
-void RunState::restore_weights(const fs::path& checkpoint) {
-  policy_.restore_weights(checkpoint);
-  for (auto* other : others_) other->restore_weights(checkpoint);
-}
+void RunState::restore_weights(const fs::path& checkpoint) { policy_.restore_weights(checkpoint); }
 
 }  // namespace skein::train

@@ -65,7 +65,7 @@ class RunState {
   };
   void keep(Numbers numbers) { numbers_ = std::move(numbers); }
 
-  // Without the optimizer a checkpoint cannot be continued.
+  // Without the optimizer a checkpoint cannot be continued, and holds the policy alone.
   checkpoint::Contents contents(int64_t step, bool with_optimizer = true);
   // Returns the step it was saved at; the log follows with restore_log(). Requires that
   // check_continuation() has let it pass.
@@ -74,6 +74,7 @@ class RunState {
   void restore_log();
   // Weights and moments alone, as they were there; step, data position and log go on.
   void restore_tensors(const fs::path& checkpoint);
+  // Those of the policy.
   void restore_weights(const fs::path& checkpoint);
   std::string trainer_state(int64_t step);
 

@@ -157,8 +157,9 @@ std::unique_ptr<optim::Optimizer> build_optimizer(const config::RunConfig& confi
 
 namespace {
 
-// Before anything is trained.
+// Before anything is trained. Rewards of online stages have their names from whoever gives them.
 void check_best_metric(const config::RunConfig& config, const algorithms::Algorithm& algorithm) {
+  if (config::is_online(config.stage)) return;
   std::vector<std::string> known{"loss"};
   if (algorithm.is_token_mean()) known.emplace_back("perplexity");
   for (const auto& metric : algorithm.metrics()) known.push_back(metric.name);
@@ -261,49 +262,52 @@ checkpoint::StoreOptions store_options(const config::RunConfig& config, const fs
           .compare_copied = std::move(compare_copied)};
 }
 
-RunStateOptions state_options(const config::RunConfig& config, const plan::DataIdentity& identity,
-                              const data::Loader& loader, const World& world) {
+RunStateOptions state_options(const config::RunConfig& config, const config::BatchPlan& batches,
+                              const plan::DataIdentity& identity, const data::Loader& loader,
+                              const World& world) {
   RunStateOptions options{
       .identity = identity,
       .epochs_of = [&](int64_t step) { return loader.epoch_steps().epochs_of(step); },
       .texts = plan::texts_beside_weights(config),
       .best = plan::BestMetric(config.eval)};
   if (world.own_output) options.share = {world.output_rank(), world.output_size()};
+  if (config::is_online(config.stage)) {
+    options.updates_per_step = plan::rollout_plan(config, batches).updates_per_step;
+  }
   return options;
 }
 
-void load_base(RunState& state, const config::RunConfig& config, const World& world) {
+void load_base(ModelState& model, const config::RunConfig& config, const World& world) {
   if (config.model.train_from_scratch) {
-    state.policy().initialise(static_cast<uint64_t>(config.seed));
+    model.initialise(static_cast<uint64_t>(config.seed));
     return;
   }
   check_once(config.model.model_name_or_path, world);
-  state.policy().load_weights(config.model.model_name_or_path, static_cast<uint64_t>(config.seed));
+  model.load_weights(config.model.model_name_or_path, static_cast<uint64_t>(config.seed));
 }
 
 // Returns the step that it is of.
 int64_t load_first_state(Session& run) {
   const auto& checkpoint = run.beginning.checkpoint;
   if (!checkpoint) {
-    load_first_weights(run.state, run.config, run.world);
+    load_first_weights(run.state.policy(), run.config, run.world);
     return 0;
   }
-  if (run.state.policy().is_adapter()) load_base(run.state, run.config, run.world);
+  if (run.state.policy().is_adapter()) load_base(run.state.policy(), run.config, run.world);
   return run.state.restore(*checkpoint);
 }
 
 }  // namespace
 
-void load_first_weights(RunState& state, const config::RunConfig& config, const World& world) {
-  load_base(state, config, world);
-  auto& policy = state.policy();
-  if (!policy.is_adapter()) return;
+void load_first_weights(ModelState& model, const config::RunConfig& config, const World& world) {
+  load_base(model, config, world);
+  if (!model.is_adapter()) return;
   const auto& adapter = config.finetune.adapter_name_or_path;
   if (adapter.empty()) {
-    policy.initialise_adapter(static_cast<uint64_t>(config.seed));
+    model.initialise_adapter(static_cast<uint64_t>(config.seed));
   } else {
     check_once(adapter, world);
-    policy.load_adapter(adapter);
+    model.load_adapter(adapter);
   }
 }
 
@@ -351,7 +355,7 @@ Session::Session(const config::Resolved& given, const config::BatchPlan& plan_of
                           comparison(config, sharded, *optimizer)),
             world.store),
       state({architecture, *model, sharded, *optimizer, metrics, scaler.get()},
-            state_options(config, identity, loader, world)),
+            state_options(config, batches, identity, loader, world)),
       peak_rate(plan::peak_learning_rate(config, batches)) {}
 
 namespace {

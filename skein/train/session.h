@@ -76,8 +76,8 @@ std::unique_ptr<optim::Optimizer> build_optimizer(const config::RunConfig& confi
 std::unique_ptr<algorithms::Algorithm> build_algorithm(const config::RunConfig& config,
                                                        const model::Model& model);
 std::unique_ptr<plan::LossScaler> make_scaler(const config::RunConfig& config, DType dtype);
-// What a run without a checkpoint begins with. Collective.
-void load_first_weights(RunState& state, const config::RunConfig& config, const World& world);
+// What a model begins with, of a run without a checkpoint. Collective.
+void load_first_weights(ModelState& model, const config::RunConfig& config, const World& world);
 
 // First weights, or those of the checkpoint to continue; then the banner. Returns the number of
 // finished steps. Collective.

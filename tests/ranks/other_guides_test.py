@@ -29,6 +29,9 @@ PATH = f"{SKEIN.parent}:{ROOT / '.deps/parity/bin'}:{os.environ['PATH']}"
 
 # What `--algorithm sft` is given in place of text: rows, and a model with a tokenizer.
 CHAT = "train_file=chat.jsonl model_name_or_path=chat template=chatml block_size=128"
+# And `--algorithm ppo` and `grpo`.
+ASKED = ("train_file=questions.jsonl model_name_or_path=chat template=chatml max_prompt_length=64 max_completion_length=8"
+         " num_generations=2")
 
 
 def cells_of(line):
@@ -74,7 +77,8 @@ def adapt(line, port):
         return re.sub(r" sgd 8\b", " sgd 2", line) + " device=cpu template=chatml"
     if "test_multi_gpu_gradient" in line:
         return line
-    return f"{line} {TINY.replace('block_size=32', CHAT) if 'algorithm sft' in line else TINY}"
+    data = CHAT if "algorithm sft" in line else ASKED if re.search("algorithm (ppo|grpo)", line) else "block_size=32"
+    return f"{line} {TINY.replace('block_size=32', data)}"
 
 
 def launcher_of(line):
@@ -93,6 +97,7 @@ class Page(unittest.TestCase):
         shutil.copy(cls.work / "chat.jsonl", cls.work / "train_file.jsonl")
         cls.work.run("model_name_or_path=chat", CHAT.split()[0], "stage=sft", "template=chatml", "block_size=128", "max_steps=1",
                      "save_strategy=no", "output_dir=model_path")
+        cls.write_questions()
         for name, content in fragments().items():
             (cls.work / name).parent.mkdir(parents=True, exist_ok=True)
             (cls.work / name).write_text(content)
@@ -103,6 +108,17 @@ class Page(unittest.TestCase):
             deepspeed = {"distributed_strategy": "deepspeed", "deepspeed": str(ROOT / "configs/deepspeed/zero2.json")}
             cls.work.write_recipe(cls.work.keys | deepspeed, name)
         (cls.work / "scripts").symlink_to(ROOT / "scripts")
+
+    @classmethod
+    def write_questions(cls):
+        """And a model that has been told which answers are right."""
+        asked = [[{"role": "user", "content": f"{number} + 1"}] for number in range(20)]
+        cls.work.write_rows([{"messages": messages, "answer": i + 1} for i, messages in enumerate(asked)], "questions.jsonl")
+        answer = lambda text: [{"role": "assistant", "content": text}]
+        cls.work.write_rows([{"prompt": messages, "chosen": answer(f"{i + 1}"), "rejected": answer("?")}
+                             for i, messages in enumerate(asked)], "pairs.jsonl")
+        cls.work.run("model_name_or_path=chat", "train_file=pairs.jsonl", "stage=rm", "template=chatml", "block_size=128",
+                     "max_steps=1", "save_strategy=no", "output_dir=reward_path")
 
     @classmethod
     def tearDownClass(cls):

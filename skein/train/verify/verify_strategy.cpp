@@ -155,7 +155,7 @@ Finished run_variant(const config::RunConfig& config, const Variant& variant, co
   Engine engine(config, steps, world);
   {
     const board::HostWork work("loading the weights");
-    load_first_weights(engine.state, config, world);
+    load_first_weights(engine.state.policy(), config, world);
     if (engine.reference) load_reference(*engine.reference, config, steps.architecture, world);
   }
   Finished finished{.numbers = {.variant = variant}, .weights = {}};

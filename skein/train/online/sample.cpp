@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright the skein authors.
+#include "skein/train/online/sample.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "skein/board/board.h"
+#include "skein/core/error.h"
+#include "skein/plan/model_texts.h"
+#include "skein/rollout/sampling/generation_config.h"
+#include "skein/text/text_stream.h"
+
+namespace skein::train {
+namespace {
+
+// As the model that the run saves says it.
+std::vector<int64_t> ends_of(const config::RunConfig& config, const text::TextCodec& codec) {
+  constexpr const char* kName = "generation_config.json";
+  const auto texts = plan::texts_beside_weights(config);
+  std::vector<int64_t> ends;
+  if (const auto found = texts.files.find(kName); found != texts.files.end()) {
+    ends = rollout::parse_generation_config(found->second, kName).eos_token_ids;
+  }
+  if (ends.empty()) {
+    const fs::path folder = config.model.model_name_or_path;
+    ends = rollout::read_generation_config(std::span(&folder, 1)).eos_token_ids;
+  }
+  if (const auto end = codec.end(); end && (ends.empty() || codec.is_bytes())) ends.push_back(*end);
+  return ends;  // none: plan::check_online_models has seen other ends
+}
+
+}  // namespace
+
+PolicySampler::PolicySampler(Session& run, const text::TextCodec& codec)
+    : run_(run), codec_(codec), stop_tokens_(ends_of(run.config, codec)) {}
+
+bool PolicySampler::ends(int64_t token) const {
+  return std::ranges::find(stop_tokens_, token) != stop_tokens_.end();
+}
+
+rollout::GenerateOptions PolicySampler::options(const Wish& wish) const {
+  const auto& config = run_.config.rollout;
+  rollout::GenerateOptions options{.sampling = {.temperature = config.temperature,
+                                                .top_k = config.top_k,
+                                                .top_p = config.top_p,
+                                                .min_p = config.min_p,
+                                                .repetition_penalty = config.repetition_penalty,
+                                                .seed = static_cast<uint64_t>(run_.config.seed),
+                                                .step = static_cast<uint64_t>(wish.step)},
+                                   .max_new_tokens = config.max_completion_length,
+                                   .stop_tokens = stop_tokens_,
+                                   .cache_bytes = config.rollout_cache_size,
+                                   .log_probs = wish.log_probs};
+  if (config.rollout_max_rows > 0) options.max_rows = config.rollout_max_rows;
+  options.on_progress = [what = wish.what](int64_t tokens, int64_t completions) {
+    board::report_progress(fmt::format("{}: {} tokens, {} completions", what, tokens, completions));
+  };
+  return options;
+}
+
+std::optional<std::vector<Sampled>> PolicySampler::sample(const Prompts& prompts,
+                                                          std::span<const int64_t> numbers,
+                                                          const Wish& wish) const {
+  const board::HostWork work(wish.what);
+  std::vector<rollout::Request> requests;
+  std::vector<Sampled> samples;
+  for (const auto number : numbers) {
+    const int64_t prompt = number / wish.generations, generation = number % wish.generations;
+    const auto at = static_cast<size_t>(prompt);
+    requests.push_back({.prompt = prompts.tokens[at],
+                        .prompt_id = static_cast<uint64_t>(prompts.samples[at]),
+                        .sample = static_cast<uint64_t>(generation)});
+    samples.push_back({.number = number, .prompt = prompt, .generation = generation});
+  }
+  auto options = this->options(wish);
+  options.is_abandoned = run_.world.stop_requested;
+  std::vector<text::TextStream> streams(numbers.size(), text::TextStream(run_.config.rollout.stop));
+  options.on_token = [&](size_t request, int64_t token) {
+    if (ends(token)) return true;
+    samples[request].text += streams[request].add(codec_.bytes_of(static_cast<uint32_t>(token)));
+    return !streams[request].is_stopped();
+  };
+  // What this rank has to sample it samples alone: others may have more. So all weights are whole
+  // meanwhile; where they do not fit, a rollout unit by unit, with the ranks in step, has its place
+  // here.
+  const auto hold = run_.sharded.hold_whole();
+  auto made = rollout::generate(*run_.model, run_.sharded, run_.world.device, requests, options);
+  if (run_.world.stop_requested()) return std::nullopt;
+  for (size_t i = 0; i < made.size(); ++i) {
+    samples[i].text += streams[i].finish();
+    samples[i].tokens = std::move(made[i].tokens);
+    samples[i].log_probs = std::move(made[i].log_probs);
+    samples[i].finished = made[i].finish == rollout::Finish::kStopToken ||
+                          made[i].finish == rollout::Finish::kCallback;
+  }
+  return samples;
+}
+
+}  // namespace skein::train
