@@ -211,7 +211,7 @@ RunMemory::RunMemory(const config::RunConfig& config, const HfConfig& model, con
 // Of one answer with its prompt, or what was asked for: more is taken where it is free.
 int64_t RunMemory::cache_bytes() const {
   if (const auto asked = config_.rollout.rollout_cache_size; asked > 0) return asked;
-  return 2 * dimensions_.layers * dimensions_.key_width * question_.tokens * question_.weight_bytes;
+  return plan::cache_bytes(dimensions_, question_.tokens, dtype_);
 }
 
 // Policy and critic are updated one after the other, and both are held; while answers are written

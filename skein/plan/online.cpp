@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <vector>
@@ -73,6 +74,13 @@ void check_noise(const config::Resolved& resolved) {
                  fmt::format("'neftune_noise_alpha' does not go with stage: {}, which compares "
                              "probabilities: leave it out",
                              stage_of(resolved)));
+}
+
+// It would be found before the first letter.
+void check_stop(const config::Resolved& resolved) {
+  if (!std::ranges::any_of(resolved.config.rollout.stop, &std::string::empty)) return;
+  config::refuse(resolved.origin_of("stop"),
+                 "'stop' has an empty text, which ends no answer: leave it out");
 }
 
 std::string place_of(const config::Resolved& resolved, const char* key) {
@@ -239,6 +247,7 @@ void check_online_keys(const config::Resolved& resolved) {
   check_groups(resolved.config);
   check_kl(resolved);
   check_noise(resolved);
+  check_stop(resolved);
 }
 
 void check_online_models(const config::Resolved& resolved, const HfConfig& model) {
@@ -247,6 +256,25 @@ void check_online_models(const config::Resolved& resolved, const HfConfig& model
   check_end(resolved.config);
   check_reward_model(resolved, model);
   check_critic(resolved);
+}
+
+int64_t cache_bytes(const Dimensions& model, int64_t tokens, DType dtype) {
+  return 2 * model.layers * model.key_width * tokens * static_cast<int64_t>(dtype_bytes(dtype));
+}
+
+void check_cache(const config::Resolved& resolved, const Dimensions& model, DType dtype) {
+  const auto& rollout = resolved.config.rollout;
+  if (!config::is_online(resolved.config.stage) || rollout.rollout_cache_size == 0) return;
+  const auto needed =
+      cache_bytes(model, rollout.max_prompt_length + rollout.max_completion_length, dtype);
+  if (rollout.rollout_cache_size >= needed) return;
+  config::refuse(
+      resolved.origin_of("rollout_cache_size"),
+      fmt::format("'rollout_cache_size' is {} bytes, but the keys and values of one answer with "
+                  "its prompt ({} + {} tokens) take {}: give that much or more, or 0, which takes "
+                  "what is left",
+                  rollout.rollout_cache_size, rollout.max_prompt_length,
+                  rollout.max_completion_length, needed));
 }
 
 }  // namespace skein::plan

@@ -4,13 +4,15 @@
 
 // What follows from the keys of stages ppo, grpo and rloo besides their steps
 // (plan/steps/rollout_plan.h): the models beside the policy, and what will not run. The reference
-// is that of preferences.h. All but has_reward_model() require such a stage.
+// is that of preferences.h. All but has_reward_model() and
+// check_cache() require such a stage.
 
 #include <cstdint>
 #include <string>
 
 #include "skein/config/load.h"
 #include "skein/config/run_config.h"
+#include "skein/core/dtype.h"
 #include "skein/plan/hf_config.h"
 #include "skein/plan/model_folder.h"
 
@@ -36,5 +38,10 @@ void check_online_keys(const config::Resolved& resolved);
 // tokens or too few of them, a critic of another vocabulary, a policy whose answers never end or
 // that has no positions for them. `model`: the policy.
 void check_online_models(const config::Resolved& resolved, const HfConfig& model);
+
+// Keys and values of so many tokens, in this type.
+int64_t cache_bytes(const Dimensions& model, int64_t tokens, DType dtype);
+// Throws UserError for a rollout_cache_size that does not hold the longest answer.
+void check_cache(const config::Resolved& resolved, const Dimensions& model, DType dtype);
 
 }  // namespace skein::plan

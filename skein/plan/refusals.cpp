@@ -306,8 +306,9 @@ std::optional<fs::path> check_run_elsewhere(const config::Resolved& resolved, in
     return checkpoint_to_continue(config.checkpoint);
   }
   auto checkpoint = check_model_and_data(resolved);
+  const auto model = read_run_model(config);
+  check_cache(resolved, model.dimensions(), working_dtype(config.model.dtype, place));
   if (checkpoint) {
-    const auto model = read_run_model(config);
     check_continuation(*checkpoint, model, identity_before_data(resolved, batches, model));
     check_saved_dtype(*checkpoint, config, model, working_dtype(config.model.dtype, place));
   }

@@ -37,6 +37,15 @@ void record_model(const Session& run, const checkpoint::Contents& contents) {
 // A run may be too short for its loss scale to find its place, or nan_policy may skip every step.
 void require_updates(const Session& run, int64_t step) {
   if (step == 0 || run.optimizer->num_updates() > 0) return;
+  if (config::is_online(run.config.stage) && !run.scaler) {
+    throw UserError(fmt::format(
+        "nothing was learned in {} steps, and no model was written: no gradient was finite (see "
+        "the warnings above), or no answer counted. filter_groups leaves out groups whose rewards "
+        "are all equal, skip_unscored answers without a reward, mask_truncated_completions those "
+        "without an end; critic_warmup may be as long as the run. completions.jsonl shows the "
+        "answers",
+        step));
+  }
   const auto advice =
       run.scaler ? fmt::format(
                        "float16 overflowed every time, at last at a loss scale of {}: start again "
