@@ -131,18 +131,20 @@ bool scores(const ModelFolder& folder, const HfConfig& model) {
          adapter::read_adapter_config(folder.adapter).task_type == adapter::kScores;
 }
 
-// Of a model that reads prompts with their answers.
-void check_positions(const config::RunConfig& config, const HfConfig& model,
-                     const std::string& who) {
+// Of a model that reads prompts with their answers, and with so many tokens behind.
+void check_positions(const config::RunConfig& config, const HfConfig& model, const std::string& who,
+                     size_t behind = 0) {
   const auto dimensions = model.dimensions();
   const auto& rollout = config.rollout;
   const auto longest = rollout.max_prompt_length + rollout.max_completion_length;
-  if (!dimensions.positions_are_learned || longest <= dimensions.positions) return;
+  const auto known = dimensions.positions - static_cast<int64_t>(behind);
+  if (!dimensions.positions_are_learned || longest <= known) return;
   throw UserError(fmt::format(
-      "max_prompt_length + max_completion_length is {} + {} = {}, but {} knows {} positions: lower "
-      "one of them",
-      rollout.max_prompt_length, rollout.max_completion_length, longest, who,
-      dimensions.positions));
+      "max_prompt_length + max_completion_length is {} + {} = {}, but {} knows {} positions{}: "
+      "lower one of them",
+      rollout.max_prompt_length, rollout.max_completion_length, longest, who, dimensions.positions,
+      behind > 0 ? fmt::format(", of which {} are for what the template prints behind", behind)
+                 : ""));
 }
 
 void check_reward_model(const config::Resolved& resolved, const HfConfig& policy) {
@@ -160,7 +162,7 @@ void check_reward_model(const config::Resolved& resolved, const HfConfig& policy
         "run of stage: rm wrote",
         place, config.reward.reward_model, is_policy ? ", and the very model that trains" : ""));
   }
-  check_positions(config, model, "reward_model");
+  check_positions(config, model, "reward_model", open_tokens(config).turn_end.behind.size());
   if (config.reward.reward_retokenize) return;
   check_same_tokens(resolved, folder, "reward_model");
   const auto own = policy.dimensions().vocabulary, its = model.dimensions().vocabulary;

@@ -22,8 +22,7 @@ std::string rendered(const ChatTemplate& chat_template, const std::string& varia
 std::string behind_answer(const std::string& text) {
   const auto place = text.rfind(kAnswer);
   if (place == std::string::npos) return {};
-  return std::string(
-      without_blanks(std::string_view(text).substr(place + std::string_view(kAnswer).size())));
+  return text.substr(place + std::string_view(kAnswer).size());
 }
 
 // The parts of a text that look like tokens: <|im_end|>, <end_of_turn>, </s>.
@@ -50,23 +49,28 @@ std::string_view without_blanks(std::string_view text) {
 }
 
 TurnEnd find_turn_end(const ChatTemplate& chat_template, const Tokenizer& tokenizer) {
-  TurnEnd end{.text = behind_answer(rendered(chat_template)), .token = {}};
+  TurnEnd end{.text = {}, .token = {}, .printed = behind_answer(rendered(chat_template))};
+  end.text = without_blanks(end.printed);
   const auto ids = tokenizer.encode(end.text, {.add_special_tokens = false});
-  for (const uint32_t id : ids) {
-    if (tokenizer.is_special(id)) {
-      end.token = id;
-      return end;
-    }
+  const auto special =
+      std::ranges::find_if(ids, [&](uint32_t id) { return tokenizer.is_special(id); });
+  if (special != ids.end()) {
+    end.token = *special;
+  } else if (ids.size() == 1) {  // added tokens need not be special
+    end.token = ids[0];
   }
-  // Added tokens need not be special.
-  if (ids.size() == 1) end.token = ids[0];
+  if (!end.token) return end;
+  const auto all = tokenizer.encode(end.printed, {.add_special_tokens = false});
+  const auto place = std::ranges::find(all, *end.token);
+  if (place != all.end()) end.behind.assign(place + 1, all.end());
   return end;
 }
 
 bool lacks_end_token(const ChatTemplate& chat_template) {
   constexpr std::string_view kProbe = "skein-end";
-  return behind_answer(rendered(chat_template)).empty() &&
-         behind_answer(rendered(chat_template, R"({"eos_token": "skein-end"})")) == kProbe;
+  return without_blanks(behind_answer(rendered(chat_template))).empty() &&
+         without_blanks(behind_answer(rendered(chat_template, R"({"eos_token": "skein-end"})"))) ==
+             kProbe;
 }
 
 std::vector<std::string> missing_turn_tokens(const ChatTemplate& chat_template,

@@ -18,6 +18,10 @@ namespace skein::text {
 struct TurnEnd {
   std::string text;               // as the template prints it behind an answer, without blanks
   std::optional<uint32_t> token;  // the one that ends the turn; none: the text has no token
+  // What is printed behind that token, and all of it as it stands: a turn that has been trained on
+  // goes on with it.
+  std::vector<uint32_t> behind{};
+  std::string printed{};
 };
 
 // What lies between the blanks around a text.

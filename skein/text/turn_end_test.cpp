@@ -36,6 +36,14 @@ TEST(TurnEnd, OfTheBuiltIns) {
   }
 }
 
+TEST(TurnEnd, WhatIsPrintedBehindIt) {
+  const auto newline = known_tokens().encode("\n", {.add_special_tokens = false});
+  EXPECT_EQ(end_of(built_in_template("chatml")).behind, newline);
+  EXPECT_EQ(end_of(built_in_template("chatml")).printed, "<|im_end|>\n");
+  EXPECT_TRUE(end_of(built_in_template("llama3")).behind.empty());
+  EXPECT_TRUE(end_of("{% for m in messages %}{{ m.content }}[END]\n{% endfor %}").behind.empty());
+}
+
 TEST(TurnEnd, WithBlanksAround) {
   const auto end =
       end_of("{% for m in messages %}{{ m.content ~ ' ' ~ eos_token ~ '\\n' }}{% endfor %}");

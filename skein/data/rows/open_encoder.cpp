@@ -42,13 +42,10 @@ text::ChatTemplateOptions template_options(const fs::path& path, const config::R
 }
 
 // Of a text, and of the assistant's turns.
-std::vector<uint32_t> ends_of_turn(const text::Tokenizer& tokenizer,
-                                   const std::optional<text::ChatTemplate>& chat_template) {
+std::vector<uint32_t> ends_of_turn(const text::Tokenizer& tokenizer, const text::TurnEnd& turn) {
   std::vector<uint32_t> ends;
   if (const auto end = tokenizer.eos_id()) ends.push_back(*end);
-  if (!chat_template) return ends;
-  const auto end = text::find_turn_end(*chat_template, tokenizer).token;
-  if (end && end != tokenizer.eos_id()) ends.push_back(*end);
+  if (turn.token && turn.token != tokenizer.eos_id()) ends.push_back(*turn.token);
   return ends;
 }
 
@@ -159,7 +156,8 @@ RowTokens open_row_tokens(const config::ModelConfig& model, const config::RowsCo
   const auto options = template_options(path, rows);
   const auto chat_template = text::ChatTemplate::find(options);
   auto tokenizer = text::shared_tokenizer(path, model.new_special_tokens);
-  auto ends = ends_of_turn(*tokenizer, chat_template);
+  auto turn_end = chat_template ? text::find_turn_end(*chat_template, *tokenizer) : text::TurnEnd();
+  auto ends = ends_of_turn(*tokenizer, turn_end);
   const auto begin = begin_of_row(*tokenizer, ends);
   RowTokens result{
       .encoder = {.kind = kind,
@@ -176,7 +174,8 @@ RowTokens open_row_tokens(const config::ModelConfig& model, const config::RowsCo
                 .missing_tokens = chat_template
                                       ? text::missing_turn_tokens(*chat_template, *tokenizer)
                                       : std::vector<std::string>{}},
-      .tokenizer = tokenizer};
+      .tokenizer = tokenizer,
+      .turn_end = std::move(turn_end)};
   return result;
 }
 

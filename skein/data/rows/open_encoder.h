@@ -17,6 +17,7 @@
 #include "skein/data/rows/encode_rows.h"
 #include "skein/data/rows/label_audit.h"
 #include "skein/text/tokenizer.h"
+#include "skein/text/turn_end.h"
 
 namespace skein::data {
 
@@ -25,6 +26,7 @@ struct RowTokens {
   RowEncoder encoder;
   AuditTokens audit;
   std::shared_ptr<const text::Tokenizer> tokenizer;
+  text::TurnEnd turn_end{};  // of conversations; nothing where there is no template
 };
 
 // The folder (or tokenizer.json) that text is read with: tokenizer_name_or_path, else the model's.

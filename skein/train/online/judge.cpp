@@ -13,6 +13,7 @@
 
 #include "skein/board/board.h"
 #include "skein/core/error.h"
+#include "skein/plan/run_data.h"
 #include "skein/tensor/batch.h"
 #include "skein/train/online/documents.h"
 
@@ -85,29 +86,15 @@ at::Tensor last_tokens(const tensor::HostBatch& batch, at::Device device) {
   return at::from_blob(last.data(), {std::ssize(last)}, at::kLong).clone().to(device);
 }
 
-// Prompt and completion, as the policy reads them.
-std::vector<int64_t> own_tokens(const Prompts& prompts, const Sampled& sample) {
-  auto tokens = prompts.tokens[static_cast<size_t>(sample.prompt)];
-  tokens.insert(tokens.end(), sample.tokens.begin(), sample.tokens.end());
-  return tokens;
-}
-
-// As another tokenizer reads the same text, with its own end where the completion has one.
-std::vector<int64_t> tokens_anew(const Prompts& prompts, const Sampled& sample,
-                                 const text::TextCodec& codec) {
-  std::vector<uint32_t> ids;
-  codec.encode(prompts.texts[static_cast<size_t>(sample.prompt)] + sample.text, ids);
-  if (const auto end = codec.end(); end && sample.finished) ids.push_back(*end);
-  return {ids.begin(), ids.end()};
-}
-
 }  // namespace
 
 Judge::Judge(Session& run)
     : run_(run),
       scorer_(make_scorer(run)),
       model_(open_reward_model(run)),
-      model_weight_(model_weight(run.config.reward)) {}
+      model_weight_(model_weight(run.config.reward)) {
+  if (model_) turn_end_ = plan::open_tokens(run.config).turn_end;
+}
 
 const std::vector<std::string>& Judge::names() {
   if (names_.empty()) {
@@ -146,9 +133,32 @@ std::optional<Verdict> Judge::judge(const Prompts& prompts, std::span<const Samp
   return verdict;
 }
 
+// Prompt and completion as the policy reads them, and what the template prints behind the end of a
+// turn: the score stands at the last token of what the model was trained on.
+std::vector<int64_t> Judge::own_tokens(const Prompts& prompts, const Sampled& sample) const {
+  auto tokens = prompts.tokens[static_cast<size_t>(sample.prompt)];
+  tokens.insert(tokens.end(), sample.tokens.begin(), sample.tokens.end());
+  if (turn_end_.token && !sample.tokens.empty() && sample.tokens.back() == *turn_end_.token) {
+    tokens.insert(tokens.end(), turn_end_.behind.begin(), turn_end_.behind.end());
+  }
+  return tokens;
+}
+
+// As another tokenizer reads the same text, with its own end where it is no turn's.
+std::vector<int64_t> Judge::tokens_anew(const Prompts& prompts, const Sampled& sample) const {
+  const auto& codec = *model_->codec;
+  auto text = prompts.texts[static_cast<size_t>(sample.prompt)] + sample.text;
+  if (sample.finished) text += turn_end_.printed;
+  std::vector<uint32_t> ids;
+  codec.encode(text, ids);
+  const auto end = codec.end();
+  if (end && sample.finished && turn_end_.printed.empty()) ids.push_back(*end);
+  return {ids.begin(), ids.end()};
+}
+
 std::vector<int64_t> Judge::text_for_model(const Prompts& prompts, const Sampled& sample) const {
   if (!model_->codec) return own_tokens(prompts, sample);
-  auto tokens = tokens_anew(prompts, sample, *model_->codec);
+  auto tokens = tokens_anew(prompts, sample);
   const auto most = model_->model->max_positions();
   if (std::ssize(tokens) <= most && !tokens.empty()) return tokens;
   throw UserError(

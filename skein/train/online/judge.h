@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "skein/rewards/scorer.h"
+#include "skein/text/turn_end.h"
 #include "skein/train/online/players.h"
 #include "skein/train/online/prompts.h"
 #include "skein/train/online/sample.h"
@@ -39,6 +40,8 @@ class Judge {
   std::optional<Verdict> judge(const Prompts& prompts, std::span<const Sampled> samples);
 
  private:
+  std::vector<int64_t> own_tokens(const Prompts& prompts, const Sampled& sample) const;
+  std::vector<int64_t> tokens_anew(const Prompts& prompts, const Sampled& sample) const;
   std::vector<int64_t> text_for_model(const Prompts& prompts, const Sampled& sample) const;
   // False: it was asked to stop.
   bool ask_scorer(std::span<const rewards::Completion> completions, Verdict& verdict);
@@ -47,6 +50,7 @@ class Judge {
   Session& run_;
   std::unique_ptr<rewards::Scorer> scorer_;  // null: the model alone judges
   std::unique_ptr<RewardModel> model_;       // null: none
+  text::TurnEnd turn_end_;                   // of what the model has been trained on
   double model_weight_ = 1;
   std::vector<std::string> names_;
 };
