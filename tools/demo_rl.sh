@@ -135,6 +135,7 @@ accuracy=$("$skein" eval "$reward" --dataset "$data/validation_pairs.jsonl" --de
   python3 -B -c 'import json, sys; print("%.1f" % (100 * json.load(sys.stdin)["accuracy"]))')
 echo "held-out accuracy $accuracy %"
 
+if ((${#quick[@]})); then quick+=(critic_warmup=1); fi
 train recipes/demo_ppo.yaml "$ppo" "" reward_model="$reward"
 say "after: $ppo"
 read -r first last deviations <<< "$(rewards "$ppo")"

@@ -3,11 +3,11 @@
 # Copyright the skein authors.
 """Makes the questions of `make demo-rl`: what the model of `make demo-sft` can do, asked in words that it has not been taught.
 
-  tools/make_questions.py OUT [--questions 200] [--pairs 1200]
+  tools/make_questions.py OUT [--questions 200] [--pairs 2500]
 
 Writes OUT/train.jsonl and OUT/validation.jsonl ({"messages": [user], "answer": …} per line), and of the same questions
 OUT/train_pairs.jsonl and OUT/validation_pairs.jsonl ({"prompt", "chosen", "rejected"}), in which the rejected answer does something
-else with the same letters, or reverses them wrongly. The same bytes everywhere. Which file a question goes to follows from
+else with the same letters, reverses them wrongly, ends too early, or answers another question. The same bytes everywhere. Which file a question goes to follows from
 the question; what it is about may well be in the other one, in other words. validation.jsonl comes last.
 """
 import argparse
@@ -37,12 +37,23 @@ def answer_to(word):
 
 
 def wrong_answers(word, draw):
-    """Of one of the other tasks, or with two letters exchanged, with one left out, with one twice."""
+    """Of one of the other tasks, or with two letters exchanged, one left out, one twice, some of them others; cut short, down to a
+    single letter; the answer to another question, or half of it. What a reward model has never seen it may find better than any
+    wrong answer that it knows, and PPO finds out."""
     right = list(word[::-1])
-    one = draw.below(len(right) - 1)
+    last = len(right) - 1
+    one = draw.below(last)
     exchanged = right[:one] + [right[one + 1], right[one]] + right[one + 2:]
+    other = list(right)
+    other[draw.below(last + 1)] = draw.one(right)
+    others = list(other)
+    others[draw.below(last + 1)] = draw.one(right)
+    another = draw.one([each for each in WORDS if each != word])[::-1]
+    half = 1 + draw.below(last)
     all_of_them = [word, "".join(sorted(word)), "".join(exchanged), "".join(right[:one] + right[one + 1:]),
-                   "".join(right[:one] + [right[one]] + right[one:])]
+                   "".join(right[:one] + [right[one]] + right[one:]), "".join(other), "".join(others),
+                   "".join(right[:1]), "".join(right[:half]), another, "".join(right[:half]) + another[half:],
+                   another[:half] + "".join(right[half:])]
     return [spelled(wrong) for wrong in all_of_them if wrong != word[::-1]]
 
 
@@ -58,7 +69,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("out", type=Path)
     parser.add_argument("--questions", type=int, default=200, help="rows of validation.jsonl at most")
-    parser.add_argument("--pairs", type=int, default=1200, help="rows of train_pairs.jsonl at most")
+    parser.add_argument("--pairs", type=int, default=2500, help="rows of train_pairs.jsonl at most")
     options = parser.parse_args()
     draw = Draw(20240315)
     names = ("train", "train_pairs", "validation_pairs", "validation")

@@ -279,4 +279,14 @@ void check_cache(const config::Resolved& resolved, const Dimensions& model, DTyp
                   rollout.max_completion_length, needed));
 }
 
+void check_warmup(const config::Resolved& resolved, int64_t total_steps) {
+  const auto& config = resolved.config;
+  if (!config::is_online(config.stage) || !config::has_critic(config)) return;
+  if (config.ppo.critic_warmup < total_steps) return;
+  config::refuse(resolved.origin_of("critic_warmup"),
+                 fmt::format("'critic_warmup' is {}, and the run has {} steps: the model would "
+                             "never learn; give less",
+                             config.ppo.critic_warmup, total_steps));
+}
+
 }  // namespace skein::plan

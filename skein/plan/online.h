@@ -4,8 +4,8 @@
 
 // What follows from the keys of stages ppo, grpo and rloo besides their steps
 // (plan/steps/rollout_plan.h): the models beside the policy, and what will not run. The reference
-// is that of preferences.h. All but has_reward_model() and
-// check_cache() require such a stage.
+// is that of preferences.h. All but has_reward_model(),
+// check_cache() and check_warmup() require such a stage.
 
 #include <cstdint>
 #include <string>
@@ -43,5 +43,7 @@ void check_online_models(const config::Resolved& resolved, const HfConfig& model
 int64_t cache_bytes(const Dimensions& model, int64_t tokens, DType dtype);
 // Throws UserError for a rollout_cache_size that does not hold the longest answer.
 void check_cache(const config::Resolved& resolved, const Dimensions& model, DType dtype);
+// The same for a critic that would learn alone to the end.
+void check_warmup(const config::Resolved& resolved, int64_t total_steps);
 
 }  // namespace skein::plan

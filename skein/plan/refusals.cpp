@@ -328,7 +328,8 @@ void check_prepared(const config::Resolved& resolved, int ranks) {
   }
   const data::SampleOrder order{.global_batch = samples_per_step(config, batches),
                                 .drop_last = config.data.dataloader_drop_last};
-  plan_run(config, data::plan_of(samples, order).epoch_steps());
+  const auto run = plan_run(config, data::plan_of(samples, order).epoch_steps());
+  check_warmup(resolved, run.total_steps);
   const auto checkpoint = checkpoint_to_continue(config.checkpoint);
   if (!checkpoint) return;
   auto identity = identity_before_data(resolved, batches, model);

@@ -42,8 +42,7 @@ void require_updates(const Session& run, int64_t step) {
         "nothing was learned in {} steps, and no model was written: no gradient was finite (see "
         "the warnings above), or no answer counted. filter_groups leaves out groups whose rewards "
         "are all equal, skip_unscored answers without a reward, mask_truncated_completions those "
-        "without an end; critic_warmup may be as long as the run. completions.jsonl shows the "
-        "answers",
+        "without an end. completions.jsonl shows the answers",
         step));
   }
   const auto advice =

@@ -10,7 +10,7 @@ import time
 import unittest
 
 from asked import FULL, LORA, STAGES, Asked, learned
-from harness import SPECIAL_TOKENS, TIMEOUT, children, finish, gpt2, kill, sample
+from harness import SPECIAL_TOKENS, TIMEOUT, children, finish, gpt2, kill, run_skein, sample
 
 PROGRAM = "reward_program=[python3,rewards.py]"
 DTYPES = (("float64", 1e-9), ("float32", 1e-5))
@@ -107,6 +107,21 @@ class Numbers(unittest.TestCase):
                 name = "rewards/reward_model/mean" if "reward_model=judge" in words else "rewards/letters/mean"
                 self.assertIn(name, work.logged("out1")[0])
                 self.assertIn("eval_" + name, records[0])
+
+    def test_a_reward_model_says_what_it_says_of_the_same_texts_elsewhere(self):
+        with Asked("ppo", max_steps=1, global_batch_size=32, num_iterations=1, num_mini_batches=1) as work:
+            work.make_judge()
+            for more in ([], ["reward_retokenize=true"]):
+                work.run("output_dir=out", "--fresh", "reward_funcs=[]", "reward_model=judge", *more)
+                lines = [line for line in work.said("out") if line["finished"] and line["completion"].isascii() and line["completion"].strip()]
+                self.assertGreater(len(lines), 2)
+                for line in lines[:3]:
+                    asked = line["prompt"].partition("<|im_start|>user\n")[2].partition("<|im_end|>")[0]
+                    answer = lambda text: [{"role": "assistant", "content": text}]
+                    work.write_rows([{"prompt": [{"role": "user", "content": asked}], "chosen": answer(line["completion"]),
+                                      "rejected": answer("?")}], "one.jsonl")
+                    said = json.loads(run_skein(["eval", "judge", "--dataset", "one.jsonl", "--json"], work.folder).stdout)
+                    self.assertAlmostEqual(said["mean_reward"] + said["margin"] / 2, line["reward"], places=3)
 
     def test_what_is_written_down(self):
         with Asked("ppo", max_steps=2, report_to="tensorboard") as work:
@@ -247,6 +262,7 @@ class BadInput(unittest.TestCase):
         ("ppo", ["critic_model=narrow_words"], "critic_model narrow_words reads other tokens than the model writes"),
         ("ppo", ["reward_model=other_words"], "reads other tokens than the model writes: id 97 is \"b\" there and \"a\" here; "
                                               "reward_retokenize=true reads the texts anew"),
+        ("ppo", ["critic_warmup=3"], "'critic_warmup' is 3, and the run has 3 steps"),
         ("ppo", ["ref_model=narrow"], "ref_model narrow is another model"),
         ("grpo", ["kl_coef=0.1", "ref_model=nowhere"], "'nowhere' does not exist"),
         ("grpo", ["model_name_or_path=endless", "template=", "chat_template=plain.jinja"], "nothing ends an answer of endless"),
