@@ -354,6 +354,18 @@ class BadInput(unittest.TestCase):
                     for record in work.logged("short"):
                         self.assertEqual(record["completions/max_length"], 1)
 
+    def test_another_reference_is_refused(self):
+        with Asked("ppo", save_steps=1, max_steps=1) as work:
+            work.run("output_dir=out")
+            work.begin("other", "stage=sft", "train_file=chat.jsonl", "max_steps=3")
+            ended = work.run("output_dir=out", "ref_model=other", "max_steps=2", code=2)
+            self.assertIn("was trained beside another reference", ended.stderr)
+
+    def test_strategies_cannot_be_compared(self):
+        with Asked("grpo") as work:
+            ended = run_skein(["verify-strategy", "c.yaml"], work.folder, code=2)
+            self.assertIn("stage: grpo writes its own", ended.stderr)
+
     def test_a_model_with_few_positions(self):
         with Asked("grpo") as work:
             work.write_model(gpt2(vocab_size=260, n_positions=40))

@@ -56,6 +56,16 @@ config::Resolved without_saving(config::Resolved resolved) {
   return resolved;
 }
 
+// One sampled token that differs, and all that is learned behind it does.
+void refuse_rollouts(const config::RunConfig& config) {
+  if (!config::is_online(config.stage)) return;
+  throw UserError(fmt::format(
+      "skein verify-strategy compares what strategies learn from the same data, and stage: {} "
+      "writes its own: give the stage that the model was fine-tuned with, as stage=sft and its "
+      "train_file",
+      config::to_text(config.stage)));
+}
+
 }  // namespace
 
 int run_verify_command(std::span<const std::string> arguments) {
@@ -72,6 +82,7 @@ int run_verify_command(std::span<const std::string> arguments) {
   plan::take_adapter_tokenizer(job.resolved);
   const auto& resolved = job.resolved;
   plan::check_model_given(resolved.config, "skein verify-strategy");
+  refuse_rollouts(resolved.config);
   job.check_size = [&](int size) { config::plan_batches(resolved, size); };
   job.check = plan::check_run;
   job.settle = plan::settle_autos;
