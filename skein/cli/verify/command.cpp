@@ -13,6 +13,8 @@
 #include "skein/cli/verify/flags.h"
 #include "skein/config/batch_plan.h"
 #include "skein/config/load.h"
+#include "skein/config/syntax/values.h"
+#include "skein/core/error.h"
 #include "skein/plan/finetune.h"
 #include "skein/plan/fit.h"
 #include "skein/plan/refusals.h"
