@@ -44,6 +44,7 @@ struct RewardConfig {
   bool reward_retokenize = false;
   std::vector<std::string> reward_program;
   int64_t reward_timeout = 300;
+  int64_t max_turns = 1;
   bool skip_unscored = false;
 
   bool operator==(const RewardConfig&) const = default;

@@ -96,6 +96,11 @@ void fields(RewardConfig& config, auto&& field) {
         About{.help = "seconds that reward_program has for the answers it was given",
               .min = 1,
               .max = 1e9});
+  field("max_turns", config.max_turns,
+        About{.help = "times that reward_program is asked about an answer; before the last it may "
+                      "reply with messages, behind which the model goes on",
+              .min = 1,
+              .max = 1000});
   field("skip_unscored", config.skip_unscored,
         About{.help = "answers that no reward has an opinion on, or that reward_program fails "
                       "with, are not trained on; else they end the run"});

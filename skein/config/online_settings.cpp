@@ -67,7 +67,7 @@ void add_other_keys(const RunConfig& config, Idle& idle) {
     leave({"reward_retokenize"}, "reward_model is not given", idle);
   }
   if (config.reward.reward_program.empty()) {
-    leave({"reward_timeout"}, "reward_program is not given", idle);
+    leave({"reward_timeout", "max_turns"}, "reward_program is not given", idle);
   }
   if (config.rollout.max_prompt_length == 0) {
     leave({"long_prompts"}, "max_prompt_length is 0", idle);

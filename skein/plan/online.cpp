@@ -83,6 +83,16 @@ void check_stop(const config::Resolved& resolved) {
                  "'stop' has an empty text, which ends no answer: leave it out");
 }
 
+// Messages are printed by a chat template.
+void check_turns(const config::Resolved& resolved) {
+  const auto& reward = resolved.config.reward;
+  if (reward.max_turns == 1 || reward.reward_program.empty()) return;
+  if (open_tokens(resolved.config).chat_template) return;
+  config::refuse(resolved.origin_of("max_turns"),
+                 "'max_turns' above 1 lets reward_program reply with messages, which only a chat "
+                 "template can print: give template or chat_template");
+}
+
 std::string place_of(const config::Resolved& resolved, const char* key) {
   return resolved.origin_of(key).place();
 }
@@ -256,6 +266,7 @@ void check_online_models(const config::Resolved& resolved, const HfConfig& model
   if (!config::is_online(resolved.config.stage)) return;
   check_positions(resolved.config, model, "the model");
   check_end(resolved.config);
+  check_turns(resolved);
   check_reward_model(resolved, model);
   check_critic(resolved);
 }

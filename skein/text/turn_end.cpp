@@ -2,8 +2,12 @@
 // Copyright the skein authors.
 #include "skein/text/turn_end.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <string_view>
+
+#include "skein/core/error.h"
 
 namespace skein::text {
 namespace {
@@ -64,6 +68,21 @@ TurnEnd find_turn_end(const ChatTemplate& chat_template, const Tokenizer& tokeni
   const auto place = std::ranges::find(all, *end.token);
   if (place != all.end()) end.behind.assign(place + 1, all.end());
   return end;
+}
+
+std::string printed_behind(const ChatTemplate& chat_template, std::span<const Message> messages) {
+  Conversation example{
+      .messages = {{.role = "user", .content = "Hi"}, {.role = "assistant", .content = kAnswer}}};
+  example.messages.insert(example.messages.end(), messages.begin(), messages.end());
+  try {
+    const auto text = chat_template.render(example, {.add_generation_prompt = true}).text;
+    const auto place = text.find(kAnswer);
+    if (place != std::string::npos) return text.substr(place + std::string_view(kAnswer).size());
+  } catch (const jinja::TemplateError& error) {
+    throw UserError(fmt::format("{} refuses what an answer was replied to with: {}",
+                                chat_template.name(), error.what()));
+  }
+  throw UserError(fmt::format("{} does not print answers as they are", chat_template.name()));
 }
 
 bool lacks_end_token(const ChatTemplate& chat_template) {

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,6 +30,10 @@ std::string_view without_blanks(std::string_view text);
 
 // Nothing of a template that ends turns with blanks alone, or prints no plain question and answer.
 TurnEnd find_turn_end(const ChatTemplate& chat_template, const Tokenizer& tokenizer);
+
+// What the template prints behind an answer where the conversation goes on with these messages and
+// the model is to answer again. Throws UserError where the template refuses them.
+std::string printed_behind(const ChatTemplate& chat_template, std::span<const Message> messages);
 
 // Whether the template ends turns with eos_token alone, and was told none.
 bool lacks_end_token(const ChatTemplate& chat_template);

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include "skein/core/error.h"
+#include "skein/core/testing.h"
 #include "skein/text/test_tokenizer.h"
 
 namespace skein::text {
@@ -42,6 +44,16 @@ TEST(TurnEnd, WhatIsPrintedBehindIt) {
   EXPECT_EQ(end_of(built_in_template("chatml")).printed, "<|im_end|>\n");
   EXPECT_TRUE(end_of(built_in_template("llama3")).behind.empty());
   EXPECT_TRUE(end_of("{% for m in messages %}{{ m.content }}[END]\n{% endfor %}").behind.empty());
+}
+
+TEST(TurnEnd, AConversationThatGoesOn) {
+  const auto chat = ChatTemplate::parse(built_in_template("chatml"), "t");
+  const std::vector<Message> messages{{.role = "user", .content = "skein-answer?"}};
+  EXPECT_EQ(printed_behind(chat, messages),
+            "<|im_end|>\n<|im_start|>user\nskein-answer?<|im_end|>\n<|im_start|>assistant\n");
+  const auto strict = ChatTemplate::parse("{{ raise_exception('no') }}", "strict");
+  EXPECT_PRED2(contains, refusal<UserError>([&] { printed_behind(strict, messages); }),
+               "strict refuses");
 }
 
 TEST(TurnEnd, WithBlanksAround) {

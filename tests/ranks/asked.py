@@ -30,6 +30,20 @@ for line in sys.stdin:
 """
 
 
+# Replies as often as it may, before it counts letters of all that was said.
+REPLIES = """
+import json, sys
+print(json.dumps({"protocol": 1, "names": ["letters"]}), flush=True)
+for line in sys.stdin:
+    asked = json.loads(line)
+    if asked["turn"] + 1 < asked["max_turns"]:
+        said = {"messages": [{"role": "user", "content": f"turn {asked['turn']}"}]}
+    else:
+        said = {"reward": sum(letter in "abcdefghijklm" for letter in asked["completion"]) / 8}
+    print(json.dumps({"id": asked["id"], **said}), flush=True)
+"""
+
+
 class Asked(ChatWorkspace):
     """Questions in questions.jsonl, which c.yaml trains on; `base` has weights, `judge` scores texts, rewards.py is a program."""
 
@@ -45,6 +59,7 @@ class Asked(ChatWorkspace):
         self.write_recipe({name: self.keys[name] for name in ("template", "device", "save_steps", "report_to")}, "begin.yaml")
         self.begin("base", "stage=sft", "train_file=chat.jsonl", "max_steps=20", "learning_rate=1e-2")
         (self / "rewards.py").write_text(PROGRAM)
+        (self / "replies.py").write_text(REPLIES)
 
     def begin(self, output, *words, block_size=128):
         run_skein(["train", "begin.yaml", "model_name_or_path=model", "train_from_scratch=true", f"block_size={block_size}",

@@ -147,6 +147,49 @@ class Numbers(unittest.TestCase):
             self.assertIn("nothing was learned in 3 steps", ended.stderr)
 
 
+class Turns(unittest.TestCase):
+    WORDS = ["reward_funcs=[]", "reward_program=[python3,replies.py]", "max_turns=3"]
+    LONG = [*WORDS, "max_completion_length=80"]
+
+    def test_replies_are_written_behind_answers_and_not_learned(self):
+        for stage in ("grpo", "ppo"):
+            with self.subTest(stage), Asked(stage, **{"val_size": 3, "eval_strategy": "steps", "eval_steps": 2}) as work:
+                expected = None
+                for ranks, strategy in (1, "ddp"), (2, "zero3"):
+                    work.run("output_dir=out", "--fresh", f"distributed_strategy={strategy}", *self.LONG, ranks=ranks)
+                    records = work.logged("out")
+                    if expected:
+                        Splits.compare(self, records, expected, 1e-9)
+                    expected = records
+                said = work.said("out")
+                self.assertEqual({line.get("turn", 0) for line in said}, {2})
+                replied = [line for line in said if "turn 0" in line["completion"]]
+                self.assertTrue(replied)
+                for line in replied:
+                    # Letters of the template and of the reply are no tokens of the model's.
+                    self.assertLess(line["num_tokens"], 80 - len("user turn 0 assistant"))
+                both = [line for line in replied if "turn 1" in line["completion"]]
+                self.assertTrue(both)
+                self.assertRegex(both[0]["completion"], r"(?s)\nuser\nturn 0\nassistant\n.*\nuser\nturn 1\nassistant\n")
+
+    def test_a_sampler_and_training_agree_on_what_follows_a_reply(self):
+        with Asked("grpo", dtype="float32", num_iterations=1, num_mini_batches=1) as work:
+            work.run("output_dir=out", *self.LONG, ranks=2)
+            for record in work.logged("out"):
+                self.assertEqual(record["ratio"], 1)
+                self.assertLess(record["sampling/sampling_logp_difference/max"], 1e-4)
+
+    def test_what_cannot_be_replied_to(self):
+        with Asked("grpo", max_steps=1) as work:
+            # Answers that are cut, and no room for a reply.
+            for length in 2, 12:
+                work.run("output_dir=out", "--fresh", *self.WORDS, f"max_completion_length={length}")
+                self.assertFalse([line for line in work.said("out") if "turn 0" in line["completion"]])
+            (work / "replies.py").write_text((work / "replies.py").read_text().replace(' + 1 < asked["max_turns"]', " > -1"))
+            ended = work.run("output_dir=out", "--fresh", *self.LONG, code=2)
+            self.assertIn("messages where no further turn is allowed (max_turns)", ended.stderr)
+
+
 class Cut(unittest.TestCase):
     """Runs that are killed or stopped, and go on."""
     KEYS = dict(dtype="float32", max_steps=6, save_steps=2, max_completion_length=48, eval_strategy="steps", eval_steps=3, val_size=3,

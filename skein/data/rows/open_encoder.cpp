@@ -175,6 +175,8 @@ RowTokens open_row_tokens(const config::ModelConfig& model, const config::RowsCo
                                       ? text::missing_turn_tokens(*chat_template, *tokenizer)
                                       : std::vector<std::string>{}},
       .tokenizer = tokenizer,
+      .chat_template =
+          chat_template ? std::make_shared<const text::ChatTemplate>(*chat_template) : nullptr,
       .turn_end = std::move(turn_end)};
   return result;
 }

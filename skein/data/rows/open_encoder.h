@@ -16,6 +16,7 @@
 #include "skein/core/file.h"
 #include "skein/data/rows/encode_rows.h"
 #include "skein/data/rows/label_audit.h"
+#include "skein/text/chat_template.h"
 #include "skein/text/tokenizer.h"
 #include "skein/text/turn_end.h"
 
@@ -26,7 +27,8 @@ struct RowTokens {
   RowEncoder encoder;
   AuditTokens audit;
   std::shared_ptr<const text::Tokenizer> tokenizer;
-  text::TurnEnd turn_end{};  // of conversations; nothing where there is no template
+  std::shared_ptr<const text::ChatTemplate> chat_template{};  // of conversations; null: none
+  text::TurnEnd turn_end{};                                   // as it prints them
 };
 
 // The folder (or tokenizer.json) that text is read with: tokenizer_name_or_path, else the model's.

@@ -16,10 +16,14 @@ struct Joined {
   std::vector<int64_t> tokens, targets;
 };
 
-Joined join(const std::vector<int64_t>& prompt, const std::vector<int64_t>& answer) {
+Joined join(const std::vector<int64_t>& prompt, const std::vector<int64_t>& answer,
+            const std::vector<uint8_t>& foreign) {
   Joined joined{prompt, std::vector<int64_t>(prompt.size() - 1, tensor::kIgnore)};
   joined.tokens.insert(joined.tokens.end(), answer.begin(), answer.end());
-  joined.targets.insert(joined.targets.end(), answer.begin(), answer.end());
+  for (size_t i = 0; i < answer.size(); ++i) {
+    const bool is_foreign = !foreign.empty() && foreign[i] != 0;
+    joined.targets.push_back(is_foreign ? tensor::kIgnore : answer[i]);
+  }
   joined.targets.push_back(tensor::kIgnore);
   return joined;
 }
@@ -34,7 +38,10 @@ tensor::HostBatch make_groups(std::span<const Group> groups, bool shares) {
     SKEIN_CHECK(!group.prompt.empty(), "an answer stands behind a token");
     SKEIN_CHECK(group.documents.size() == group.answers.size(), "a key for each answer");
     std::vector<Joined> joined;
-    for (const auto& answer : group.answers) joined.push_back(join(group.prompt, answer));
+    for (size_t i = 0; i < group.answers.size(); ++i) {
+      joined.push_back(join(group.prompt, group.answers[i],
+                            group.foreign.empty() ? std::vector<uint8_t>() : group.foreign[i]));
+    }
     std::vector<DocumentView> documents;
     for (size_t i = 0; i < joined.size(); ++i) {
       documents.push_back({joined[i].tokens, joined[i].targets, group.documents[i]});

@@ -17,9 +17,13 @@ struct Group {
   std::vector<int64_t> prompt;                // tokens, one at least
   std::vector<std::vector<int64_t>> answers;  // tokens of each
   std::vector<int64_t> documents;             // of each answer: tells it apart, keys dropout
+  // Of each answer, of each of its tokens: 1 for one that others have put in, which is no target.
+  // Empty: none is.
+  std::vector<std::vector<uint8_t>> foreign{};
 };
 
-// A run of all answers, each behind its prompt; every token of an answer is a target. Its `answers`
+// A run of all answers, each behind its prompt; every token of an answer is a
+// target, but for foreign ones. Its `answers`
 // are those of all groups in turn, judged alone (nobody says how), their `samples` the documents'.
 // `shares`: prompts are computed once (run_writer.h), which the model must allow
 // (plan::sharing_refusal). Without answers, one token that predicts nothing.

@@ -47,6 +47,17 @@ TEST(Groups, WithoutSharingEachDocumentIsWhole) {
   EXPECT_EQ(batch.num_targets, 6);
 }
 
+TEST(Groups, ForeignTokensAreNoTargets) {
+  const std::vector<Group> groups{{.prompt = {1, 2},
+                                   .answers = {{4, 5, 6, 7}, {6}},
+                                   .documents = {70, 71},
+                                   .foreign = {{0, 1, 1, 0}, {}}}};
+  const auto batch = make_groups(groups, true);
+  EXPECT_EQ(batch.targets,
+            (TokenIds{kNoTarget, 4, kNoTarget, kNoTarget, 7, kNoTarget, 6, kNoTarget}));
+  EXPECT_EQ(batch.num_targets, 3);
+}
+
 TEST(Groups, OfNothingIsATokenThatPredictsNothing) {
   for (const bool shares : {false, true}) {
     const auto batch = make_groups({}, shares);

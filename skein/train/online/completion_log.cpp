@@ -93,7 +93,8 @@ void CompletionLog::add(const Step& step, bool shows) {
       line["rewards"][step.names[k]] = step.verdict.rewards[k][i];  // null: nothing said
     }
     if (!step.advantages.empty()) line["advantage"] = step.advantages[i];
-    line["num_tokens"] = sample.tokens.size();
+    line["num_tokens"] = sample.num_own();
+    if (sample.turn > 0) line["turn"] = sample.turn;
     line["finished"] = sample.finished;
     lines += line.dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
   }

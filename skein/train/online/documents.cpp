@@ -21,6 +21,7 @@ std::vector<data::Group> groups_of(const Prompts& prompts, std::span<const Sampl
       groups.push_back({.prompt = prompts.tokens[static_cast<size_t>(sample.prompt)]});
     }
     groups.back().answers.push_back(sample.tokens);
+    groups.back().foreign.push_back(sample.foreign);
     groups.back().documents.push_back(sample.number);
   }
   return groups;

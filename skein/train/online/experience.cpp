@@ -338,7 +338,7 @@ Experience ExperienceMaker::make(const Deal& deal, const Material& material) {
   Experience experience{.mini_batches = mini_batches(deal, material, weights, filtered)};
   const auto told = look(experience.mini_batches);
   std::vector<int64_t> lengths;
-  for (const auto& sample : samples) lengths.push_back(std::ssize(sample.tokens));
+  for (const auto& sample : samples) lengths.push_back(sample.num_own());
   Step step{samples, outcomes, weights, lengths, told};
   double kl = 0;
   if (has_kl_in_rewards()) {
@@ -358,7 +358,7 @@ Experience ExperienceMaker::make(const Deal& deal, const Material& material) {
   }
   for (size_t i = 0; i < weights.size(); ++i) {
     experience.lengths.push_back(
-        static_cast<int64_t>(outcomes.lengths[i] + outcomes.prompt_lengths[i]));
+        static_cast<int64_t>(outcomes.lengths[i] + outcomes.other_lengths[i]));
   }
   return experience;
 }

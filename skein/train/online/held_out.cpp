@@ -30,10 +30,10 @@ std::optional<Evaluation> evaluate(OnlineRun& online) {
                    .per_device = (prompts.count() + group.size() - 1) / group.size(),
                    .rank = group.rank(),
                    .size = group.size()});
-  const auto samples =
-      online.sampler.sample(prompts, deal.own(), {.step = kNoStep, .what = "evaluating"});
+  const PolicySampler::Wish wish{.step = kNoStep, .what = "evaluating"};
+  auto samples = online.sampler.sample(prompts, deal.own(), wish);
   if (run.world.group.sum(int64_t{run.world.stop_requested()}) > 0) return std::nullopt;
-  const auto verdict = online.judge.judge(prompts, *samples);
+  const auto verdict = online.judge_all(prompts, *samples, wish);
   if (!verdict) return std::nullopt;
   const auto outcomes =
       share_outcomes(deal.num_completions(), prompts, *samples, *verdict, run.world.group);

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 #include "skein/board/board.h"
@@ -36,6 +37,7 @@ std::unique_ptr<rewards::Scorer> make_scorer(const Session& run) {
                            .weights = config.reward_weights,
                            .unscored = config.skip_unscored ? kSkip : kStop,
                            .timeout_seconds = static_cast<double>(config.reward_timeout),
+                           .max_turns = static_cast<int>(config.max_turns),
                            .stop_requested = run.world.stop_requested};
   if (!config.reward_model.empty()) {
     options.needs_opinion = false;  // the model has one on everything
@@ -52,18 +54,22 @@ double model_weight(const config::RewardConfig& config) {
   return config.reward_weights.at(place_of_model(config));
 }
 
+// Those with these places.
 std::vector<rewards::Completion> completions_of(const Prompts& prompts,
-                                                std::span<const Sampled> samples) {
+                                                std::span<const Sampled> samples,
+                                                std::span<const size_t> places) {
   std::vector<rewards::Completion> completions;
-  for (const auto& sample : samples) {
+  for (const auto place : places) {
+    const auto& sample = samples[place];
     const auto at = static_cast<size_t>(sample.prompt);
     completions.push_back({.prompt = prompts.texts[at],
                            .text = sample.text,
                            .row = prompts.rows[at],
-                           .num_tokens = std::ssize(sample.tokens),
+                           .num_tokens = sample.num_own(),
                            .finished = sample.finished,
                            .sample = static_cast<uint64_t>(prompts.samples[at]),
-                           .generation = sample.generation});
+                           .generation = sample.generation,
+                           .turn = sample.turn});
   }
   return completions;
 }
@@ -104,28 +110,50 @@ const std::vector<std::string>& Judge::names() {
   return names_;
 }
 
-bool Judge::ask_scorer(std::span<const rewards::Completion> completions, Verdict& verdict) try {
-  if (!scorer_) return true;
-  const auto scores = scorer_->score(completions);
-  for (const auto& part : scores.parts) {
-    auto& values = verdict.rewards.emplace_back();
-    for (const auto& value : part) values.push_back(value.value_or(kNothing));
-  }
-  for (size_t i = 0; i < completions.size(); ++i) {
+bool Judge::score(const Prompts& prompts, std::span<const Sampled> samples,
+                  std::span<const size_t> asked, Verdict& verdict,
+                  std::vector<Reply>& replies) try {
+  const auto completions = completions_of(prompts, samples, asked);
+  auto scores = scorer_->score(completions);
+  for (size_t i = 0; i < asked.size(); ++i) {
+    if (!scores.messages[i].empty()) {
+      replies.push_back({asked[i], std::move(scores.messages[i])});
+      continue;
+    }
     const double otherwise = model_ && !scores.skipped[i] ? 0 : kNothing;
-    verdict.totals[i] = scores.totals[i].value_or(otherwise);
+    verdict.totals[asked[i]] = scores.totals[i].value_or(otherwise);
+    for (size_t k = 0; k < scores.parts.size(); ++k) {
+      verdict.rewards[k][asked[i]] = scores.parts[k][i].value_or(kNothing);
+    }
   }
   return true;
 } catch (const Stopped&) {
   return false;
 }
 
-std::optional<Verdict> Judge::judge(const Prompts& prompts, std::span<const Sampled> samples) {
+bool Judge::ask_scorer(const Prompts& prompts, std::span<const Sampled> samples, const GoOn& go_on,
+                       Verdict& verdict) {
+  auto& group = run_.world.group;
+  if (!scorer_) return true;
+  verdict.rewards.assign(scorer_->names().size(), std::vector<double>(samples.size(), kNothing));
+  std::vector<size_t> asked(samples.size());
+  std::iota(asked.begin(), asked.end(), size_t{0});
+  for (bool goes_on = true;;) {
+    std::vector<Reply> replies;
+    const bool is_done = goes_on && score(prompts, samples, asked, verdict, replies);
+    if (group.sum(int64_t{!is_done}) > 0) return false;
+    if (!go_on || group.sum(std::ssize(replies)) == 0) return true;
+    goes_on = go_on(replies);
+    asked.clear();
+    for (const auto& reply : replies) asked.push_back(reply.sample);
+  }
+}
+
+std::optional<Verdict> Judge::judge(const Prompts& prompts, std::span<const Sampled> samples,
+                                    const GoOn& go_on) {
   const board::HostWork work("scoring completions");
   Verdict verdict{.totals = std::vector<double>(samples.size(), 0)};
-  const auto completions = completions_of(prompts, samples);
-  const bool stopped = !ask_scorer(completions, verdict);
-  if (run_.world.group.sum(int64_t{stopped}) > 0) return std::nullopt;
+  if (!ask_scorer(prompts, samples, go_on, verdict)) return std::nullopt;
   if (!model_) return verdict;
   auto scores = scores_of_model(prompts, samples);
   for (size_t i = 0; i < scores.size(); ++i) verdict.totals[i] += model_weight_ * scores[i];

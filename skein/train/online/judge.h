@@ -5,6 +5,7 @@
 // What are completions worth? Reward functions, a program, a model: the weighted sum of what they
 // say.
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -15,6 +16,7 @@
 #include "skein/text/turn_end.h"
 #include "skein/train/online/players.h"
 #include "skein/train/online/prompts.h"
+#include "skein/train/online/replies.h"
 #include "skein/train/online/sample.h"
 #include "skein/train/session.h"
 
@@ -35,16 +37,22 @@ class Judge {
 
   // As metrics call them. Starts the reward program.
   const std::vector<std::string>& names();
-  // Nothing when a rank was asked to stop meanwhile. Collective. Throws UserError for rewards that
-  // are no numbers.
-  std::optional<Verdict> judge(const Prompts& prompts, std::span<const Sampled> samples);
+  // Lets completions that were replied to go on; false: asked to stop. Collective.
+  using GoOn = std::function<bool(std::span<const Reply>)>;
+  // Nothing when a rank was asked to stop meanwhile. `go_on` changes `samples`; without it nothing
+  // is replied to. Collective. Throws UserError for rewards that are no numbers.
+  std::optional<Verdict> judge(const Prompts& prompts, std::span<const Sampled> samples,
+                               const GoOn& go_on = {});
 
  private:
   std::vector<int64_t> own_tokens(const Prompts& prompts, const Sampled& sample) const;
   std::vector<int64_t> tokens_anew(const Prompts& prompts, const Sampled& sample) const;
   std::vector<int64_t> text_for_model(const Prompts& prompts, const Sampled& sample) const;
-  // False: it was asked to stop.
-  bool ask_scorer(std::span<const rewards::Completion> completions, Verdict& verdict);
+  // Both false: asked to stop. The second one is of some of them, and says which were replied to.
+  bool ask_scorer(const Prompts& prompts, std::span<const Sampled> samples, const GoOn& go_on,
+                  Verdict& verdict);
+  bool score(const Prompts& prompts, std::span<const Sampled> samples,
+             std::span<const size_t> asked, Verdict& verdict, std::vector<Reply>& replies);
   std::vector<double> scores_of_model(const Prompts& prompts, std::span<const Sampled> samples);
 
   Session& run_;

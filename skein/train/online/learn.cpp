@@ -78,7 +78,7 @@ void Learner::update_policy(const MiniBatch& mini_batch, int64_t step,
   guard_.watch(step + 1, done, samples);
   judge_update(run_, guard_, step + 1);
   run_.metrics.add_step(step + 1, done, {});
-  grad_norm_ = done.norm.norm.item<double>();
+  grad_norm_ = done.norm.norm;
   learning_rate_ = options.learning_rate;
 }
 
@@ -136,7 +136,7 @@ void Learner::write(int64_t step, double epoch) {
   run_.metrics.write({.step = step,
                       .epoch = epoch,
                       .means = std::move(means),
-                      .grad_norm = grad_norm_,
+                      .grad_norm = grad_norm_.defined() ? grad_norm_.item<double>() : 0,
                       .learning_rate = learning_rate_,
                       .loss_scale = run_.scaler ? run_.scaler->scale() : 0,
                       .peak_memory_bytes = run_.sharded.memory().peak_bytes(),

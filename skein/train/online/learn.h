@@ -45,7 +45,8 @@ class Learner {
   algorithms::MetricSums critic_metrics_;
   at::Tensor critic_loss_;
   int64_t critic_updates_ = 0;
-  double grad_norm_ = 0, learning_rate_ = 0;
+  at::Tensor grad_norm_;  // of the last update; nobody waits for it before a record
+  double learning_rate_ = 0;
 };
 
 }  // namespace skein::train

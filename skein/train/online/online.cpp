@@ -34,7 +34,7 @@ bool asked_to_stop(World& world) { return world.group.sum(int64_t{world.stop_req
 
 double tokens_of(std::span<const Sampled> samples) {
   double tokens = 0;
-  for (const auto& sample : samples) tokens += static_cast<double>(sample.tokens.size());
+  for (const auto& sample : samples) tokens += static_cast<double>(sample.num_own());
   return tokens;
 }
 
@@ -62,18 +62,16 @@ std::optional<Experience> make_experience(OnlineRun& online, const data::StepBat
   const auto prompts = read_prompts(online.prompts, data.samples, *online.codec);
   const auto deal = online.deal_of(prompts.count());
   const auto began = std::chrono::steady_clock::now();
-  const auto samples = online.sampler.sample(prompts, deal.own(),
-                                             {.step = step,
-                                              .generations = online.plan.generations,
-                                              .log_probs = true,
-                                              .what = "sampling"});
+  const PolicySampler::Wish wish{
+      .step = step, .generations = online.plan.generations, .log_probs = true, .what = "sampling"};
+  auto samples = online.sampler.sample(prompts, deal.own(), wish);
   const auto seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   if (asked_to_stop(run.world)) return std::nullopt;
   const auto of_rollout = numbers_of_rollout(seconds, tokens_of(*samples), run.world.group);
 
   phases.enter(Phase::kReward);
-  const auto verdict = online.judge.judge(prompts, *samples);
+  const auto verdict = online.judge_all(prompts, *samples, wish);
   if (!verdict || asked_to_stop(run.world)) return std::nullopt;
   const auto outcomes =
       share_outcomes(deal.num_completions(), prompts, *samples, *verdict, run.world.group);

@@ -63,12 +63,25 @@ OnlineRun::OnlineRun(Session& session)
       codec(text::open_codec(session.config.model)),
       critic(build_critic(session)),
       sampler(session, *codec),
+      replies(session, sampler),
       judge(session),
       maker(session, critic.get()),
       completions(log_options(session)) {
   if (critic) run.state.add(*critic->state);
   run.state.keep({.ask = [this] { return maker.state(); },
                   .give = [this](const auto& numbers) { maker.restore(numbers); }});
+}
+
+std::optional<Verdict> OnlineRun::judge_all(const Prompts& prompts_of_step,
+                                            std::vector<Sampled>& samples,
+                                            const PolicySampler::Wish& wish) {
+  Judge::GoOn go_on;
+  if (replies.max_turns() > 1) {
+    go_on = [&](std::span<const Reply> given) {
+      return replies.go_on(prompts_of_step, samples, given, wish);
+    };
+  }
+  return judge.judge(prompts_of_step, samples, go_on);
 }
 
 Deal OnlineRun::deal_of(int64_t count) const {

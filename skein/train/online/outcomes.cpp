@@ -78,9 +78,11 @@ Outcomes share_outcomes(int64_t count, const Prompts& prompts, std::span<const S
   for (const auto& reward : verdict.rewards) {
     outcomes.rewards.push_back(share([&](size_t i) { return reward[i]; }));
   }
-  outcomes.lengths = share([&](size_t i) { return static_cast<double>(samples[i].tokens.size()); });
-  outcomes.prompt_lengths = share([&](size_t i) {
-    return static_cast<double>(prompts.tokens[static_cast<size_t>(samples[i].prompt)].size());
+  outcomes.lengths = share([&](size_t i) { return static_cast<double>(samples[i].num_own()); });
+  outcomes.other_lengths = share([&](size_t i) {
+    const auto& prompt = prompts.tokens[static_cast<size_t>(samples[i].prompt)];
+    return static_cast<double>(std::ssize(prompt) + std::ssize(samples[i].tokens) -
+                               samples[i].num_own());
   });
   outcomes.finished = share([&](size_t i) { return samples[i].finished ? 1.0 : 0.0; });
   return outcomes;
@@ -111,7 +113,7 @@ std::vector<std::string> names_of_numbers(std::span<const std::string> reward_na
   const Outcomes outcomes{.totals = one,
                           .rewards = std::vector<std::vector<double>>(reward_names.size(), one),
                           .lengths = one,
-                          .prompt_lengths = one,
+                          .other_lengths = one,
                           .finished = one};
   std::vector<std::string> names;
   for (auto& [name, value] : numbers_of(outcomes, reward_names, generations)) {

@@ -21,9 +21,9 @@ namespace skein::train {
 struct Outcomes {
   std::vector<double> totals;                // not a number: nobody says anything
   std::vector<std::vector<double>> rewards;  // of each reward; the same
-  std::vector<double> lengths;               // tokens, and those of the prompts
-  std::vector<double> prompt_lengths;
-  std::vector<double> finished;  // 1: by itself
+  std::vector<double> lengths;               // tokens that the policy has written
+  std::vector<double> other_lengths;         // those of the prompt, and of replies
+  std::vector<double> finished;              // 1: by itself
 };
 
 // Collective. `count`: completions of the step.

@@ -63,40 +63,57 @@ rollout::GenerateOptions PolicySampler::options(const Wish& wish) const {
 
 std::optional<std::vector<Sampled>> PolicySampler::sample(const Prompts& prompts,
                                                           std::span<const int64_t> numbers,
-                                                          const Wish& wish) const {
-  const board::HostWork work(wish.what);
-  std::vector<rollout::Request> requests;
+                                                          const Wish& wish) {
   std::vector<Sampled> samples;
   for (const auto number : numbers) {
-    const int64_t prompt = number / wish.generations, generation = number % wish.generations;
-    const auto at = static_cast<size_t>(prompt);
-    requests.push_back({.prompt = prompts.tokens[at],
+    samples.push_back({.number = number,
+                       .prompt = number / wish.generations,
+                       .generation = number % wish.generations});
+  }
+  std::vector<Sampled*> all;
+  for (auto& sample : samples) all.push_back(&sample);
+  if (!write(prompts, all, wish)) return std::nullopt;
+  return samples;
+}
+
+bool PolicySampler::write(const Prompts& prompts, std::span<Sampled* const> samples,
+                          const Wish& wish) {
+  const board::HostWork work(wish.what);
+  std::vector<rollout::Request> requests;
+  std::vector<int64_t> room;
+  for (const auto* sample : samples) {
+    const auto at = static_cast<size_t>(sample->prompt);
+    auto tokens = prompts.tokens[at];
+    tokens.insert(tokens.end(), sample->tokens.begin(), sample->tokens.end());
+    requests.push_back({.prompt = std::move(tokens),
                         .prompt_id = static_cast<uint64_t>(prompts.samples[at]),
-                        .sample = static_cast<uint64_t>(generation)});
-    samples.push_back({.number = number, .prompt = prompt, .generation = generation});
+                        .sample = static_cast<uint64_t>(sample->generation)});
+    room.push_back(run_.config.rollout.max_completion_length - std::ssize(sample->tokens));
   }
   auto options = this->options(wish);
   options.is_abandoned = run_.world.stop_requested;
-  std::vector<text::TextStream> streams(numbers.size(), text::TextStream(run_.config.rollout.stop));
+  std::vector<text::TextStream> streams(samples.size(), text::TextStream(run_.config.rollout.stop));
   options.on_token = [&](size_t request, int64_t token) {
     if (ends(token)) return true;
-    samples[request].text += streams[request].add(codec_.bytes_of(static_cast<uint32_t>(token)));
-    return !streams[request].is_stopped();
+    samples[request]->text += streams[request].add(codec_.bytes_of(static_cast<uint32_t>(token)));
+    return !streams[request].is_stopped() && --room[request] > 0;
   };
   // What this rank has to sample it samples alone: others may have more. So all weights are whole
   // meanwhile; where they do not fit, a rollout unit by unit, with the ranks in step, has its place
   // here.
   const auto hold = run_.sharded.hold_whole();
   auto made = rollout::generate(*run_.model, run_.sharded, run_.world.device, requests, options);
-  if (run_.world.stop_requested()) return std::nullopt;
+  if (run_.world.stop_requested()) return false;
   for (size_t i = 0; i < made.size(); ++i) {
-    samples[i].text += streams[i].finish();
-    samples[i].tokens = std::move(made[i].tokens);
-    samples[i].log_probs = std::move(made[i].log_probs);
-    samples[i].finished = made[i].finish == rollout::Finish::kStopToken ||
-                          made[i].finish == rollout::Finish::kCallback;
+    auto& [tokens, log_probs, finish] = made[i];
+    auto& sample = *samples[i];
+    sample.text += streams[i].finish();
+    sample.tokens.insert(sample.tokens.end(), tokens.begin(), tokens.end());
+    sample.log_probs.insert(sample.log_probs.end(), log_probs.begin(), log_probs.end());
+    if (!sample.foreign.empty()) sample.foreign.resize(sample.tokens.size(), 0);
+    sample.finished = finish == rollout::Finish::kStopToken || streams[i].is_stopped();
   }
-  return samples;
+  return true;
 }
 
 }  // namespace skein::train

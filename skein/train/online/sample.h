@@ -4,6 +4,7 @@
 
 // The policy answers prompts, from the very weights that it trains.
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -25,10 +26,14 @@ struct Sampled {
   int64_t number = 0;               // in its step (deal.h)
   int64_t prompt = 0;               // in Prompts
   int64_t generation = 0;           // of that prompt
-  std::vector<int64_t> tokens;      // the one that ends it too
-  std::vector<double> log_probs{};  // what the sampler says of them
+  std::vector<int64_t> tokens{};    // the one that ends it too
+  std::vector<uint8_t> foreign{};   // of each: 1 for one that it was replied to with; empty: none
+  std::vector<double> log_probs{};  // what the sampler says of the others, its own
   bool finished = false;            // by itself, not for its length
-  std::string text;                 // without what ends it
+  std::string text{};               // without what ends it
+  int turn = 0;                     // how often it was replied to
+
+  int64_t num_own() const { return std::ssize(tokens) - std::ranges::count(foreign, 1); }
 };
 
 // What all of a run's sampling has in common.
@@ -46,8 +51,10 @@ class PolicySampler {
   // The completions with these numbers: prompt · generations + generation. Nothing when this rank
   // has been asked to stop meanwhile: the ranks are to agree on it. Collective.
   std::optional<std::vector<Sampled>> sample(const Prompts& prompts,
-                                             std::span<const int64_t> numbers,
-                                             const Wish& wish) const;
+                                             std::span<const int64_t> numbers, const Wish& wish);
+  // These go on behind the tokens that they have; false: this rank has been asked to stop, as
+  // above. Collective.
+  bool write(const Prompts& prompts, std::span<Sampled* const> samples, const Wish& wish);
 
  private:
   rollout::GenerateOptions options(const Wish& wish) const;
