@@ -293,6 +293,18 @@ algorithms::Gae ExperienceMaker::estimate(const Step& step, Values scores) {
   return estimate;
 }
 
+// How much of the returns the critic knew before it has learned from them.
+void ExperienceMaker::add_explained(const Step& step, const Values& returns,
+                                    algorithms::NamedNumbers& numbers) {
+  Values errors;
+  for (size_t i = 0; i < returns.size(); ++i) errors.push_back(returns[i] - step.told.values[i]);
+  const auto moments = [&](const Values& values) {
+    return moments_of_step(step.samples, values, step.lengths, step.weights, run_.world.group);
+  };
+  const auto share = algorithms::explained_variance(moments(errors), moments(returns));
+  if (share) numbers.emplace_back("value/explained_variance", *share);
+}
+
 // Numbers of tokens, to where their tokens lie.
 void ExperienceMaker::tell(std::vector<MiniBatch>& mini_batches, const algorithms::Gae& estimate,
                            const Told& told) {
@@ -350,6 +362,7 @@ Experience ExperienceMaker::make(const Deal& deal, const Material& material) {
     experience.numbers.emplace_back("objective/kl_coef", kl_.coefficient);
   }
   const auto estimate = this->estimate(step, scores_of(outcomes));
+  if (critic_ != nullptr) add_explained(step, estimate.returns, experience.numbers);
   if (has_kl_in_rewards() && kl_.target > 0) kl_.update(kl, std::ssize(weights));
   tell(experience.mini_batches, estimate, told);
   experience.advantages = sums(estimate.advantages, lengths);

@@ -72,6 +72,8 @@ class ExperienceMaker {
   std::vector<double> scores_of(const Outcomes& outcomes);
   // Of tokens: advantages, and of a critic's returns.
   algorithms::Gae estimate(const Step& step, std::vector<double> scores);
+  void add_explained(const Step& step, const std::vector<double>& returns,
+                     algorithms::NamedNumbers& numbers);
   static void tell(std::vector<MiniBatch>& mini_batches, const algorithms::Gae& estimate,
                    const Told& told);
 
