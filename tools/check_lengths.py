@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 LIMIT = 800
-LIMITS = {"skein/train/offline.cpp": 150, "skein/train/online.cpp": 150}
+LIMITS = {"skein/train/offline.cpp": 150, "skein/train/online/online.cpp": 150}
 EXCEPTIONS = {}  # path: (lines allowed, reason)
 SUFFIXES = (".h", ".cpp", ".cu", ".cuh", ".py", ".sh", ".cmake", ".txt", ".md")
 
