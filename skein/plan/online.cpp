@@ -87,6 +87,11 @@ void check_stop(const config::Resolved& resolved) {
 void check_turns(const config::Resolved& resolved) {
   const auto& reward = resolved.config.reward;
   if (reward.max_turns == 1 || reward.reward_program.empty()) return;
+  if (!reward.reward_model.empty() && reward.reward_retokenize) {
+    config::refuse(resolved.origin_of("max_turns"),
+                   "'max_turns' above 1 does not go with reward_retokenize: a reward model reads "
+                   "conversations of several turns in the model's own tokens alone");
+  }
   if (open_tokens(resolved.config).chat_template) return;
   config::refuse(resolved.origin_of("max_turns"),
                  "'max_turns' above 1 lets reward_program reply with messages, which only a chat "

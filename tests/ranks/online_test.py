@@ -312,6 +312,7 @@ class BadInput(unittest.TestCase):
         ("grpo", ["reward_program=[no-such-program]"], "no program 'no-such-program' in PATH"),
         ("grpo", ["steps_per_generation=3", "num_mini_batches=null", "gradient_accumulation_steps=2", "per_device_train_batch_size=2"],
          "steps_per_generation=3 is not a multiple of gradient_accumulation_steps, 2"),
+        ("grpo", ["max_turns=2", PROGRAM, "reward_model=judge", "reward_retokenize=true"], "'max_turns' above 1 does not go with reward_retokenize"),
         ("grpo", ["stop=['']"], "'stop' has an empty text"),
         ("grpo", ["rollout_cache_size=100"], "the keys and values of one answer with its prompt (40 + 8 tokens) take 24576"),
         ("grpo", ["metric_for_best_model=rewrd", "eval_strategy=steps", "val_size=3"], "did you mean 'reward'"),
