@@ -96,9 +96,9 @@ const std::string& text_at(const Json& what, const std::string& place) {
   return what.get_ref<const std::string&>();
 }
 
-const Json& list_at(const Json& what, const std::string& place) {
+const Json::array_t& list_at(const Json& what, const std::string& place) {
   if (!what.is_array()) refuse(place, "expected a list");
-  return what;
+  return what.get_ref<const Json::array_t&>();
 }
 
 uint64_t count_at(const Json& what, const std::string& place) {
@@ -129,7 +129,7 @@ bool Schema::Node::read_values(const std::string& word, const Json& what,
   } else if (word == "type") {
     types = {known_type(what, place)};
   } else if (word == "enum") {
-    values = list_at(what, place).get<std::vector<Json>>();
+    values = list_at(what, place);
   } else if (word == "const") {
     values = std::vector<Json>{what};
   } else if (word == "pattern") {
