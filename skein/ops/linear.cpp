@@ -2,6 +2,7 @@
 // Copyright the skein authors.
 #include "skein/ops/linear.h"
 
+#include <ATen/ops/bmm.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/mm.h>
@@ -9,6 +10,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "skein/core/error.h"
@@ -241,6 +243,52 @@ bool fits(const at::Tensor& x, const std::vector<LinearParameters>& layers) {
   return fits_kernels(x) && (layers.size() > 1 || layers[0].bias.defined());
 }
 
+// What decoding multiplies, a few rows at a time, waits for the start of each product: fewer are
+// faster. Of more rows than this it is the products themselves.
+constexpr int64_t kFewRows = 512;
+
+// Weights of one storage that lie behind each other, as flat memory has them.
+bool lie_together(const std::vector<LinearParameters>& layers) {
+  const auto& first = layers.front().weight;
+  const char* next = nullptr;
+  for (const auto& [weight, bias, low_rank, nf4] : layers) {
+    if (nf4 || low_rank || bias.defined() || !weight.is_contiguous()) return false;
+    if (weight.size(1) != first.size(1) || !weight.is_alias_of(first)) return false;
+    const auto* begin = static_cast<const char*>(weight.const_data_ptr());
+    if (next != nullptr && begin != next) return false;
+    next = begin + weight.nbytes();
+  }
+  return true;
+}
+
+// The same products in one call, without gradients; where layers have different sizes the outputs
+// are views of one tensor.
+std::vector<at::Tensor> products_at_once(const at::Tensor& x,
+                                         const std::vector<LinearParameters>& layers) {
+  const auto in = x.size(-1);
+  const auto rows = x.reshape({-1, in});
+  const auto& first = layers.front().weight;
+  const auto is_like_first = [&](const auto& layer) {
+    return layer.weight.sizes() == first.sizes();
+  };
+  std::vector<int64_t> outs;
+  for (const auto& layer : layers) outs.push_back(layer.weight.size(0));
+  auto shape = x.sizes().vec();
+  std::vector<at::Tensor> outputs;
+  if (std::ranges::all_of(layers, is_like_first)) {
+    const auto count = std::ssize(layers), out = outs[0];
+    const auto weights = first.detach().as_strided({count, in, out}, {out * in, 1, in});
+    shape.back() = out;
+    for (const auto& y : at::bmm(rows.expand({count, -1, -1}), weights).unbind()) {
+      outputs.push_back(y.view(shape));
+    }
+    return outputs;
+  }
+  shape.back() = std::accumulate(outs.begin(), outs.end(), int64_t{0});
+  const auto weights = first.detach().as_strided({in, shape.back()}, {1, in});
+  return at::mm(rows, weights).view(shape).split_with_sizes(outs, -1);
+}
+
 PlanPointer plan_of(const at::Tensor& x, const std::vector<LinearParameters>& layers,
                     variable_list& parameters) {
   auto plan = c10::make_intrusive<Plan>();
@@ -264,6 +312,9 @@ PlanPointer plan_of(const at::Tensor& x, const std::vector<LinearParameters>& la
 
 std::vector<at::Tensor> linears(const at::Tensor& x, const std::vector<LinearParameters>& layers) {
   std::vector<at::Tensor> outputs;
+  const bool few = x.is_cuda() && !c10::GradMode::is_enabled() && layers.size() > 1 &&
+                   x.numel() <= kFewRows * x.size(-1);
+  if (few && lie_together(layers)) return products_at_once(x, layers);
   if (!fits(x, layers) && !has_low_rank(layers)) {
     for (const auto& layer : layers) {
       const auto weight = whole_weight(layer.nf4, layer.weight, x.scalar_type());

@@ -5,8 +5,9 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
-#include <ATen/ops/empty_like.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/pow.h>
+#include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "skein/ops/fused.h"
@@ -19,10 +20,20 @@ using torch::autograd::AutogradContext;
 using torch::autograd::Function;
 using torch::autograd::variable_list;
 
+// Heads of a token lie together, and tokens at equal distances of whole vectors.
+bool has_even_tokens(const at::Tensor& x) {
+  const bool whole = x.stride(3) == 1 && x.stride(2) == x.size(3);
+  const bool even = x.size(1) == 1 || x.size(0) == 1 || x.stride(0) == x.size(1) * x.stride(1);
+  const auto distance = x.size(1) == 1 ? x.stride(0) : x.stride(1);
+  return whole && even && distance * x.element_size() % 16 == 0 &&
+         reinterpret_cast<uintptr_t>(x.const_data_ptr()) % 16 == 0;
+}
+
 at::Tensor turn(const at::Tensor& x, const RopeTable& table, bool backwards) {
-  const auto input = x.contiguous();
-  const auto output = at::empty_like(input);
+  const auto input = has_even_tokens(x) ? x : x.contiguous();
+  const auto output = at::empty(x.sizes(), x.options());
   rope_on_cuda({.x = input.const_data_ptr(),
+                .x_stride = input.size(1) == 1 ? input.stride(0) : input.stride(1),
                 .y = output.mutable_data_ptr(),
                 .cos = table.cos.const_data_ptr(),
                 .sin = table.sin.const_data_ptr(),
@@ -88,6 +99,22 @@ at::Tensor rotate(const at::Tensor& x, const RopeTable& table) {
   const auto first = x.narrow(-1, 0, half), second = x.narrow(-1, half, half);
   const auto cos = table.cos.unsqueeze(-2), sin = table.sin.unsqueeze(-2);  // (…, T, 1, D/2)
   return at::cat({first * cos - second * sin, second * cos + first * sin}, -1);
+}
+
+std::pair<at::Tensor, at::Tensor> rotate(const at::Tensor& q, const at::Tensor& k,
+                                         const RopeTable& table) {
+  if (!q.is_cuda() || c10::GradMode::is_enabled()) return {rotate(q, table), rotate(k, table)};
+  const auto heads = q.size(2), key_heads = k.size(2), channels = q.size(3);
+  const auto* behind = static_cast<const char*>(q.const_data_ptr()) +
+                       heads * channels * static_cast<int64_t>(q.element_size());
+  const auto as_far = [&](int dim) { return q.size(dim) == 1 || k.stride(dim) == q.stride(dim); };
+  const bool beside = has_even_tokens(q) && q.is_alias_of(k) && k.const_data_ptr() == behind &&
+                      as_far(0) && as_far(1);
+  if (!beside) return {rotate(q, table), rotate(k, table)};
+  auto sizes = q.sizes().vec();
+  sizes[2] += key_heads;
+  const auto both = rotate(q.as_strided(sizes, q.strides()), table);
+  return {both.narrow(2, 0, heads), both.narrow(2, heads, key_heads)};
 }
 
 }  // namespace skein::ops

@@ -8,6 +8,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <utility>
 
 namespace skein::ops {
 
@@ -31,5 +32,8 @@ at::Tensor rope_frequencies(int64_t head_dim, double theta, const at::TensorOpti
 
 // x (B, T, H, D). Where the table has fewer than D/2 columns, a head's last channels stay.
 at::Tensor rotate(const at::Tensor& x, const RopeTable& table);
+// Both, at once where they lie beside each other and no gradients are taken.
+std::pair<at::Tensor, at::Tensor> rotate(const at::Tensor& q, const at::Tensor& k,
+                                         const RopeTable& table);
 
 }  // namespace skein::ops

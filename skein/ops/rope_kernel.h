@@ -12,6 +12,7 @@ namespace skein::ops {
 // of 16 (two vectors of bf16).
 struct RopeCall {
   const void* x = nullptr;
+  int64_t x_stride = 0;  // elements from row to row; those of y lie behind each other
   void* y = nullptr;
   const void* cos = nullptr;  // (tokens, head_dim / 2), in x's type
   const void* sin = nullptr;

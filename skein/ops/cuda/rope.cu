@@ -17,12 +17,13 @@ __global__ void rotate(RopeCall call, int64_t num_pairs) {
   const int64_t stride = static_cast<int64_t>(gridDim.x) * kThreads;
   for (int64_t index = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; index < num_pairs;
        index += stride) {
-    const int64_t head = index / half;
+    const int64_t head = index / half, token = head / call.heads;
     const int column = static_cast<int>(index % half);
-    const int64_t position = head / call.heads % call.tokens;
+    const int64_t position = token % call.tokens;
     const V cosine = static_cast<const V*>(call.cos)[position * half + column];
     const V sine = static_cast<const V*>(call.sin)[position * half + column];
-    const V* row = static_cast<const V*>(call.x) + head * half * 2 + column;
+    const T* own = static_cast<const T*>(call.x) + token * call.x_stride;
+    const V* row = reinterpret_cast<const V*>(own) + head % call.heads * half * 2 + column;
     V* out = static_cast<V*>(call.y) + head * half * 2 + column;
     V first = row[0], second = row[half];
     for (int j = 0; j < V::kSize; ++j) {
