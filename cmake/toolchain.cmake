@@ -18,7 +18,7 @@ endif()
 add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wall> $<$<COMPILE_LANGUAGE:CXX>:-Wextra>
                     $<$<COMPILE_LANGUAGE:CXX>:-Wno-missing-field-initializers>  # designated initialisers leave defaults
                     $<$<COMPILE_LANGUAGE:CXX>:-fstack-protector-strong>)
-add_link_options(-Wl,-z,relro,-z,now)
+add_link_options(-Wl,-z,relro,-z,now -Wl,--gc-sections)
 if(CMAKE_BUILD_TYPE STREQUAL "Release")
   add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-U_FORTIFY_SOURCE> $<$<COMPILE_LANGUAGE:CXX>:-D_FORTIFY_SOURCE=3>)
 endif()

@@ -27,6 +27,9 @@ struct DeviceMemory {
   int64_t peak = 0;  // most that was allocated
 };
 DeviceMemory device_memory(bool cuda);
+// What tensors can still have of the current GPU: what nobody holds, and what the allocator holds
+// and nobody uses.
+int64_t free_device_memory();
 // The peak is what is allocated now.
 void begin_peak(bool cuda);
 

@@ -6,6 +6,9 @@
 #include "skein/ops/adamw_kernel.h"
 #include "skein/ops/column_sum_kernel.h"
 #include "skein/ops/cross_entropy_kernel.h"
+#include "skein/ops/decode/device_graph.h"
+#include "skein/ops/decode/paged_attention_kernel.h"
+#include "skein/ops/decode/sampling_kernel.h"
 #include "skein/ops/device.h"
 #include "skein/ops/dropout_kernel.h"
 #include "skein/ops/embedding_noise_kernel.h"
@@ -40,9 +43,13 @@ void layer_norm_on_cuda(const LayerNormForward&) { refuse(); }
 void layer_norm_backward_on_cuda(const LayerNormBackward&) { refuse(); }
 void dequantise_on_cuda(const DequantiseCall&) { refuse(); }
 void normal_on_cuda(const NormalCall&) { refuse(); }
+void paged_attention_on_cuda(const PagedAttentionCall&) { refuse(); }
+void store_keys_on_cuda(const StoreKeysCall&) { refuse(); }
+int paged_splits(const PagedPlace&) { refuse(); }
 void rms_norm_on_cuda(const RmsNormForward&) { refuse(); }
 void rms_norm_backward_on_cuda(const RmsNormBackward&) { refuse(); }
 void rope_on_cuda(const RopeCall&) { refuse(); }
+void sample_on_cuda(const SampleCall&) { refuse(); }
 void add_sign_projection_on_cuda(const SignProjectionCall&) { refuse(); }
 void fill_signs_on_cuda(const FillSignsCall&) { refuse(); }
 SignProjectionScratch sign_projection_scratch(int64_t, int64_t, int64_t) { refuse(); }
@@ -56,5 +63,15 @@ std::string pci_bus_id(int) { return {}; }
 void synchronise(bool) {}
 DeviceMemory device_memory(bool) { return {}; }
 void begin_peak(bool) {}
+int64_t free_device_memory() { refuse(); }
+
+struct DeviceGraph::Graph {};
+
+DeviceGraph::DeviceGraph() = default;
+DeviceGraph::~DeviceGraph() = default;
+DeviceGraph::DeviceGraph(DeviceGraph&&) noexcept = default;
+DeviceGraph& DeviceGraph::operator=(DeviceGraph&&) noexcept = default;
+void DeviceGraph::record(const std::function<void()>&, const DeviceGraph*) { refuse(); }
+void DeviceGraph::replay() { refuse(); }
 
 }  // namespace skein::ops

@@ -52,6 +52,13 @@ DeviceMemory device_memory(bool cuda) {
           .peak = stats.allocated_bytes[0].peak};
 }
 
+int64_t free_device_memory() {
+  size_t free = 0, total = 0;
+  C10_CUDA_CHECK(cudaMemGetInfo(&free, &total));
+  const auto own = device_memory(true);
+  return static_cast<int64_t>(free) + own.reserved - own.allocated;
+}
+
 void begin_peak(bool cuda) {
   if (is_in_use(cuda)) c10::cuda::CUDACachingAllocator::resetPeakStats(c10::cuda::current_device());
 }
