@@ -41,7 +41,7 @@ std::vector<rollout::Request> requests_of(const GenerateFlags& flags,
     const std::vector<int64_t> tokens(ids.begin(), ids.end());
     for (int64_t text = 0; text < flags.num_return; ++text) {
       // A text stays the same when further prompts or texts are asked for.
-      requests.push_back({tokens, (uint64_t{prompt} << 32) + static_cast<uint64_t>(text)});
+      requests.push_back({tokens, prompt, static_cast<uint64_t>(text)});
     }
   }
   return requests;

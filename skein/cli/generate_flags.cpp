@@ -32,7 +32,7 @@ const char* const kGenerateUsage =
     "  --seed S                  the same seed gives the same text (0)\n"
     "  --num-return N            texts per prompt (1)\n"
     "  --stop TEXT               a text ends before it; may be given several times\n"
-    "  --batch-size N            texts at once: more need more memory (64)\n"
+    "  --batch-size N            texts at once at most: more need more memory (auto)\n"
     "  --device auto|cpu|cuda|cuda:N\n"
     "  --dtype auto|float32|bfloat16|float16|float64\n"
     "                            auto: bfloat16 where the files have 16 bits and the GPU computes\n"

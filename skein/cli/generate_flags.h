@@ -13,7 +13,7 @@
 #include "skein/cli/flag_set.h"
 #include "skein/core/dtype.h"
 #include "skein/rollout/sampling/generation_config.h"
-#include "skein/rollout/sampling/sampler.h"
+#include "skein/rollout/sampling/sampling_options.h"
 
 namespace skein::cli {
 
@@ -37,7 +37,7 @@ struct GenerateFlags : SamplingFlags {
   std::string model;                 // folder
   std::vector<std::string> prompts;  // those of --prompt-file too, none empty
   int64_t num_return = 1;
-  int64_t batch_size = 64;
+  int64_t batch_size = 0;  // texts at once; 0: as many as fit
   bool stream = true;
 };
 

@@ -38,8 +38,10 @@ std::unique_ptr<model::Model> load_model(const plan::ModelFolder& folder,
   auto opened = train::build_folder_model(folder, asked, device);
   plan::require_text(opened.config, folder.adapter.empty() ? folder.weights : folder.adapter);
   train::Slices slices;
-  for (const auto& parameter : opened.model->table().parameters) {
-    const auto leaf = model::make_leaf(parameter, device);
+  const auto leaves = model::make_leaves(opened.model->table(), device);
+  for (size_t i = 0; i < leaves.size(); ++i) {
+    const auto& parameter = opened.model->table().parameters[i];
+    const auto& leaf = leaves[i];
     slices.push_back({.name = parameter.name,
                       .shape = parameter.shape,
                       .dtype = parameter.dtype,

@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright the skein authors.
 #include <ATen/ops/allclose.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/stack.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
+#include <vector>
 
 #include "skein/core/error.h"
 #include "skein/model/tiny_models.h"
@@ -40,18 +46,63 @@ at::Tensor forward_of(const Model& model, const at::Tensor& tokens) {
   return model.forward(batch, kEvaluation, units);
 }
 
+// Rows of texts, each with pages of its own that lie across those of the others.
+class Texts {
+ public:
+  Texts(const Model& model, int64_t rows, int64_t capacity)
+      : model_(model), cache_(model.make_cache()), rows_(rows) {
+    const auto width = (capacity + KvCache::kPageTokens - 1) / KvCache::kPageTokens;
+    cache_.reserve(rows * width);
+    pages_ = at::arange(rows * width, at::kInt).view({width, rows}).t().contiguous();
+  }
+
+  // The tokens (R, T) of all texts from `begin` on.
+  at::Tensor read(const at::Tensor& tokens, int64_t begin) {
+    std::vector<at::Tensor> hidden;
+    for (int64_t row = 0; row < rows_; ++row) hidden.push_back(read(row, tokens[row], begin));
+    return at::stack(hidden);
+  }
+  // Of one text, (T) -> (T, C).
+  at::Tensor read(int64_t row, const at::Tensor& tokens, int64_t begin) {
+    const auto count = tokens.size(0);
+    auto run = std::make_shared<tensor::DocumentRun>();
+    run->ends = {static_cast<int32_t>(count)};
+    run->longest = run->longest_own = count;
+    cache_.begin({.positions = at::arange(begin, begin + count, at::kLong),
+                  .pages = pages_.narrow(0, row, 1),
+                  .rows = at::zeros({count}, at::kInt),
+                  .beginnings = begin == 0 ? run : nullptr});
+    const std::vector<int64_t> lengths{begin + count};
+    return model_.decode(tokens.unsqueeze(0), cache_, units_, lengths)[0];
+  }
+  // The next token of each text, (R) -> (R, C).
+  at::Tensor step(const at::Tensor& tokens, const std::vector<int64_t>& positions) {
+    std::vector<int64_t> lengths;
+    for (const auto position : positions) lengths.push_back(position + 1);
+    cache_.begin({.positions = at::tensor(positions), .pages = pages_});
+    return model_.decode(tokens.unsqueeze(1), cache_, units_, lengths).squeeze(1);
+  }
+
+ private:
+  const Model& model_;
+  tensor::PlainUnits units_;
+  KvCache cache_;
+  int64_t rows_;
+  at::Tensor pages_;  // (R, P)
+};
+
 void expect_pieces_equal_the_row(const Model& model) {
-  tensor::PlainUnits units;
   const auto tokens = tiny_batch(3, 9).tokens;
   const auto whole = forward_of(model, tokens);
-  KvCache cache(3, 9);
+  Texts texts(model, 3, 9);
   int64_t done = 0;
-  for (const int64_t count : {4, 1, 2, 1, 1}) {
-    const auto found = model.decode(tokens.narrow(1, done, count), cache, units);
-    expect_near(found, whole.narrow(1, done, count));
+  for (const int64_t count : {4, 1, 2}) {
+    expect_near(texts.read(tokens.narrow(1, done, count), done), whole.narrow(1, done, count));
     done += count;
   }
-  EXPECT_EQ(cache.lengths()[2], 9);
+  for (; done < 9; ++done) {
+    expect_near(texts.step(tokens.select(1, done), {done, done, done}), whole.select(1, done));
+  }
 }
 
 TEST(Decode, InPiecesEqualsTheWholeRow) {
@@ -67,46 +118,70 @@ TEST(Decode, TakesAdaptersAsTheyAre) {
   }
 }
 
-// Prompts of 2, 5 and 4 tokens, padded with different tokens; each row then goes on alone.
-TEST(Decode, RowsOfDifferentLengthsDoNotSeeTheirPadding) {
-  const std::vector<int64_t> lengths{2, 5, 4};
+// Texts of 2, 5 and 4 tokens go on together.
+TEST(Decode, RowsOfDifferentLengthsStepTogether) {
   for (const auto& config : decode_cases()) {
     const auto model = tiny_model(config);
-    tensor::PlainUnits units;
     const auto tokens = tiny_batch(3, 9).tokens;
     const auto whole = forward_of(*model, tokens);
-    auto prompts = tokens.narrow(1, 0, 5).clone();
-    prompts[0].narrow(0, 2, 3).fill_(16);
-    prompts[2].narrow(0, 4, 1).fill_(3);
-    KvCache cache(3, 9);
-    const auto hidden = model->decode(prompts, cache, units, lengths);
+    std::vector<int64_t> lengths{2, 5, 4};
+    Texts texts(*model, 3, 9);
     for (int64_t row = 0; row < 3; ++row) {
       const auto length = lengths[static_cast<size_t>(row)];
-      expect_near(hidden[row].narrow(0, 0, length), whole[row].narrow(0, 0, length));
+      expect_near(texts.read(row, tokens[row].narrow(0, 0, length), 0),
+                  whole[row].narrow(0, 0, length));
     }
     for (int64_t step = 0; step < 4; ++step) {
-      const auto positions = cache.positions(1, at::kCPU);
-      const auto found = model->decode(tokens.gather(1, positions), cache, units);
-      const auto index = positions.unsqueeze(2).expand({3, 1, whole.size(2)});
-      expect_near(found, whole.gather(1, index));
+      const auto places = at::tensor(lengths).unsqueeze(1);
+      const auto found = texts.step(tokens.gather(1, places).squeeze(1), lengths);
+      const auto index = places.unsqueeze(2).expand({3, 1, whole.size(2)});
+      expect_near(found, whole.gather(1, index).squeeze(1));
+      for (auto& length : lengths) ++length;
     }
   }
+}
+
+// A page is crossed, and what two texts share is copied.
+TEST(Decode, GoesOnAcrossPages) {
+  const auto model = tiny_model(tiny_config(kTinyLlama, R"(, "max_position_embeddings": 64)"));
+  const auto tokens = tiny_batch(1, 40).tokens;
+  const auto whole = forward_of(*model, tokens);
+  Texts texts(*model, 1, 40);
+  expect_near(texts.read(tokens.narrow(1, 0, 15), 0), whole.narrow(1, 0, 15));
+  expect_near(texts.read(tokens.narrow(1, 15, 18), 15), whole.narrow(1, 15, 18));
+  for (int64_t at = 33; at < 40; ++at) {
+    expect_near(texts.step(tokens.select(1, at), {at}), whole.select(1, at));
+  }
+}
+
+TEST(Decode, ACopiedPageHoldsTheSame) {
+  const auto model = tiny_model(tiny_config(kTinyGpt));
+  const auto tokens = tiny_batch(1, 6).tokens;
+  tensor::PlainUnits units;
+  auto cache = model->make_cache();
+  cache.reserve(3);
+  const auto pass = [&](int64_t position, int page) {
+    cache.begin({.positions = at::tensor({position}), .pages = at::full({1, 1}, page, at::kInt)});
+    return model->decode(tokens.narrow(1, position, 1), cache, units);
+  };
+  for (int64_t at = 0; at < 5; ++at) pass(at, 0);
+  cache.copy_pages(at::tensor({int64_t{0}}), at::tensor({int64_t{2}}));
+  const auto expected = forward_of(*model, tokens).narrow(1, 5, 1);
+  expect_near(pass(5, 2), expected);
+  expect_near(pass(5, 0), expected);
 }
 
 // Longrope's tokens turn as those of a text of their row's length, whatever room there is. Where
 // the text outgrows its short factors, the row begins anew.
 TEST(Decode, TurnsByTheRowsOwnLength) {
   const auto model = tiny_model(tiny_config(kTinyPhi, kTinyLongRope));
-  tensor::PlainUnits units;
   const auto tokens = tiny_batch(3, 9).tokens;
-  const std::vector<int64_t> lengths{3, 5, 7};
-  KvCache cache(3, 9);
-  const auto hidden = model->decode(tokens.narrow(1, 0, 7), cache, units, lengths);
-  for (int64_t row = 0; row < 3; ++row) {
-    const auto length = lengths[static_cast<size_t>(row)];
-    const auto alone = tokens.narrow(0, row, 1).narrow(1, 0, length);
-    expect_near(hidden[row].narrow(0, 0, length), forward_of(*model, alone)[0]);
+  Texts texts(*model, 3, 9);
+  for (const int64_t length : {3, 5, 7}) {
+    const auto alone = tokens[0].narrow(0, 0, length);
+    expect_near(texts.read(0, alone, 0), forward_of(*model, alone.unsqueeze(0))[0]);
   }
+  EXPECT_TRUE(model->turns_by_length());
   EXPECT_FALSE(model->outgrows(4, 5));
   EXPECT_TRUE(model->outgrows(5, 6));
   EXPECT_FALSE(model->outgrows(6, 7));
@@ -116,6 +191,7 @@ TEST(Decode, TurnsByTheRowsOwnLength) {
           {"rope_type": "longrope", "original_max_position_embeddings": 5,
            "short_factor": [1], "long_factor": [2]})"));
   EXPECT_FALSE(llama->outgrows(5, 6));
+  EXPECT_FALSE(tiny_model(tiny_config(kTinyLlama))->turns_by_length());
 }
 
 // Dynamic's tokens turn as those of a text that ends with them, and what the cache holds stays.
@@ -136,45 +212,30 @@ TEST(Decode, DynamicGoesOnBeyondThePositionsOfTheFile) {
   EXPECT_FALSE(model->outgrows(5, 6));
   tensor::PlainUnits units;
   const auto tokens = tiny_batch(1, 9).tokens;
-  KvCache cache(1, 9);
-  expect_near(model->decode(tokens.narrow(1, 0, 5), cache, units),
-              forward_of(*model, tokens.narrow(1, 0, 5)));
-  KvCache by_hand(1, 9);
-  turning_as(5)->decode(tokens.narrow(1, 0, 5), by_hand, units);
+  Texts texts(*model, 1, 9);
+  expect_near(texts.read(tokens.narrow(1, 0, 5), 0), forward_of(*model, tokens.narrow(1, 0, 5)));
+  auto by_hand = model->make_cache();
+  by_hand.reserve(1);
+  // What is stored was turned by the text's length at that time.
+  const auto pass = [&](const Model& turning, int64_t begin, int64_t count) {
+    by_hand.begin({.positions = at::arange(begin, begin + count, at::kLong),
+                   .pages = at::zeros({1, 1}, at::kInt),
+                   .rows = at::zeros({count}, at::kInt)});
+    return turning.decode(tokens.narrow(1, begin, count), by_hand, units);
+  };
+  pass(*turning_as(5), 0, 5);
   for (int64_t step = 5; step < 9; ++step) {
-    const auto next = tokens.narrow(1, step, 1);
-    const auto found = model->decode(next, cache, units);
-    const auto expected = turning_as(step + 1)->decode(next, by_hand, units);
+    const auto found = texts.step(tokens.select(1, step), {step});
+    const auto expected = pass(*turning_as(step + 1), step, 1)[0];
     // Angles are formed in fp32, each time in another way.
     EXPECT_TRUE(at::allclose(found, expected, 1e-5, 1e-5)) << step;
   }
-  KvCache too_large(1, 10);
-  EXPECT_THROW(model->decode(tokens, too_large, units), InternalError);
 }
 
-TEST(Decode, KeepsTheRowsThatAreAskedFor) {
-  const auto model = tiny_model(tiny_config(kTinyLlama));
-  tensor::PlainUnits units;
-  const auto tokens = tiny_batch(3, 6).tokens;
-  const auto whole = forward_of(*model, tokens);
-  KvCache cache(3, 6);
-  model->decode(tokens.narrow(1, 0, 5), cache, units);
-  cache.keep_rows(std::vector<int64_t>{2, 0});
-  EXPECT_EQ(cache.rows(), 2);
-  const auto last = model->decode(at::stack({tokens[2], tokens[0]}).narrow(1, 5, 1), cache, units);
-  expect_near(last[0][0], whole[2][5]);
-  expect_near(last[1][0], whole[0][5]);
-}
-
-TEST(Decode, KeepsNoGraphAndRefusesAFullCache) {
+TEST(Decode, KeepsNoGraph) {
   const auto model = tiny_model(tiny_config(kTinyGpt));
-  tensor::PlainUnits units;
-  KvCache cache(2, 4);
-  const auto tokens = tiny_batch(2, 5).tokens;
-  EXPECT_FALSE(model->decode(tokens.narrow(1, 0, 4), cache, units).requires_grad());
-  EXPECT_THROW(model->decode(tokens.narrow(1, 4, 1), cache, units), InternalError);
-  KvCache too_large(2, 10);  // the model knows 9 positions
-  EXPECT_THROW(model->decode(tokens, too_large, units), InternalError);
+  Texts texts(*model, 2, 4);
+  EXPECT_FALSE(texts.read(tiny_batch(2, 4).tokens, 0).requires_grad());
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <tuple>
 #include <vector>
 
 #include "skein/core/error.h"
@@ -98,11 +99,17 @@ class Decoder final : public Model {
   int64_t max_positions() const override { return config_.dimensions().usable_positions(); }
   int64_t vocab_size() const override { return config_.vocabulary; }
   double logit_cap() const override { return config_.logit_cap.value_or(0); }
+  bool turns_by_length() const override {
+    return config_.rope.depends_on_length() || config_.window_rope.depends_on_length();
+  }
   bool outgrows(int64_t before, int64_t after) const override;
 
  private:
   at::Tensor hidden_states(const Batch& batch, const StepKey& key, Units& units) const override;
-  at::Tensor decode_at(const NextTokens& next, KvCache& cache, Units& units) const override;
+  at::Tensor decode_at(const NextTokens& next, const KvCache& cache, Units& units) const override;
+  KvShape kv_shape() const override {
+    return {config_.layers, config_.key_heads, config_.head_dim};
+  }
   int head_unit() const override { return head_unit_; }
   const at::Tensor& head_weight() const override {
     return config_.tied_head ? embedding_.weight : head_.weight;
@@ -217,11 +224,10 @@ bool Decoder::outgrows(int64_t before, int64_t after) const {
       });
 }
 
-at::Tensor Decoder::decode_at(const NextTokens& next, KvCache& cache, Units& units) const {
+at::Tensor Decoder::decode_at(const NextTokens& next, const KvCache& cache, Units& units) const {
   const auto attend = [&](const Block& block) -> Attend {
     return [&](const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
-      return cache.attend(static_cast<size_t>(block.index), q, k, v,
-                          {.positions = next.positions, .attention = attention_options(block)});
+      return cache.attend(static_cast<size_t>(block.index), q, k, v, attention_options(block));
     };
   };
   const Draws none{.key = {.training = false}, .documents = {}};
@@ -297,8 +303,7 @@ at::Tensor Decoder::attention(const Block& block, const at::Tensor& x, const ops
     q = norm(q, block.query_norm);
     k = norm(k, block.key_norm);
   }
-  q = ops::rotate(q, rope);
-  k = ops::rotate(k, rope);
+  std::tie(q, k) = ops::rotate(q, k, rope);
   const auto y = attend(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2));  // (B, H, T, D)
   return linear(block.o, y.transpose(1, 2).flatten(2), draws);
 }

@@ -43,7 +43,10 @@ class Gpt2 final : public Model {
 
  private:
   at::Tensor hidden_states(const Batch& batch, const StepKey& key, Units& units) const override;
-  at::Tensor decode_at(const NextTokens& next, KvCache& cache, Units& units) const override;
+  at::Tensor decode_at(const NextTokens& next, const KvCache& cache, Units& units) const override;
+  KvShape kv_shape() const override {
+    return {config_.n_layer, config_.n_head, config_.n_embd / config_.n_head};
+  }
   int head_unit() const override { return head_unit_; }
   const at::Tensor& head_weight() const override {
     return config_.tie_word_embeddings ? tokens_.weight : head_.weight;
@@ -143,15 +146,14 @@ at::Tensor Gpt2::hidden_states(const Batch& batch, const StepKey& key, Units& un
   return run_blocks(x, draws, attend, units);
 }
 
-at::Tensor Gpt2::decode_at(const NextTokens& next, KvCache& cache, Units& units) const {
+at::Tensor Gpt2::decode_at(const NextTokens& next, const KvCache& cache, Units& units) const {
   const auto x = run_unit(units, embedding_unit_, {}, [&](const Tensors&) {
     return embed(tokens_, next.tokens) + embed(positions_, next.positions);
   });
   const auto attend = [&](const Block& block) -> Attend {
     return [&](const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
-      return cache.attend(
-          static_cast<size_t>(block.index), q, k, v,
-          {.positions = next.positions, .attention = {.scale = attention_scale(block)}});
+      return cache.attend(static_cast<size_t>(block.index), q, k, v,
+                          {.scale = attention_scale(block)});
     };
   };
   return run_blocks(x, {.key = {.training = false}, .documents = {}}, attend, units);

@@ -9,6 +9,7 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/linear.h>
 
+#include <map>
 #include <utility>
 
 #include "skein/core/error.h"
@@ -24,23 +25,16 @@ at::Tensor Model::forward(const tensor::Batch& batch, const tensor::StepKey& key
   return hidden_states(batch, key, units);
 }
 
-at::Tensor Model::decode(const at::Tensor& tokens, KvCache& cache, tensor::Units& units,
-                         std::span<const int64_t> counts) const {
-  const auto num_tokens = tokens.size(1);
-  SKEIN_CHECK(tokens.size(0) == cache.rows(), "one row of tokens per row of the cache");
-  SKEIN_CHECK(cache.capacity() <= max_positions(), "a cache beyond the model's positions");
-  SKEIN_CHECK(counts.empty() || std::ssize(counts) == cache.rows(), "one count per row");
-  NextTokens next{tokens, cache.positions(num_tokens, tokens.device()), {}};
-  for (size_t row = 0; row < cache.lengths().size(); ++row) {
-    const auto length = cache.lengths()[row];
-    SKEIN_CHECK(length + num_tokens <= cache.capacity(), "the cache is full");
-    next.lengths.push_back(length + (counts.empty() ? num_tokens : counts[row]));
-  }
+KvCache Model::make_cache() const { return {kv_shape(), head_weight().options()}; }
+
+at::Tensor Model::decode(const at::Tensor& tokens, const KvCache& cache, tensor::Units& units,
+                         std::span<const int64_t> lengths) const {
+  SKEIN_CHECK(cache.positions().numel() == tokens.numel(), "one position per token");
+  SKEIN_CHECK(!turns_by_length() || std::ssize(lengths) == tokens.size(0), "one length per row");
+  const NextTokens next{tokens, cache.positions().view_as(tokens), lengths};
   const at::NoGradGuard no_grad;
   const tensor::ForwardPass pass(units);
-  auto hidden = decode_at(next, cache, units);
-  cache.set_lengths(next.lengths);
-  return hidden;
+  return decode_at(next, cache, units);
 }
 
 at::Tensor Model::head_loss_sum(const at::Tensor& hidden, const at::Tensor& targets,
@@ -182,13 +176,39 @@ at::Tensor make_leaf(const tensor::Parameter& parameter, at::Device device) {
   return leaf;
 }
 
+std::vector<at::Tensor> make_leaves(const tensor::ParameterTable& table, at::Device device) {
+  constexpr int64_t kAlignment = 128;  // elements
+  const auto room = [](const tensor::Parameter& parameter) {
+    return (parameter.memory_numel() + kAlignment - 1) / kAlignment * kAlignment;
+  };
+  using Place = std::pair<int, at::ScalarType>;  // a unit's parameters of one type
+  std::map<Place, int64_t> sizes, used;
+  for (const auto& one : table.parameters) sizes[{one.unit, one.dtype}] += room(one);
+  std::map<Place, at::Tensor> memory;
+  std::vector<at::Tensor> leaves;
+  for (const auto& one : table.parameters) {
+    const Place place{one.unit, one.dtype};
+    auto& whole = memory[place];
+    if (!whole.defined()) {
+      whole = at::empty({sizes[place]}, at::TensorOptions(device).dtype(one.dtype));
+    }
+    const auto begin = std::exchange(used[place], used[place] + room(one));
+    const auto own = whole.narrow(0, begin, one.memory_numel()).view(one.memory_shape());
+    leaves.push_back(own.variable_data());
+    if (one.padded_rows > 0) leaves.back().slice(0, one.shape[0]).zero_();
+  }
+  return leaves;
+}
+
 at::Tensor without_padding(const tensor::Parameter& parameter, const at::Tensor& leaf) {
   return parameter.padded_rows > 0 ? leaf.narrow(0, 0, parameter.shape[0]) : leaf;
 }
 
 void materialise(const tensor::ParameterTable& table, at::Device device, uint64_t seed) {
-  for (const auto& parameter : table.parameters) {
-    auto leaf = make_leaf(parameter, device);
+  auto leaves = make_leaves(table, device);
+  for (size_t i = 0; i < leaves.size(); ++i) {
+    const auto& parameter = table.parameters[i];
+    auto& leaf = leaves[i];
     if (!leaf.is_meta()) {
       ops::initialise(without_padding(parameter, leaf).view(-1), 0, parameter, seed);
     }

@@ -59,13 +59,17 @@ class Model {
   at::Tensor forward(const tensor::Batch& batch, const tensor::StepKey& key,
                      tensor::Units& units) const;
 
-  // Hidden states (B, T, C) of the T tokens (B, T) that follow what the cache holds, which it then
-  // holds too. `counts`: of each row so many are its own, the others padding; empty: all are. Equal
-  // to forward over the whole row, without dropout and without gradients, where no row has outgrown
-  // what the cache holds.
-  at::Tensor decode(const at::Tensor& tokens, KvCache& cache, tensor::Units& units,
-                    std::span<const int64_t> counts = {}) const;
-  // A row that grows from `before` to `after` tokens has to be decoded again from its first one:
+  // A cache for this model, without memory yet.
+  KvCache make_cache() const;
+  // Hidden states (B, T, C) of the tokens (B, T) of the pass that the cache was told of
+  // (KvCache::begin), which it then holds too: T = 1, or B = 1. `lengths`: of the text of each row,
+  // these tokens counted; for models that turn by length alone. Equal to forward over the whole
+  // text, without dropout and without gradients, where no text has outgrown what the cache holds.
+  at::Tensor decode(const at::Tensor& tokens, const KvCache& cache, tensor::Units& units,
+                    std::span<const int64_t> lengths = {}) const;
+  // Do rotations depend on how long a text is? Then a row of a pass holds tokens of one text.
+  virtual bool turns_by_length() const { return false; }
+  // A text that grows from `before` to `after` tokens has to be decoded again from its first one:
   // what the cache holds of it was made for shorter texts (longrope).
   virtual bool outgrows(int64_t /*before*/, int64_t /*after*/) const { return false; }
 
@@ -100,6 +104,8 @@ class Model {
   at::Tensor head_scores(const at::Tensor& hidden, const at::Tensor& places,
                          tensor::Units& units) const;
 
+  // Does something follow from the weights that StandingWeights keep?
+  bool has_magnitudes() const { return !dora_.empty(); }
   // The linear layers of its blocks, in the order of forward.
   const std::vector<TappedLinear>& tapped_linears() const { return linears_; }
 
@@ -113,11 +119,12 @@ class Model {
                                    tensor::Units& units) const = 0;
   // decode, once it is known where the tokens stand.
   struct NextTokens {
-    at::Tensor tokens, positions;  // (B, T)
-    std::vector<int64_t> lengths;  // of the rows, these tokens counted
+    at::Tensor tokens, positions;      // (B, T)
+    std::span<const int64_t> lengths;  // as decode's
   };
-  virtual at::Tensor decode_at(const NextTokens& next, KvCache& cache,
+  virtual at::Tensor decode_at(const NextTokens& next, const KvCache& cache,
                                tensor::Units& units) const = 0;
+  virtual KvShape kv_shape() const = 0;
   virtual int head_unit() const = 0;
   virtual const at::Tensor& head_weight() const = 0;  // (V, C) and perhaps padded rows
   virtual const std::optional<Lora>& head_lora() const = 0;
@@ -156,6 +163,9 @@ std::unique_ptr<Model> build(const plan::HfConfig& config, const BuildOptions& o
 
 // A leaf for a parameter, not yet initialised but for its padding, which is zero.
 at::Tensor make_leaf(const tensor::Parameter& parameter, at::Device device);
+// One for each parameter of a table. Those of a unit lie behind each other where nothing forbids
+// it, as in flat memory.
+std::vector<at::Tensor> make_leaves(const tensor::ParameterTable& table, at::Device device);
 // What files know of a leaf, or of its gradient: the shape without padded rows.
 at::Tensor without_padding(const tensor::Parameter& parameter, const at::Tensor& leaf);
 

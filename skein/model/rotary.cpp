@@ -131,6 +131,7 @@ ops::RopeTable rotary_table(const Rope& rope, const at::Tensor& positions, int64
 
 ops::RopeTable rotary_table(const Rope& rope, const at::Tensor& positions,
                             std::span<const int64_t> lengths, const at::TensorOptions& options) {
+  if (lengths.empty()) return rotary_table(rope, positions, 0, options);
   const auto as_first = [&](int64_t length) { return turn_alike(rope, length, lengths[0]); };
   if (std::ranges::all_of(lengths, as_first)) {
     return rotary_table(rope, positions, lengths[0], options);

@@ -21,7 +21,7 @@ ops::RopeTable rotary_table(const plan::Rope& rope, const at::Tensor& positions,
                             const at::TensorOptions& options);
 
 // Of `positions` (T) or (B, T) in rows of `lengths` tokens: (B, T, D/2) where they turn
-// differently.
+// differently. Empty where turning does not depend on the length.
 ops::RopeTable rotary_table(const plan::Rope& rope, const at::Tensor& positions,
                             std::span<const int64_t> lengths, const at::TensorOptions& options);
 

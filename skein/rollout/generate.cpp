@@ -3,18 +3,31 @@
 #include "skein/rollout/generate.h"
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/empty.h>
-#include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
-#include <unordered_set>
+#include <deque>
+#include <utility>
 
+#include "skein/core/amounts.h"
 #include "skein/core/error.h"
+#include "skein/ops/decode/sampling_kernel.h"
+#include "skein/ops/device.h"
+#include "skein/rollout/page_book.h"
+#include "skein/rollout/passes.h"
+#include "skein/rollout/text.h"
 
 namespace skein::rollout {
 namespace {
+
+constexpr int64_t kPageTokens = model::KvCache::kPageTokens;
+constexpr int64_t kMostRowsOnHost = 64, kMostRowsOnGpu = 512;
+constexpr int64_t kPassTokensOnHost = 4096, kPassTokensOnGpu = 16384;
+constexpr double kShareOfFreeMemory = 0.85;  // the rest is for what a pass computes
+constexpr int64_t kPassesPerReport = 8;
+
+int64_t pages_for(int64_t tokens) { return (tokens + kPageTokens - 1) / kPageTokens; }
 
 void check(const Request& request, size_t number, const model::Model& model) {
   const auto refuse = [&](const std::string& why) {
@@ -34,164 +47,357 @@ void check(const Request& request, size_t number, const model::Model& model) {
   }
 }
 
-// A request on its way.
-struct Row {
-  size_t request = 0;
-  DrawKey key{};
-  std::vector<int64_t> tokens;  // the prompt's and new ones
-  int64_t room = 0;             // for further ones
-  Finish at_the_end = Finish::kLength;
-  std::vector<int64_t> seen;  // every token once
-  std::unordered_set<int64_t> seen_set;
+Text text_of(size_t number, const Request& request, const GenerateOptions& options,
+             const model::Model& model) {
+  const auto length = std::ssize(request.prompt);
+  const auto left = model.max_positions() - length;
+  const auto& sampling = options.sampling;
+  return {.request = number,
+          .key = ops::draw_key(sampling.seed, sampling.step, request.prompt_id),
+          .sample = request.sample,
+          .tokens = request.prompt,
+          .prompt_length = length,
+          .room = std::min(options.max_new_tokens, left),
+          .at_the_end = left < options.max_new_tokens ? Finish::kPositions : Finish::kLength};
+}
 
-  int64_t length() const { return static_cast<int64_t>(tokens.size()); }
-  void see(int64_t token) {
-    if (seen_set.insert(token).second) seen.push_back(token);
-  }
+// How much of a cache do some texts need?
+struct Need {
+  int64_t rows = 0;
+  int64_t pages_per_row = 0;
+  int64_t pages = 0;  // all rows at their longest, and one page of nobody
 };
 
-// B rows, T tokens, C channels, V vocabulary
-class Batch {
- public:
-  Batch(const model::Model& model, tensor::Units& units, at::Device device,
-        const GenerateOptions& options)
-      : model_(model),
-        units_(units),
-        device_(device),
-        options_(options),
-        sampler_(options.sampling),
-        cache_(0, 0) {}
+Need need_of(std::span<const Text> texts, int64_t most_rows) {
+  Need need{.rows = std::min(most_rows, std::ssize(texts))};
+  std::vector<int64_t> all;
+  for (const auto& text : texts) all.push_back(pages_for(text.prompt_length + text.room));
+  std::ranges::sort(all, std::greater());
+  need.pages_per_row = all.front();
+  for (int64_t i = 0; i < need.rows; ++i) need.pages += all[static_cast<size_t>(i)];
+  ++need.pages;
+  return need;
+}
 
-  // Requests first … first + count - 1.
-  void run(std::span<const Request> requests, size_t first, size_t count,
-           std::vector<Continuation>& results) {
-    begin(requests, first, count);
-    auto logits = read_all();
-    while (true) {
-      take_tokens(logits, results);
-      if (rows_.empty() || (options_.is_abandoned && options_.is_abandoned())) return;
-      if (options_.on_progress) options_.on_progress(++steps_, 0);
-      logits = must_begin_anew() ? read_all() : step();
-    }
-  }
+// One generation: which texts go into which pass, and what came out of it.
+class Run {
+ public:
+  Run(Passes& passes, std::span<const Request> requests, const GenerateOptions& options);
+  ~Run() { passes_.cache().release(); }
+  Run(const Run&) = delete;
+  Run& operator=(const Run&) = delete;
+
+  std::vector<Continuation> results();
 
  private:
-  void begin(std::span<const Request> requests, size_t first, size_t count) {
-    capacity_ = 0;
-    rows_.clear();
-    for (size_t i = first; i < first + count; ++i) {
-      const auto length = static_cast<int64_t>(requests[i].prompt.size());
-      const auto left = model_.max_positions() - length;
-      Row row{.request = i,
-              .key = {.prompt = requests[i].prompt_id, .sample = requests[i].sample},
-              .tokens = requests[i].prompt};
-      row.room = std::min(options_.max_new_tokens, left);
-      row.at_the_end = left < options_.max_new_tokens ? Finish::kPositions : Finish::kLength;
-      for (const auto token : requests[i].prompt) row.see(token);
-      capacity_ = std::max(capacity_, length + row.room);
-      rows_.push_back(std::move(row));
-    }
+  // Texts that are read together: leaders whole, or one leader piece by piece; followers continue
+  // the prompt of the leader before them.
+  struct Reading {
+    std::vector<Text*> texts;
+    std::vector<int64_t> owners;  // which leader each text follows, itself for a leader
+    std::vector<Text*> leaders;
+    int64_t tokens = 0;  // of leaders
+    int64_t done = 0;    // of a single leader
+  };
+  // Drawn tokens that the host has not seen.
+  struct Pending {
+    std::vector<Text*> texts;
+    OnTheWay numbers;
+  };
+
+  void open_cache(const Need& need);
+  bool is_abandoned() const { return options_.is_abandoned && options_.is_abandoned(); }
+  bool goes_on(bool has_work) const {
+    return options_.goes_on ? options_.goes_on(has_work) : has_work;
   }
 
-  // The last token of a row may have made its text longer than what the cache holds is made for.
-  bool must_begin_anew() const {
-    return std::ranges::any_of(
-        rows_, [&](const Row& row) { return model_.outgrows(row.length() - 1, row.length()); });
-  }
+  void drop_rows();
+  void admit();
+  bool admit(Text& text);
+  bool follows(const Text& text) const;
+  int64_t num_growing() const;
+  int64_t first_pages(const Text& text) const;
+  void read();
+  void give_followers_their_pages();
+  void step();
+  bool has_pages_for_all();
+  void make_room();
+  void begin_anew(Text& text);
+  void abandon();
 
-  // All tokens into an empty cache, padded on the right; the logits of each row's last token.
-  at::Tensor read_all() {
-    std::vector<int64_t> lengths;
-    lengths.reserve(rows_.size());
-    for (const auto& row : rows_) lengths.push_back(row.length());
-    const auto count = static_cast<int64_t>(lengths.size());
-    cache_ = model::KvCache(count, capacity_);
-    auto tokens = at::zeros({count, *std::ranges::max_element(lengths)}, at::kLong);
-    auto last = at::empty({count, 1, 1}, at::kLong);
-    for (int64_t i = 0; i < count; ++i) {
-      const auto& row = rows_[static_cast<size_t>(i)];
-      std::ranges::copy(row.tokens, tokens[i].mutable_data_ptr<int64_t>());
-      last.mutable_data_ptr<int64_t>()[i] = row.length() - 1;
-    }
-    const auto hidden = model_.decode(tokens.to(device_), cache_, units_, lengths);  // (B, T, C)
-    const auto index = last.to(device_).expand({count, 1, hidden.size(2)});
-    return logits_of(hidden.gather(1, index));
-  }
+  void wait_for(OnTheWay numbers, std::vector<Text*> texts);
+  void collect(size_t left);
+  void take(Text& text, int64_t token, double log_prob);
+  void report();
 
-  at::Tensor step() {
-    auto tokens = at::empty({static_cast<int64_t>(rows_.size()), 1}, at::kLong);
-    for (size_t i = 0; i < rows_.size(); ++i) {
-      tokens.mutable_data_ptr<int64_t>()[i] = rows_[i].tokens.back();
-    }
-    return logits_of(model_.decode(tokens.to(device_), cache_, units_));
-  }
-
-  at::Tensor logits_of(const at::Tensor& hidden) {  // (B, 1, C) -> (B, V), on the host
-    return model_.head_logits(hidden, units_).squeeze(1).to(at::kCPU, at::kFloat).contiguous();
-  }
-
-  // Picks a token for every row, and drops the rows that end with it.
-  void take_tokens(const at::Tensor& logits, std::vector<Continuation>& results) {
-    const auto vocabulary = static_cast<size_t>(logits.size(1));
-    std::vector<int64_t> kept;
-    std::vector<Row> going_on;
-    for (size_t i = 0; i < rows_.size(); ++i) {
-      auto& row = rows_[i];
-      const std::span scores(logits.mutable_data_ptr<float>() + i * vocabulary, vocabulary);
-      const auto before = options_.log_probs ? log_probs_of(scores) : std::vector<double>();
-      row.key.position = static_cast<uint64_t>(row.length());
-      row.tokens.push_back(sampler_.pick(scores, row.seen, row.key));
-      auto& result = results[row.request];
-      if (options_.log_probs) {
-        result.log_probs.push_back(before[static_cast<size_t>(row.tokens.back())]);
-      }
-      if (is_last_token(row, result)) continue;
-      kept.push_back(static_cast<int64_t>(i));
-      going_on.push_back(std::move(row));
-    }
-    if (kept.size() < rows_.size() && !kept.empty()) cache_.keep_rows(kept);
-    rows_ = std::move(going_on);
-  }
-
-  std::vector<double> log_probs_of(std::span<const float> scores) const {
-    const double temperature =
-        options_.sampling.temperature > 0 ? options_.sampling.temperature : 1;
-    const double best = *std::ranges::max_element(scores);
-    double sum = 0;
-    std::vector<double> found;
-    for (const auto score : scores) found.push_back((score - best) / temperature);
-    for (const auto value : found) sum += std::exp(value);
-    for (auto& value : found) value -= std::log(sum);
-    return found;
-  }
-
-  bool is_last_token(Row& row, Continuation& result) {
-    const auto token = row.tokens.back();
-    result.tokens.push_back(token);
-    row.see(token);
-    --row.room;
-    const bool goes_on = !options_.on_token || options_.on_token(row.request, token);
-    if (std::ranges::count(options_.stop_tokens, token) > 0) {
-      result.finish = Finish::kStopToken;
-    } else if (!goes_on) {
-      result.finish = Finish::kCallback;
-    } else if (row.room == 0) {
-      result.finish = row.at_the_end;
-    } else {
-      return false;
-    }
-    return true;
-  }
-
+  Passes& passes_;
   const model::Model& model_;
-  tensor::Units& units_;
-  at::Device device_;
   const GenerateOptions& options_;
-  Sampler sampler_;
-  model::KvCache cache_;
-  int64_t capacity_ = 0, steps_ = 0;
-  std::vector<Row> rows_;
+  std::vector<Text> texts_;
+  std::vector<Continuation> results_;
+  PageBook book_{0};
+  int64_t most_rows_ = 0, pass_tokens_ = 0;
+  size_t lag_ = 0;  // passes that a GPU has before it when the host reads results
+  std::deque<Text*> waiting_;
+  Reading reading_;
+  std::vector<Text*> rows_;
+  std::deque<Pending> pending_;
+  int64_t num_tokens_ = 0, num_ended_ = 0, num_passes_ = 0;
 };
+
+Run::Run(Passes& passes, std::span<const Request> requests, const GenerateOptions& options)
+    : passes_(passes), model_(passes.model()), options_(options), results_(requests.size()) {
+  const bool cuda = passes.is_cuda();
+  for (size_t i = 0; i < requests.size(); ++i) {
+    check(requests[i], i, model_);
+    texts_.push_back(text_of(i, requests[i], options, model_));
+  }
+  for (auto& text : texts_) waiting_.push_back(&text);
+  const auto at_once = cuda ? kMostRowsOnGpu : kMostRowsOnHost;
+  most_rows_ = options.max_rows > 0 ? options.max_rows : at_once;
+  const auto tokens = cuda ? kPassTokensOnGpu : kPassTokensOnHost;
+  pass_tokens_ = options.pass_tokens > 0 ? options.pass_tokens : tokens;
+  // What a text is worth decides whether it begins anew, so it has to be known at once.
+  lag_ = cuda && !model_.turns_by_length() ? 1 : 0;
+  open_cache(texts_.empty() ? Need{.rows = 1, .pages_per_row = 1, .pages = 2}
+                            : need_of(texts_, most_rows_));
+}
+
+void Run::open_cache(const Need& need) {
+  auto& cache = passes_.cache();
+  int64_t bytes = options_.cache_bytes;
+  if (bytes == 0 && passes_.is_cuda()) {
+    bytes =
+        static_cast<int64_t>(kShareOfFreeMemory * static_cast<double>(ops::free_device_memory()));
+  }
+  auto pages = need.pages;
+  if (bytes > 0) pages = std::min(pages, bytes / cache.page_bytes());
+  const auto least = need.pages_per_row + 1;
+  if (pages < least) {
+    throw UserError(fmt::format(
+        "the cache of keys and values has {}, and a text of {} tokens needs {}: give it more "
+        "(rollout_cache_size), or let texts be shorter (max_completion_length, --max-new-tokens)",
+        shown_bytes(static_cast<uint64_t>(bytes)), need.pages_per_row * kPageTokens,
+        shown_bytes(static_cast<uint64_t>(least * cache.page_bytes()))));
+  }
+  cache.reserve(pages);
+  book_ = PageBook(pages);
+  passes_.begin({.sampling = options_.sampling,
+                 .rows = need.rows,
+                 .pages_per_row = need.pages_per_row,
+                 .records = !options_.goes_on});
+}
+
+std::vector<Continuation> Run::results() {
+  while (true) {
+    collect(lag_);
+    if (is_abandoned()) abandon();
+    drop_rows();
+    if (reading_.texts.empty()) admit();
+    const bool reads = !reading_.texts.empty();
+    if (!goes_on(reads || !rows_.empty())) break;
+    if (reads) {
+      read();
+    } else if (!rows_.empty()) {
+      step();
+    } else {
+      passes_.idle();
+    }
+    report();
+  }
+  collect(0);
+  return std::move(results_);
+}
+
+void Run::abandon() {
+  pending_.clear();
+  waiting_.clear();
+  reading_ = {};
+  for (auto* text : rows_) text->ended = true;
+}
+
+void Run::report() {
+  if (options_.on_progress && ++num_passes_ % kPassesPerReport == 0) {
+    options_.on_progress(num_tokens_, num_ended_);
+  }
+}
+
+// Texts that have ended, or are as long as they may be, leave.
+void Run::drop_rows() {
+  std::vector<int64_t> places;
+  std::vector<Text*> kept;
+  for (size_t i = 0; i < rows_.size(); ++i) {
+    auto& text = *rows_[i];
+    if (text.goes_on() && !model_.outgrows(text.length() - 1, text.length())) {
+      places.push_back(static_cast<int64_t>(i));
+      kept.push_back(&text);
+    } else if (text.goes_on()) {
+      begin_anew(text);
+    } else {
+      book_.give_back(text.pages);
+    }
+  }
+  if (kept.size() == rows_.size()) return;
+  passes_.keep(places);
+  rows_ = std::move(kept);
+}
+
+// It is read again, with what was drawn, before those that have not begun.
+void Run::begin_anew(Text& text) {
+  book_.give_back(text.pages);
+  waiting_.push_front(&text);
+}
+
+void Run::admit() {
+  reading_ = {};
+  while (!waiting_.empty() && admit(*waiting_.front())) waiting_.pop_front();
+}
+
+bool Run::follows(const Text& text) const {
+  if (reading_.leaders.empty()) return false;
+  const auto& leader = *reading_.leaders.back();
+  return text.drawn == 0 && leader.drawn == 0 && text.tokens == leader.tokens;
+}
+
+// Texts that will ask for a further page.
+int64_t Run::num_growing() const {
+  const auto grows = [](const Text* text) {
+    return std::ssize(text->pages) < pages_for(text->prompt_length + text->room);
+  };
+  return std::ranges::count_if(rows_, grows) + std::ranges::count_if(reading_.texts, grows);
+}
+
+// What was turned by the length that a text had cannot be read again: such a text never gives way.
+int64_t Run::first_pages(const Text& text) const {
+  const auto at_once = model_.turns_by_length() ? text.prompt_length + text.room : text.length();
+  return pages_for(at_once);
+}
+
+// Not before each that goes on can have a page more: it should not have to give way at once.
+bool Run::admit(Text& text) {
+  const auto rows = std::ssize(rows_) + std::ssize(reading_.texts);
+  if (rows >= most_rows_) return false;
+  const bool follows = this->follows(text);
+  const bool is_first = reading_.texts.empty();
+  if (!follows && !is_first &&
+      (reading_.tokens + text.length() > pass_tokens_ || model_.turns_by_length())) {
+    return false;
+  }
+  const auto shared = follows ? text.length() / kPageTokens : 0;
+  const auto pages = first_pages(text);
+  if (book_.num_free() < pages - shared + num_growing()) return false;
+  if (follows) {
+    const auto& leader = reading_.leaders.back()->pages;
+    text.pages = book_.share(std::span(leader).first(static_cast<size_t>(shared)));
+  } else {
+    reading_.leaders.push_back(&text);
+    reading_.tokens += text.length();
+  }
+  book_.extend(text.pages, pages);
+  reading_.texts.push_back(&text);
+  reading_.owners.push_back(std::ssize(reading_.leaders) - 1);
+  return true;
+}
+
+void Run::read() {
+  std::vector<Passes::Piece> pieces;
+  for (const auto* leader : reading_.leaders) pieces.push_back({leader, 0, leader->length()});
+  if (pieces.size() == 1) {
+    auto& piece = pieces.front();
+    piece.from = reading_.done;
+    piece.to = std::min(piece.to, piece.from + pass_tokens_);
+    reading_.done = piece.to;
+    if (piece.to < piece.text->length()) {
+      passes_.read(pieces);
+      return;
+    }
+  }
+  const auto hidden = passes_.read(pieces);
+  give_followers_their_pages();
+  auto done = std::exchange(reading_, {});
+  auto numbers = passes_.join(std::ssize(rows_), done.texts, hidden, done.owners);
+  rows_.insert(rows_.end(), done.texts.begin(), done.texts.end());
+  wait_for(std::move(numbers), std::move(done.texts));
+}
+
+void Run::give_followers_their_pages() {
+  std::vector<int64_t> from, to;
+  for (size_t i = 0; i < reading_.texts.size(); ++i) {
+    const auto& text = *reading_.texts[i];
+    const auto& leader = *reading_.leaders[static_cast<size_t>(reading_.owners[i])];
+    if (&text == &leader || text.length() % kPageTokens == 0) continue;
+    const auto last = static_cast<size_t>(text.length() / kPageTokens);
+    from.push_back(leader.pages[last]);
+    to.push_back(text.pages[last]);
+  }
+  passes_.copy_pages(from, to);
+}
+
+bool Run::has_pages_for_all() {
+  return std::ranges::all_of(
+      rows_, [&](Text* text) { return book_.extend(text->pages, pages_for(text->length())); });
+}
+
+// Those that have joined last give way; what they drew is kept.
+void Run::make_room() {
+  collect(0);
+  drop_rows();
+  while (!has_pages_for_all()) {
+    SKEIN_CHECK(rows_.size() > 1, "the cache holds any one text");
+    begin_anew(*rows_.back());
+    rows_.pop_back();
+  }
+}
+
+void Run::step() {
+  if (!has_pages_for_all()) make_room();
+  if (rows_.empty()) return passes_.idle();  // the pass was announced
+  auto numbers = passes_.step(rows_);
+  wait_for(std::move(numbers), rows_);
+}
+
+void Run::wait_for(OnTheWay numbers, std::vector<Text*> texts) {
+  for (auto* text : texts) ++text->drawn;
+  pending_.push_back({std::move(texts), std::move(numbers)});
+}
+
+void Run::collect(size_t left) {
+  while (pending_.size() > left) {
+    const auto [texts, numbers] = std::move(pending_.front());
+    pending_.pop_front();
+    if (numbers.arrived) numbers.arrived->synchronize();
+    const auto* tokens = numbers.tokens.const_data_ptr<int64_t>();
+    const auto* log_probs = numbers.log_probs.const_data_ptr<double>();
+    for (size_t i = 0; i < texts.size(); ++i) {
+      if (!texts[i]->ended) take(*texts[i], tokens[i], log_probs[i]);
+    }
+  }
+}
+
+void Run::take(Text& text, int64_t token, double log_prob) {
+  if (std::isnan(log_prob)) {
+    throw UserError(
+        "the model's logits are not finite: its weights hold NaN or infinite values, or are too "
+        "large for the dtype");
+  }
+  auto& result = results_[text.request];
+  text.tokens.push_back(token);
+  result.tokens.push_back(token);
+  if (options_.log_probs) result.log_probs.push_back(log_prob);
+  ++num_tokens_;
+  const bool goes_on = !options_.on_token || options_.on_token(text.request, token);
+  if (std::ranges::count(options_.stop_tokens, token) > 0) {
+    result.finish = Finish::kStopToken;
+  } else if (!goes_on) {
+    result.finish = Finish::kCallback;
+  } else if (std::ssize(result.tokens) == text.room) {
+    result.finish = text.at_the_end;
+  } else {
+    return;
+  }
+  text.ended = true;
+  ++num_ended_;
+}
 
 }  // namespace
 
@@ -200,23 +406,33 @@ const char* finish_reason(Finish finish) {
   return finish == Finish::kPositions ? "positions" : "stop";
 }
 
-std::vector<Continuation> generate(const model::Model& model, tensor::Units& units,
-                                   at::Device device, std::span<const Request> requests,
-                                   const GenerateOptions& options) {
+struct Generator::Kept {
+  Passes passes;
+};
+
+Generator::Generator(const model::Model& model, tensor::Units& units, at::Device device)
+    : kept_(new Kept{{model, units, device}}) {}
+Generator::~Generator() = default;
+
+std::vector<Continuation> Generator::generate(std::span<const Request> requests,
+                                              const GenerateOptions& options) {
+  options.sampling.check();
   if (options.max_new_tokens < 1) {
     throw UserError(
         fmt::format("max_new_tokens is {}, expected at least 1", options.max_new_tokens));
   }
-  for (size_t i = 0; i < requests.size(); ++i) check(requests[i], i, model);
+  auto& passes = kept_->passes;
   const at::NoGradGuard no_grad;
-  const model::StandingWeights standing(model);
-  std::vector<Continuation> results(requests.size());
-  Batch batch(model, units, device, options);
-  const auto at_once = static_cast<size_t>(options.max_rows > 0 ? options.max_rows : 64);
-  for (size_t first = 0; first < requests.size(); first += at_once) {
-    batch.run(requests, first, std::min(at_once, requests.size() - first), results);
-  }
+  const model::StandingWeights standing(passes.model());
+  auto results = Run(passes, requests, options).results();
+  if (options.weights_move || passes.model().has_magnitudes()) passes.forget();
   return results;
+}
+
+std::vector<Continuation> generate(const model::Model& model, tensor::Units& units,
+                                   at::Device device, std::span<const Request> requests,
+                                   const GenerateOptions& options) {
+  return Generator(model, units, device).generate(requests, options);
 }
 
 }  // namespace skein::rollout
