@@ -30,6 +30,7 @@ struct RolloutConfig {
   std::vector<std::string> stop;
   int64_t rollout_cache_size = 0;
   int64_t rollout_max_rows = 0;
+  bool ds3_gather_for_generation = true;
   RolloutCorrection rollout_correction = RolloutCorrection::kNone;
   double rollout_correction_cap = 3;
 

@@ -67,6 +67,10 @@ void fields(RolloutConfig& config, auto&& field) {
       "rollout_max_rows", config.rollout_max_rows,
       About{.help = "answers that a rank writes at once; 0: as many as the cache holds", .min = 0});
   field(
+      "ds3_gather_for_generation", config.ds3_gather_for_generation,
+      About{.help = "zero3: all weights whole on every rank while answers are written, where they "
+                    "fit; false: unit after unit, for every token"});
+  field(
       "rollout_correction", config.rollout_correction,
       About{.help = "tokens that were drawn more or less likely than training finds them: none, "
                     "truncate (weight at most the cap), mask (beyond the cap they do not count)"});

@@ -143,7 +143,6 @@ std::vector<KeyRule> algorithm_keys() {
       {"trl.*", kNot, "", kNone},
       {"use_vllm", kNo, kOwnRollout},
       {"vllm_*", kNo, kOwnRollout},
-      {"ds3_gather_for_generation", kNo, kOwnRollout},
       {"use_transformers_paged", kNo, kOwnRollout},
       {"cache_implementation", kNo, kOwnRollout},
       {"local_rollout_forward_batch_size", kNo, kOwnRollout},

@@ -9,12 +9,17 @@
 
 #include "skein/board/board.h"
 #include "skein/core/error.h"
+#include "skein/ops/device.h"
 #include "skein/plan/model_texts.h"
+#include "skein/plan/rules.h"
 #include "skein/rollout/sampling/generation_config.h"
 #include "skein/text/text_stream.h"
 
 namespace skein::train {
 namespace {
+
+// The rest is for the cache.
+constexpr double kMostOfFree = 0.6;
 
 // As the model that the run saves says it.
 std::vector<int64_t> ends_of(const config::RunConfig& config, const text::TextCodec& codec) {
@@ -35,10 +40,27 @@ std::vector<int64_t> ends_of(const config::RunConfig& config, const text::TextCo
 }  // namespace
 
 PolicySampler::PolicySampler(Session& run, const text::TextCodec& codec)
-    : run_(run), codec_(codec), stop_tokens_(ends_of(run.config, codec)) {}
+    : run_(run),
+      codec_(codec),
+      stop_tokens_(ends_of(run.config, codec)),
+      generator_(*run.model, run.sharded, run.world.device) {}
 
 bool PolicySampler::ends(int64_t token) const {
   return std::ranges::find(stop_tokens_, token) != stop_tokens_.end();
+}
+
+bool PolicySampler::may_gather() const {
+  if (!run_.config.rollout.ds3_gather_for_generation) return false;
+  bool fits = true;
+  if (run_.world.device.is_cuda()) {
+    int64_t bytes = 0;
+    for (const auto& parameter : run_.model->table().parameters) {
+      bytes += parameter.memory_numel() * static_cast<int64_t>(c10::elementSize(parameter.dtype));
+    }
+    fits =
+        static_cast<double>(bytes) < kMostOfFree * static_cast<double>(ops::free_device_memory());
+  }
+  return run_.world.group.sum(int64_t{!fits}) == 0;
 }
 
 rollout::GenerateOptions PolicySampler::options(const Wish& wish) const {
@@ -98,11 +120,16 @@ bool PolicySampler::write(const Prompts& prompts, std::span<Sampled* const> samp
     samples[request]->text += streams[request].add(codec_.bytes_of(static_cast<uint32_t>(token)));
     return !streams[request].is_stopped() && --room[request] > 0;
   };
-  // What this rank has to sample it samples alone: others may have more. So all weights are whole
-  // meanwhile; where they do not fit, a rollout unit by unit, with the ranks in step, has its place
-  // here.
-  const auto hold = run_.sharded.hold_whole();
-  auto made = rollout::generate(*run_.model, run_.sharded, run_.world.device, requests, options);
+  // Where all weights are whole each rank samples by itself. Else passes gather unit after unit,
+  // and ranks that are done keep the others company.
+  const bool divides = plan::zero_stage(run_.config.parallel.distributed_strategy) == 3;
+  const bool whole = !divides || may_gather();
+  options.weights_move = divides;
+  if (!whole) {
+    options.goes_on = [&](bool has_work) { return run_.world.group.sum(int64_t{has_work}) > 0; };
+  }
+  const auto hold = whole ? run_.sharded.hold_whole() : run_.sharded.hold_roots();
+  auto made = generator_.generate(requests, options);
   if (run_.world.stop_requested()) return false;
   for (size_t i = 0; i < made.size(); ++i) {
     auto& [tokens, log_probs, finish] = made[i];

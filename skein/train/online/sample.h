@@ -59,10 +59,13 @@ class PolicySampler {
  private:
   rollout::GenerateOptions options(const Wish& wish) const;
   bool ends(int64_t token) const;
+  // Of zero3: may all weights be whole on every rank while answers are written? Collective.
+  bool may_gather() const;
 
   Session& run_;
   const text::TextCodec& codec_;
   std::vector<int64_t> stop_tokens_;
+  rollout::Generator generator_;
 };
 
 }  // namespace skein::train
