@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "skein/cli/bench_rollout.h"
 #include "skein/cli/flag_set.h"
 #include "skein/cli/load_model.h"
 #include "skein/cli/scaling/flags.h"
@@ -215,16 +216,18 @@ int bench_disk(std::span<const std::string> arguments) {
 
 int run_bench_command(std::span<const std::string> arguments) {
   if (arguments.empty() || asks_for_help(arguments)) {
-    fmt::print("{}\n{}", kUsage, kScalingUsage);
+    fmt::print("{}\n{}\n{}", kUsage, kRolloutUsage, kScalingUsage);
     return 0;
   }
   if (arguments[0] == "scaling") return run_scaling_rank(arguments.subspan(1));
   if (arguments[0] == "adamw") return bench_adamw(arguments.subspan(1));
   if (arguments[0] == "disk") return bench_disk(arguments.subspan(1));
+  if (arguments[0] == "rollout") return bench_rollout(arguments.subspan(1));
   if (arguments[0] != "train") {
     throw UserError(fmt::format(
         "skein bench has no '{}'{}\n{}", arguments[0],
-        config::did_you_mean(arguments[0], {"train", "scaling", "adamw", "disk"}), kUsage));
+        config::did_you_mean(arguments[0], {"train", "rollout", "scaling", "adamw", "disk"}),
+        kUsage));
   }
   const auto options = parse(arguments.subspan(1));
   const c10::DeviceGuard guard(options.device);
