@@ -4,8 +4,8 @@
 #
 # Runs on a machine with an NVIDIA GPU what CI cannot: kernels against their CPU references, NCCL at
 # size one, two Gloo ranks on one GPU, a training step against the CPU's, runs that resume after a stop,
-# a kill and a hang, fine-tuning, preferences, gradient features, and the same run as a worker of torchrun where that is installed.
-# Parts run side by side: most of each is the CPU's work.
+# a kill and a hang, fine-tuning, preferences, generation, online stages, gradient features, and the same run as a worker of torchrun
+# where that is installed. Parts run side by side: most of each is the CPU's work.
 #
 #   tests/gpu/run.sh [FOLDER]      FOLDER holds bin/ and tests/ (default build/cuda)
 #
@@ -80,22 +80,33 @@ JSON
   "$folder/bin/skein" doctor
 }
 
-fine_tuning() { python3 -B "$here/finetune_test.py"; }
-gradient_features() { python3 -B "$here/gradients_test.py"; }
-preferences() { python3 -B "$here/preference_test.py"; }
+# whole_runs FILE [TEST…]: such tests mostly wait for programs to start, so that the long ones have a part each.
+whole_runs() { python3 -B "$here/$1_test.py" "${@:2}"; }
 
 names=() pids=()
 # begin NAME COMMAND…
 begin() {
-  (set -euo pipefail; "${@:2}") > "$work/${#names[@]}.log" 2>&1 & pids+=($!)
+  (
+    set -euo pipefail
+    SECONDS=0
+    trap 'echo "$SECONDS s"' EXIT
+    "${@:2}"
+  ) > "$work/${#names[@]}.log" 2>&1 & pids+=($!)
   names+=("$1")
 }
 begin "kernels and collectives" kernels
 for shard in 0 1 2 3; do begin "one GPU against the CPU, part $shard" against_cpu $shard; done
 begin "runs that are cut" interrupted_runs
-begin "fine-tuning" fine_tuning
-begin "gradient features" gradient_features
-begin "preferences" preferences
+begin "fine-tuning, cut" whole_runs finetune Training.test_a_cut_run_goes_on_to_the_byte
+begin "fine-tuning, losses" whole_runs finetune Training.test_losses_are_those_of_the_cpu
+begin "fine-tuning, afterwards" whole_runs finetune Afterwards Stopping Profile
+begin "gradient features" whole_runs gradients
+begin "preferences, cut" whole_runs preference OnOneGpu.test_a_cut_run_goes_on_to_the_byte
+begin "preferences, numbers" whole_runs preference OnOneGpu.test_losses_and_numbers_are_those_of_the_cpu
+begin "preferences, references" whole_runs preference OnOneGpu.test_what_is_kept_of_a_reference_is_what_is_asked
+begin "generation" whole_runs online Generation
+begin "online, numbers" whole_runs online Learning.test_numbers_are_those_of_the_cpu
+begin "online, cut" whole_runs online Learning.test_a_cut_run_goes_on_to_the_byte
 
 failed=()
 for i in "${!names[@]}"; do
