@@ -65,6 +65,15 @@ class Splits(unittest.TestCase):
 
 
 class Numbers(unittest.TestCase):
+    def test_under_zero3_weights_need_not_be_whole(self):
+        """Seven questions on two ranks in steps of two: one rank writes longer than the other, which keeps it company."""
+        with Asked("grpo", rows=7, reward_funcs=["length:1,6,2"]) as work:
+            words = ("distributed_strategy=zero3", "per_device_train_batch_size=2", "max_completion_length=24")
+            for output, gathers in (("whole", "true"), ("units", "false")):
+                work.run(f"output_dir={output}", f"ds3_gather_for_generation={gathers}", *words, ranks=2)
+            self.assertEqual(work.said("units"), work.said("whole"))
+            self.assertEqual([learned(record) for record in work.logged("units")], [learned(record) for record in work.logged("whole")])
+
     def test_a_first_update_compares_the_policy_with_itself(self):
         for stage in STAGES:
             with self.subTest(stage), Asked(stage, dtype="float32", num_iterations=1, num_mini_batches=1) as work:
