@@ -72,7 +72,7 @@ SKEIN_HOST_DEVICE inline uint64_t weight_of(double logit, double largest, double
   power = power * fraction + 0.6931471805599453;
   power = power * fraction + 1.0;
   const auto shift = static_cast<int>(whole) + 44;  // below 0: less than a weight of one half
-  return shift < -1 ? 0 : static_cast<uint64_t>(power * two_to(shift) + 0.5);
+  return shift < -1 ? 0 : static_cast<uint64_t>(std::floor(power * two_to(shift) + 0.5));
 }
 
 // Greater where the number is.
