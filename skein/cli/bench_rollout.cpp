@@ -123,7 +123,8 @@ double bytes_per_step(const Options& options, const model::Model& model, int64_t
              static_cast<double>(c10::elementSize(parameter.dtype));
   }
   const auto page = static_cast<double>(model.make_cache().page_bytes());
-  const auto length = static_cast<double>(options.prompt_tokens + options.new_tokens / 2);
+  const double length =
+      static_cast<double>(options.prompt_tokens) + static_cast<double>(options.new_tokens) / 2;
   return bytes + static_cast<double>(rows) * length * page /
                      static_cast<double>(model::KvCache::kPageTokens);
 }

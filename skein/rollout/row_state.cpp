@@ -17,7 +17,7 @@ namespace skein::rollout {
 RowState::RowState(at::Device device, const Size& size)
     : size_(size),
       device_(device),
-      told_(at::zeros({size.rows * (kNumKinds * 8 + size.pages_per_row * 4)},
+      told_(at::zeros({size.rows * (kBytesOfNumbers + size.pages_per_row * 4)},
                       at::TensorOptions(device).dtype(at::kByte))),
       tokens_(at::zeros({size.rows}, at::TensorOptions(device).dtype(at::kLong))),
       log_probs_(at::zeros({size.rows}, at::TensorOptions(device).dtype(at::kDouble))) {
@@ -31,7 +31,7 @@ at::Tensor RowState::numbers(Kind kind, int64_t count) const {
 }
 
 at::Tensor RowState::pages(int64_t count) const {
-  const auto begin = kNumKinds * size_.rows * 8, bytes = size_.pages_per_row * 4;
+  const auto begin = size_.rows * kBytesOfNumbers, bytes = size_.pages_per_row * 4;
   return told_.narrow(0, begin, count * bytes).view(at::kInt).view({count, size_.pages_per_row});
 }
 
@@ -50,7 +50,7 @@ at::Tensor RowState::seen(int64_t first, int64_t count) const {
 void RowState::tell(std::span<const Row> rows, int64_t count) {
   SKEIN_CHECK(std::ssize(rows) <= count && count <= size_.rows, "rows of the state");
   const auto width = static_cast<size_t>(size_.pages_per_row);
-  const auto bytes = size_.rows * kNumKinds * 8 + count * size_.pages_per_row * 4;
+  const auto bytes = size_.rows * kBytesOfNumbers + count * size_.pages_per_row * 4;
   const auto host = host_empty({bytes}, at::kByte, device_);
   auto* const begin = host.mutable_data_ptr<uint8_t>();
   std::memset(begin, 0, static_cast<size_t>(bytes));

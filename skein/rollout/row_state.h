@@ -59,6 +59,7 @@ class RowState {
 
  private:
   enum Kind { kPositions, kKeys, kSamples, kNumKinds };
+  static constexpr int64_t kBytesOfNumbers = int64_t{kNumKinds} * 8;  // of a row
   at::Tensor numbers(Kind kind, int64_t count) const;
 
   Size size_;

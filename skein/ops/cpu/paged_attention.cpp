@@ -54,7 +54,7 @@ class Reader {
     const int64_t page = pages_[position >> place_.page_shift];
     const int64_t in_page = position & ((int64_t{1} << place_.page_shift) - 1);
     const int64_t row = (page << place_.page_shift) + in_page;
-    return reinterpret_cast<const T*>(address) + (row * place_.key_heads + key_head) * channels_;
+    return at_address<const T>(address) + (row * place_.key_heads + key_head) * channels_;
   }
 
   // The probabilities of the positions from `begin` on.

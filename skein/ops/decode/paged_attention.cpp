@@ -53,7 +53,7 @@ void store_keys_on_cpu(const StoreKeysCall& call) {
     const auto row = static_cast<size_t>((page << place.page_shift) + in_page);
     const auto put = [&](int64_t address, const void* from, int64_t stride) {
       const auto begin = static_cast<size_t>(token * stride) * element;
-      std::memcpy(reinterpret_cast<std::byte*>(address) + row * token_bytes,
+      std::memcpy(at_address<std::byte>(address) + row * token_bytes,
                   static_cast<const std::byte*>(from) + begin, token_bytes);
     };
     put(place.addresses[0], call.k, call.k_stride);

@@ -2,13 +2,19 @@
 // Copyright the skein authors.
 #pragma once
 
-// The contract between ops/paged_attention.cpp and its kernels, in raw pointers.
+// The contract between decode/paged_attention.cpp and its kernels, in raw pointers.
 
 #include <cstdint>
 
 #include "skein/core/dtype.h"
 
 namespace skein::ops {
+
+// An address that was read from memory.
+template <typename T>
+inline T* at_address(int64_t address) {
+  return reinterpret_cast<T*>(address);  // NOLINT(performance-no-int-to-ptr): that is what it is
+}
 
 // Where the keys of N tokens lie (see PagedKeys).
 struct PagedPlace {
