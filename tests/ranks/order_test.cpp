@@ -7,6 +7,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -105,6 +106,16 @@ TEST(Order, OfAStepAtStage3) {
   EXPECT_EQ(noting.issued_before.at(1) - before, 4U);
 }
 
+// Tokens `begin` to `begin + count` of a row whose keys lie in the cache's first page.
+at::Tensor decode(const model::Model& model, model::KvCache& cache, tensor::Units& units,
+                  const at::Tensor& row, int64_t begin, int64_t count) {
+  if (cache.pages() == 0) cache.reserve(1);
+  cache.begin({.positions = at::arange(begin, begin + count, at::kLong),
+               .pages = at::zeros({1, 1}, at::kInt),
+               .rows = at::zeros({count}, at::kInt)});
+  return model.decode(row.narrow(1, begin, count), cache, units);
+}
+
 // Generation at stage 3: ranks decode as many tokens as each needs.
 TEST(Order, RanksDecodeAtTheirOwnPaceWhileAllIsWhole) {
   const auto config = plan::parse_hf_config(kModel, "llama");
@@ -112,18 +123,18 @@ TEST(Order, RanksDecodeAtTheirOwnPaceWhileAllIsWhole) {
   const auto plain = model::build(config, {.dtype = at::kDouble});
   model::materialise(plain->table(), at::kCPU, 5);
   tensor::PlainUnits plain_units;
-  model::KvCache whole_row(1, 8);
-  const auto expected = plain->decode(tokens, whole_row, plain_units);
+  auto whole_row = plain->make_cache();
+  const auto expected = decode(*plain, whole_row, plain_units, tokens, 0, 8);
   comm::run_ranks(2, [&](comm::Group& world) {
     const auto model = model::build(config, {.dtype = at::kDouble});
     parallel::Sharded sharded(model->table(), {.stage = parallel::kZero3, .inference = true},
                               world);
     sharded.initialise(5);
     const auto whole = sharded.hold_whole();
-    model::KvCache cache(1, 8);
+    auto cache = model->make_cache();
     const int64_t step = world.rank() + 1;  // 8 passes on one rank, 4 on the other
     for (int64_t done = 0; done < 8; done += step) {
-      const auto found = model->decode(tokens.narrow(1, done, step), cache, sharded);
+      const auto found = decode(*model, cache, sharded, tokens, done, step);
       EXPECT_TRUE(found.allclose(expected.narrow(1, done, step), 1e-10, 1e-10));
     }
   });
