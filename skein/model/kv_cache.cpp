@@ -41,7 +41,7 @@ int64_t KvCache::page_bytes() const {
 void KvCache::reserve(int64_t pages) {
   if (pages == pages_) return;
   memory_.clear();
-  pages_ = pages;
+  pages_ = 0;  // until all memory is there
   if (pages == 0) return;
   auto addresses = at::empty({2 * shape_.blocks}, at::kLong);
   for (int64_t i = 0; i < addresses.numel(); ++i) {
@@ -50,6 +50,7 @@ void KvCache::reserve(int64_t pages) {
         reinterpret_cast<int64_t>(memory_.back().mutable_data_ptr());
   }
   addresses_.copy_(addresses);
+  pages_ = pages;
 }
 
 at::Tensor KvCache::attend(size_t block, const at::Tensor& q, const at::Tensor& k,

@@ -51,14 +51,17 @@ Text text_of(size_t number, const Request& request, const GenerateOptions& optio
              const model::Model& model) {
   const auto length = std::ssize(request.prompt);
   const auto left = model.max_positions() - length;
+  const auto most = request.max_new_tokens > 0
+                        ? std::min(request.max_new_tokens, options.max_new_tokens)
+                        : options.max_new_tokens;
   const auto& sampling = options.sampling;
   return {.request = number,
           .key = ops::draw_key(sampling.seed, sampling.step, request.prompt_id),
           .sample = request.sample,
           .tokens = request.prompt,
           .prompt_length = length,
-          .room = std::min(options.max_new_tokens, left),
-          .at_the_end = left < options.max_new_tokens ? Finish::kPositions : Finish::kLength};
+          .room = std::min(most, left),
+          .at_the_end = left < most ? Finish::kPositions : Finish::kLength};
 }
 
 // How much of a cache do some texts need?
@@ -185,7 +188,7 @@ void Run::open_cache(const Need& need) {
   passes_.begin({.sampling = options_.sampling,
                  .rows = need.rows,
                  .pages_per_row = need.pages_per_row,
-                 .records = !options_.goes_on});
+                 .records = options_.may_record && !options_.goes_on});
 }
 
 std::vector<Continuation> Run::results() {

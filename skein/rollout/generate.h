@@ -23,10 +23,11 @@
 namespace skein::rollout {
 
 struct Request {
-  std::vector<int64_t>
-      prompt;              // at least one token; equal ones behind each other are computed once
-  uint64_t prompt_id = 0;  // these two key its random numbers
-  uint64_t sample = 0;     // of that prompt
+  // At least one token; equal ones behind each other are computed once.
+  std::vector<int64_t> prompt{};
+  uint64_t prompt_id = 0;      // these two key its random numbers
+  uint64_t sample = 0;         // of that prompt
+  int64_t max_new_tokens = 0;  // fewer than those of the options; 0: as many
 };
 
 struct GenerateOptions {
@@ -38,6 +39,7 @@ struct GenerateOptions {
   int64_t cache_bytes = 0;
   int64_t pass_tokens = 0;    // of prompts in one pass at most; 0: the device's
   bool log_probs = false;     // of what is drawn
+  bool may_record = true;     // false: who owns the weights takes what a recording must not hold
   bool weights_move = false;  // after this call they will lie elsewhere: nothing that knows is kept
   // Called after every token, the stop token too, with the request's number. False ends the row.
   std::function<bool(size_t request, int64_t token)> on_token{};

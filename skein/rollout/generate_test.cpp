@@ -382,6 +382,22 @@ TEST(Generate, APromptIsReadOnceForItsSamples) {
   EXPECT_LE(reported, 20);
 }
 
+// One that has answered half already needs no room for a whole answer.
+TEST(Generate, ARequestMayHaveLessRoomThanOthers) {
+  const auto model = roomy_model();
+  Crowd crowd;
+  const auto free = run(*model, crowd.requests, crowd.options);
+  auto options = crowd.options;
+  for (auto& request : crowd.requests) request.max_new_tokens = 3;
+  // Of 37 + 3 tokens; with 40 new ones it would be refused.
+  options.cache_bytes = 4 * model->make_cache().page_bytes();
+  const auto found = run(*model, crowd.requests, options);
+  for (size_t i = 0; i < found.size(); ++i) {
+    EXPECT_EQ(found[i].tokens, Tokens(free[i].tokens.begin(), free[i].tokens.begin() + 3));
+    EXPECT_EQ(found[i].finish, Finish::kLength);
+  }
+}
+
 TEST(Generate, AnotherStepOrSeedDrawsOtherTexts) {
   const auto model = roomy_model();
   Crowd crowd;

@@ -31,6 +31,14 @@ c10::cuda::CUDAStream recording_stream() {
   return streams.emplace(device, c10::cuda::getStreamFromPool()).first->second;
 }
 
+// What was recorded of work that has failed is of no use, and may be invalid by itself.
+void end_quietly(at::cuda::CUDAGraph& graph) noexcept {
+  try {
+    graph.capture_end();
+  } catch (...) {  // NOLINT(bugprone-empty-catch): the failure that came first is told
+  }
+}
+
 }  // namespace
 
 void DeviceGraph::record(const std::function<void()>& work, const DeviceGraph* other) {
@@ -43,7 +51,12 @@ void DeviceGraph::record(const std::function<void()>& work, const DeviceGraph* o
         other && other->is_recorded() ? other->graph_->graph.pool() : at::cuda::MempoolId_t{0, 0};
     // Savers and loaders use the device meanwhile, on threads of their own.
     made->graph.capture_begin(pool, cudaStreamCaptureModeThreadLocal);
-    work();
+    try {
+      work();
+    } catch (...) {
+      end_quietly(made->graph);
+      throw;
+    }
     made->graph.capture_end();
   }
   graph_ = std::move(made);

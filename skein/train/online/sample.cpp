@@ -14,6 +14,7 @@
 #include "skein/plan/rules.h"
 #include "skein/rollout/sampling/generation_config.h"
 #include "skein/text/text_stream.h"
+#include "skein/trace/trace.h"
 
 namespace skein::train {
 namespace {
@@ -77,6 +78,8 @@ rollout::GenerateOptions PolicySampler::options(const Wish& wish) const {
                                    .cache_bytes = config.rollout_cache_size,
                                    .log_probs = wish.log_probs};
   if (config.rollout_max_rows > 0) options.max_rows = config.rollout_max_rows;
+  // Weights that the host updates are waited for, and spans are timed, at every use of a unit.
+  options.may_record = !run_.sharded.has_host_ranges() && !trace::is_recording();
   options.on_progress = [what = wish.what](int64_t tokens, int64_t completions) {
     board::report_progress(fmt::format("{}: {} tokens, {} completions", what, tokens, completions));
   };
@@ -104,13 +107,14 @@ bool PolicySampler::write(const Prompts& prompts, std::span<Sampled* const> samp
   std::vector<rollout::Request> requests;
   std::vector<int64_t> room;
   for (const auto* sample : samples) {
+    room.push_back(run_.config.rollout.max_completion_length - std::ssize(sample->tokens));
     const auto at = static_cast<size_t>(sample->prompt);
     auto tokens = prompts.tokens[at];
     tokens.insert(tokens.end(), sample->tokens.begin(), sample->tokens.end());
     requests.push_back({.prompt = std::move(tokens),
                         .prompt_id = static_cast<uint64_t>(prompts.samples[at]),
-                        .sample = static_cast<uint64_t>(sample->generation)});
-    room.push_back(run_.config.rollout.max_completion_length - std::ssize(sample->tokens));
+                        .sample = static_cast<uint64_t>(sample->generation),
+                        .max_new_tokens = std::max<int64_t>(1, room.back())});
   }
   auto options = this->options(wish);
   options.is_abandoned = run_.world.stop_requested;
