@@ -83,7 +83,7 @@ at::Tensor one_by_one(const at::Tensor& q, const at::Tensor& k, const at::Tensor
       own.dropout.documents = options.dropout.documents.narrow(0, static_cast<int64_t>(i), 1);
     }
     const auto whole = [&](const at::Tensor& x) {
-      const auto last = x.narrow(2, span.begin, span.length());
+      auto last = x.narrow(2, span.begin, span.length());
       if (prompt.length() == 0) return last;
       return at::cat({x.narrow(2, prompt.begin, prompt.length()), last}, 2);
     };
