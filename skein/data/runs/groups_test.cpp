@@ -84,6 +84,8 @@ TEST(RunWriter, RefusesWhatIsNotShared) {
                InternalError);
   EXPECT_THROW(run.add_group(std::vector<DocumentView>{{one, early, 0}, {one, early, 1}}, 3),
                InternalError);
+  EXPECT_THROW(run.add_group(std::vector<DocumentView>{{one, targets, 0}, {one, early, 1}}, 3),
+               InternalError);
   run.add_group(std::vector<DocumentView>{{one, early, 0}, {one, early, 1}}, 2);
 }
 

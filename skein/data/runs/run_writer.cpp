@@ -49,12 +49,13 @@ void RunWriter::add_group(std::span<const DocumentView> documents, int64_t promp
     return;
   }
   const auto first = part_of(documents.front(), 0, once);
-  SKEIN_CHECK(std::ranges::none_of(first.targets, has_target), "a shared token has no target");
   const auto place = static_cast<int32_t>(batch_.documents.size());
   append(first, -1);
   for (const auto& document : documents) {
     SKEIN_CHECK(std::ranges::equal(document.tokens.first(once), first.tokens),
                 "documents of a group begin alike");
+    SKEIN_CHECK(std::ranges::none_of(document.targets.first(once), has_target),
+                "a shared token has no target");
     places_.push_back(std::ssize(batch_.documents));
     append(part_of(document, once, document.tokens.size() - once), place);
   }
