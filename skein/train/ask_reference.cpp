@@ -35,8 +35,8 @@ std::string name_of(const Questions& questions) {
                        config::to_text(config.model.quantization_bit),
                        config.model.double_quantization);
   }
-  return fmt::format("reference {} dtype {} ld_alpha {}", name, dtype_word(dtype),
-                     config.preference.ld_alpha);
+  return fmt::format("reference {} dtype {} ld_alpha {} shares {}", name, dtype_word(dtype),
+                     config.preference.ld_alpha, samples.share_prompts);
 }
 
 fs::path path_of(const Questions& questions, const data::ChosenSamples& chosen) {

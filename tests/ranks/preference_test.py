@@ -127,6 +127,9 @@ class References(unittest.TestCase):
                             self.assertLess(abs(a[name] - value), 1e-9, name)
                 again = work.run("output_dir=again", *kept, ranks=1)
                 self.assertIn("what the reference says is kept in", again.stderr)
+                if stage == "dpo":  # computed otherwise, and so rounded otherwise
+                    whole = work.run("output_dir=whole", *kept, "share_prompts=false", ranks=1)
+                    self.assertNotIn("is kept in", whole.stderr)
 
     def test_a_kept_file_that_is_damaged_is_made_again(self):
         with Judged("dpo") as work:
@@ -261,6 +264,8 @@ class BadInput(unittest.TestCase):
                     ended = work.run("output_dir=out", f"stage={stage}", *data, *words, code=2)
                     self.assertIn(told, ended.stderr)
                     self.assertFalse((work / "out/logs").exists())
+                    ahead = run_skein(["plan", "c.yaml", "output_dir=out", f"stage={stage}", *data, *words], work.folder, 2)
+                    self.assertIn(told, ahead.stderr)
 
     def test_rows(self):
         with Judged("dpo") as work:
