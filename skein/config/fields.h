@@ -131,8 +131,8 @@ void fields(PreferenceConfig& config, auto&& field) {
   field("precompute_ref_log_probs", config.precompute_ref_log_probs,
         About{.help = "the reference is asked before the first step, and its numbers are kept"});
   field("share_prompts", config.share_prompts,
-        About{.help = "rm, dpo: a pair's prompt is computed once for both answers, where the model "
-                      "and the run allow it"});
+        About{.help = "rm, dpo, ppo, grpo, rloo: a prompt is computed once for all of its answers, "
+                      "where the model and the run allow it"});
   field("center_rewards_coefficient", config.center_rewards_coefficient,
         About{.help = "rm: keeps the sum of a pair's scores near zero; 0: does not", .min = 0});
   field("equal_pairs", config.equal_pairs,

@@ -123,6 +123,8 @@ TEST_F(LoadTest, RefusalsSayWhereAndWhy) {
       {"report_to: tensorbord\n", "not 'tensorbord'; did you mean 'tensorboard'?"},
       {"report_to: [tensorboard, mlflow]\n",
        "'report_to: mlflow' is known, but this version does not support it"},
+      {"stage: orpo\n", "not 'orpo'; give stage: dpo with pref_loss: orpo"},
+      {"pref_loss: dpo\n", "not 'dpo'; DPO's own is sigmoid"},
       {"stage: gpro\n", "not 'gpro'; did you mean 'grpo'"},
       {"pref_loss: [sigmoid, aot]\n",
        "'pref_loss: aot' is known, but it mixes the samples of a batch"},

@@ -63,6 +63,10 @@ struct Guess {
 constexpr Guess kGuesses[] = {
     {"finetuning_type", "qlora", "give finetuning_type: lora with quantization_bit: 4"},
     {"finetuning_type", "dora", "give finetuning_type: lora with use_dora: true"},
+    {"stage", "ipo", "give stage: dpo with pref_loss: ipo"},
+    {"stage", "orpo", "give stage: dpo with pref_loss: orpo"},
+    {"stage", "simpo", "give stage: dpo with pref_loss: simpo"},
+    {"pref_loss", "dpo", "DPO's own is sigmoid"},
     {"offload_optimizer", "true", "give cpu (host memory), or nvme with nvme_path: FOLDER"},
     {"offload_param", "true", "give cpu (host memory), or nvme with nvme_path: FOLDER"},
     {"offload_activations", "cpu", "true is host memory"},
