@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 
 #include "skein/config/online_values.h"
@@ -88,6 +89,34 @@ TEST_F(OnlineTest, APlanOfEachStageIsWhole) {
   EXPECT_EQ(own.cache, 2 * 2 * 32 * grpo.model->tokens * 4);
   EXPECT_EQ(grpo.disk->critic_bytes, 0U);
   EXPECT_EQ(look("stage: rloo\nreward_funcs: x\n").rollout->prompts, 2);
+}
+
+TEST_F(OnlineTest, PromptsAreSharedWhereTheCriticTakesThemToo) {
+  const std::string scores = R"("architectures": ["GPT2ForSequenceClassification"], )"
+                             R"("num_labels": 1, "resid_pdrop": 0, )";
+  write_model("plain", R"("embd_pdrop": 0, "resid_pdrop": 0,)");
+  write_model("still", scores + R"("embd_pdrop": 0,)");
+  write_model("draws", scores + R"("embd_pdrop": 0.5,)");
+  for (const char* name : {"plain", "still", "draws"}) {
+    write(fmt::format("{}/model.safetensors", name), std::string("\x02\0\0\0\0\0\0\0{}", 10));
+  }
+  const auto notes = [&](const std::string& critic) {
+    const auto yaml = fmt::format(
+        "stage: ppo\nnum_generations: 2\nreward_model: {0}/still\ncritic_model: {0}/{1}\n",
+        folder_.string(), critic);
+    auto run = resolved(yaml);
+    run.config.model.model_name_or_path = (folder_ / "plain").string();
+    const auto model = read_run_model(run.config);
+    const auto note = sharing_note(run.config, model);
+    EXPECT_EQ(shares_prompts(run.config, model), note.empty());
+    const auto outlook = look_ahead(run, kHere);
+    EXPECT_EQ(std::ranges::count(outlook.reasons, note), note.empty() ? 0 : 1);
+    return note;
+  };
+  EXPECT_EQ(notes("still"), "");
+  const auto note = notes("draws");
+  EXPECT_PRED2(contains, note, "share_prompts is off");
+  EXPECT_PRED2(contains, note, "draws: config.json: embd_pdrop is 0.5");
 }
 
 TEST_F(OnlineTest, OfPpoAllModelsAreCounted) {

@@ -16,6 +16,7 @@
 #include "skein/plan/disk_space.h"
 #include "skein/plan/finetune.h"
 #include "skein/plan/ladder.h"
+#include "skein/plan/preferences.h"
 #include "skein/plan/refusals.h"
 #include "skein/plan/run_files.h"
 #include "skein/plan/run_model.h"
@@ -192,7 +193,11 @@ Outlook look_ahead(const config::Resolved& given, const Machine& machine) {
       if (!config::output_folder(config.checkpoint).empty()) check_disk(config, machine.place);
     });
     check_here(machine, warnings, [&] { check_offload_room(resolved, machine); });
-    const auto dimensions = read_run_model(config).dimensions();
+    const auto run_model = read_run_model(config);
+    const auto dimensions = run_model.dimensions();
+    if (auto note = sharing_note(config, run_model); !note.empty()) {
+      outlook.reasons.push_back(std::move(note));
+    }
     auto warning = check_longest_row(resolved, dimensions, outlook.data.longest);
     if (!warning.empty()) warnings.push_back(std::move(warning));
     outlook.model = measure_model(config, machine, outlook);

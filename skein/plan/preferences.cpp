@@ -7,6 +7,9 @@
 
 #include <algorithm>
 #include <array>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "skein/adapter/adapter_config.h"
 #include "skein/checkpoint/files/model_files.h"
@@ -17,6 +20,8 @@
 #include "skein/core/hash.h"
 #include "skein/plan/finetune.h"
 #include "skein/plan/model_folder.h"
+#include "skein/plan/online.h"
+#include "skein/plan/run_model.h"
 
 namespace skein::plan {
 namespace {
@@ -55,6 +60,22 @@ bool asks_to_share(const config::RunConfig& config) {
   const bool has_some = row_kind(config.stage) == data::RowKind::kPairs ||
                         (config::is_online(config.stage) && config::generations_of(config) > 1);
   return config.preference.share_prompts && has_some;
+}
+
+// The models beside the policy that are asked about the same documents, with their names, where
+// they may be of another architecture.
+std::vector<std::pair<std::string, HfConfig>> others_that_look(const config::RunConfig& config) {
+  std::vector<std::pair<std::string, HfConfig>> others;
+  const auto& reference = config.preference.ref_model;
+  if (reference_of(config) == Reference::kCopy && !reference.empty()) {
+    others.emplace_back("ref_model " + reference,
+                        read_hf_config(open_model_folder({reference, {}, {}}).weights));
+  }
+  if (config::has_critic(config)) {
+    const auto critic = critic_config(config);
+    others.emplace_back("the critic, " + critic.model.model_name_or_path, read_run_model(critic));
+  }
+  return others;
 }
 
 // What a document may have. Without max_prompt_length nobody knows: as much as the model.
@@ -224,12 +245,12 @@ std::string sharing_refusal(const config::RunConfig& config, const HfConfig& mod
         config.finetune.neftune_noise_alpha);
   }
   auto why = model.architecture->sharing_refusal(longest);
-  if (!why.empty() || reference_of(config) != Reference::kCopy) return why;
-  const auto& given = config.preference.ref_model;
-  if (given.empty()) return why;
-  why = read_hf_config(open_model_folder({given, {}, {}}).weights)
-            .architecture->sharing_refusal(longest);
-  return why.empty() ? why : fmt::format("ref_model {}: {}", given, why);
+  if (!why.empty()) return why;
+  for (const auto& [name, other] : others_that_look(config)) {
+    why = other.architecture->sharing_refusal(longest);
+    if (!why.empty()) return fmt::format("{}: {}", name, why);
+  }
+  return "";
 }
 
 bool shares_prompts(const config::RunConfig& config, const HfConfig& model) {

@@ -101,6 +101,14 @@ void check_nvme(const config::Resolved& resolved) {
   }
 }
 
+// Keys that contradict each other or the stage, wherever they are carried out.
+void check_keys(const config::Resolved& resolved) {
+  check_preference_keys(resolved);
+  check_online_keys(resolved);
+  check_offload(resolved);
+  check_nvme(resolved);
+}
+
 void check_states(const config::Resolved& resolved, const Place& place) {
   const auto dtype = working_dtype(resolved.config.model.dtype, place);
   const bool is_narrow = resolved.config.optimizer.optim == config::OptimizerKind::kAdamW8bit;
@@ -276,10 +284,7 @@ void check_nvme_folder(const config::Resolved& resolved) {
 }
 
 void check_supported(const config::Resolved& resolved) {
-  check_preference_keys(resolved);
-  check_online_keys(resolved);
-  check_offload(resolved);
-  check_nvme(resolved);
+  check_keys(resolved);
   check_nvme_folder(resolved);
 }
 
@@ -293,10 +298,8 @@ std::optional<fs::path> check_run_elsewhere(const config::Resolved& resolved, in
   const auto& config = resolved.config;
   const auto batches = config::plan_batches(resolved, ranks);
   samples_per_step(config, batches);  // throws
-  check_online_keys(resolved);
+  check_keys(resolved);
   check_backend(config.parallel, place);
-  check_offload(resolved);
-  check_nvme(resolved);
   check_states(resolved, place);
   std::error_code ignored;
   const auto output = config::output_folder(config.checkpoint);

@@ -72,13 +72,6 @@ void append(Values& values, const at::Tensor& more) {
   values.insert(values.end(), first, first + host.numel());
 }
 
-// Do all models that look at completions take prompts that several of them share?
-bool may_share(const Session& run, const Critic* critic) {
-  if (!plan::shares_prompts(run.config, run.architecture)) return false;
-  return critic == nullptr ||
-         critic->architecture.architecture->sharing_refusal(run.config.data.block_size).empty();
-}
-
 // The next `count` of some numbers, on a device; undefined where there are none.
 at::Tensor taken(const Values& values, size_t begin, int64_t count, const at::Tensor& like) {
   if (values.empty() && count > 0) return {};
@@ -109,7 +102,7 @@ ExperienceMaker::ExperienceMaker(Session& run, Critic* critic)
     : run_(run),
       critic_(critic),
       plan_(plan::rollout_plan(run.config, run.batches)),
-      shares_(may_share(run, critic)) {
+      shares_(plan::shares_prompts(run.config, run.architecture)) {
   const auto& policy = run.config.policy;
   kl_ = {.coefficient = config::kl_coef_of(run.config),
          .target = policy.kl_target.value_or(0),
