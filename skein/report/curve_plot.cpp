@@ -58,6 +58,19 @@ double tick_distance(double span, int count) {
   return 10 * power;
 }
 
+// Few, whatever the numbers are.
+std::vector<double> ticks(const Scale& scale, double distance) {
+  constexpr int kMost = 50;
+  std::vector<double> values;
+  const double first = std::ceil(scale.low / distance) * distance;
+  for (int i = 0; i < kMost; ++i) {
+    const double value = first + i * distance;
+    if (!(value <= scale.high + distance * 1e-6)) break;
+    values.push_back(value);
+  }
+  return values;
+}
+
 std::string tick_label(double value, double distance) {
   const int decimals = std::max(0, static_cast<int>(std::ceil(-std::log10(distance) - 1e-9)));
   if (std::abs(value) >= 1e6) return fmt::format("{:g}M", value / 1e6);
@@ -78,7 +91,11 @@ Scale scale_of(const Curves& curves, double CurvePoint::* member, double first, 
   widen(scale, curves.train, member);
   widen(scale, curves.eval, member);
   if (scale.low > scale.high) return {0, 1, first, last};  // nothing to show
-  if (scale.low == scale.high) scale.high = scale.low + std::max(1e-3, std::abs(scale.low) * 0.1);
+  // Values that differ by their last bits are one line, not a mountain range.
+  const double size = std::max(std::abs(scale.low), std::abs(scale.high));
+  if (scale.high - scale.low <= std::max(1e-9 * size, 1e-30)) {
+    scale.high = scale.low + std::max(1e-3, std::abs(scale.low) * 0.1);
+  }
   return scale;
 }
 
@@ -135,12 +152,12 @@ std::string dots(const std::vector<CurvePoint>& points, const Scale& x, const Sc
 std::string axes(const Scale& x, const Scale& y, std::string_view name) {
   std::string out;
   const double dy = tick_distance(y.high - y.low, 6);
-  for (double v = std::ceil(y.low / dy) * dy; v <= y.high + dy * 1e-6; v += dy) {
+  for (const double v : ticks(y, dy)) {
     out += line("grid", kLeft, y(v), kWidth - kRight, y(v));
     out += text(kLeft - 10, y(v) + 4.5, "end", tick_label(v, dy));
   }
   const double dx = std::max(1.0, tick_distance(x.high - x.low, 10));  // steps are whole
-  for (double v = std::ceil(x.low / dx) * dx; v <= x.high + dx * 1e-6; v += dx) {
+  for (const double v : ticks(x, dx)) {
     out += line("axis", x(v), kHeight - kBottom, x(v), kHeight - kBottom + 5);
     out += text(x(v), kHeight - kBottom + 21, "middle", tick_label(v, dx));
   }

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <utility>
 #include <vector>
 
 namespace skein::report {
@@ -47,6 +48,20 @@ TEST(CurvePlot, WellFormedAndSmallWhateverTheInput) {
     EXPECT_LT(svg.size(), 60000U);
     EXPECT_NE(svg.find("a &lt;b> &amp; c"), std::string::npos);
     EXPECT_EQ(svg.find("nan"), std::string::npos);
+  }
+}
+
+// As a reward that has nothing left to gain: spans that no tick fits into, and one beyond all
+// numbers.
+TEST(CurvePlot, EndsWhateverTheSpan) {
+  for (const auto& [low, high] : {std::pair{0.1875, 0.18750000000000003},
+                                  {0.0, 5e-324},
+                                  {-1e308, 1e308},
+                                  {1e300, 1.1e300},
+                                  {1e15, 1e15 + 1}}) {
+    const auto svg = curve_plot_svg({"reward", {{1, low}, {2, high}, {3, low}}, {}}, "run");
+    EXPECT_TRUE(is_well_formed(svg)) << low << " " << high;
+    EXPECT_LT(svg.size(), 60000U) << low << " " << high;
   }
 }
 
