@@ -97,9 +97,15 @@ enum class Want { kValues, kGradients };
 struct Smoothing {
   int64_t vocabulary = 0;
   double share = 0;
-  double gain = 1;  // of the gradient
+  double gain = 1;         // of the gradient
+  double temperature = 1;  // divides the logits, once they are wide: a sampler does it so
   double everywhere() const { return share / static_cast<double>(vocabulary); }
 };
+
+at::Tensor log_softmax_of(const at::Tensor& logits, double temperature) {
+  const auto wide = row_dtype(logits);
+  return at::log_softmax(temperature == 1 ? logits : logits.to(wide) / temperature, 1, wide);
+}
 
 // The plain formula; the gradient takes the memory of the log-probabilities.
 void finish_plain(Chunk& chunk, const at::Tensor& padded_logits, const at::Tensor& targets,
@@ -108,7 +114,7 @@ void finish_plain(Chunk& chunk, const at::Tensor& padded_logits, const at::Tenso
   const auto logits = padded_logits.narrow(1, 0, vocabulary);
   const auto valid = targets.ne(tensor::kIgnore);
   const auto index = (targets * valid).unsqueeze(1);
-  auto log_probs = at::log_softmax(logits, 1, row_dtype(logits));
+  auto log_probs = log_softmax_of(logits, smoothing.temperature);
   chunk.log_prob = log_probs.gather(1, index).squeeze(1);
   if (smoothing.share > 0) {
     chunk.log_prob.mul_(1 - smoothing.share).add_(log_probs.mean(1), smoothing.share);
@@ -136,6 +142,7 @@ void finish_fused(Chunk& chunk, const at::Tensor& logits, const at::Tensor& targ
                          .row_stride = logits.size(1),
                          .smoothing = static_cast<float>(smoothing.share),
                          .gain = static_cast<float>(smoothing.gain),
+                         .sharpness = static_cast<float>(1 / smoothing.temperature),
                          .gradient = want == Want::kGradients,
                          .type = element_type(logits)});
   if (want == Want::kGradients) chunk.d_logits = logits;
@@ -175,8 +182,7 @@ void look_at_rows(Chunk& chunk, const at::Tensor& padded_logits, const Head& hea
   const auto valid = chunk.of(head.targets).ne(tensor::kIgnore);
   if (options.mean_logit) chunk.mean_logit = logits.mean(1, false, row_dtype(logits)) * valid;
   if (!options.entropy) return;
-  const auto scaled = options.temperature == 1 ? logits : logits / options.temperature;
-  const auto log_probs = at::log_softmax(scaled, 1, row_dtype(logits));
+  const auto log_probs = log_softmax_of(logits, options.temperature);
   chunk.entropy = (log_probs.exp().mul_(log_probs)).sum(1).neg_().mul_(valid);
 }
 
@@ -190,10 +196,11 @@ void for_each_chunk(const Head& head, Want want, Visit visit) {
     auto logits = logits_of(chunk, head.product, want);
     const auto slope = cap_logits(logits, head.options.cap, want);
     if (want == Want::kValues) look_at_rows(chunk, logits, head);
-    if (head.options.temperature != 1) logits.div_(head.options.temperature);
     const auto finish = fused ? finish_fused : finish_plain;
     finish(chunk, logits, chunk.of(head.targets),
-           {head.vocabulary(), head.options.smoothing, gain_of(head.product)}, want);
+           {head.vocabulary(), head.options.smoothing, gain_of(head.product),
+            head.options.temperature},
+           want);
     if (slope.defined()) chunk.d_logits.mul_(slope);
     visit(chunk);
   }

@@ -31,7 +31,7 @@ struct HeadOptions {
   // ε: of a row's target this share is spread evenly over the vocabulary, below 1. The loss becomes
   // (1 - ε) · -log p(target) + ε · the mean over the vocabulary of -log p.
   double smoothing = 0;
-  // Of linear_log_probs(): logits are divided by it, in their dtype, behind the cap.
+  // Of linear_log_probs(): logits are divided by it, behind the cap, in the dtype of the results.
   double temperature = 1;
   // Whether linear_log_probs() gives these too. Each holds one more chunk.
   bool entropy = false, mean_logit = false;

@@ -294,6 +294,20 @@ TEST(LinearLogProbs, ATemperatureDividesTheLogits) {
   EXPECT_FALSE(linear_log_probs({c.hidden, c.weight}, c.targets).entropy.defined());
 }
 
+// As a sampler does it: rounded to 16 bits, a quotient would be another number than the sampler's.
+TEST(LinearLogProbs, ATemperatureDividesWideLogits) {
+  const HeadCase c(at::kBFloat16);
+  const double temperature = 0.7;
+  const auto logits = c.hidden.matmul(c.weight.t()).to(at::kFloat);
+  const auto all = at::log_softmax(logits / temperature, 1);
+  const auto valid = c.targets.ne(tensor::kIgnore);
+  const auto expected = all.gather(1, c.targets.clamp_min(0).unsqueeze(1)).squeeze(1) * valid;
+  const auto found = linear_log_probs({c.hidden, c.weight}, c.targets,
+                                      {.temperature = temperature, .entropy = true});
+  EXPECT_TRUE(at::allclose(found.log_probs, expected, 1e-6, 1e-6));
+  EXPECT_TRUE(at::allclose(found.entropy, -(all.exp() * all).sum(1) * valid, 1e-6, 1e-6));
+}
+
 TEST(LinearCrossEntropy, CapsLogits) {
   const HeadCase c(at::kDouble);
   const double cap = 0.7;

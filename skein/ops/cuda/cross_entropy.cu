@@ -98,12 +98,13 @@ __global__ void cross_entropy(CrossEntropyCall call) {
     }
     return;
   }
-  const float target_logit = widen(row[target]);
+  const auto logit = [sharpness = call.sharpness](T value) { return widen(value) * sharpness; };
+  const float target_logit = logit(row[target]);
   Softmax own;
   float own_sum = 0;
   read_columns(row, count, vectors, [&](T value) {
-    own.add(widen(value));
-    if (kSmooth) own_sum += widen(value);
+    own.add(logit(value));
+    if (kSmooth) own_sum += logit(value);
   });
   const Softmax all = merge_block(own, shared);  // its barrier also ends the reads of row[target]
   const float log_sum = all.max + logf(all.sum);
@@ -117,7 +118,7 @@ __global__ void cross_entropy(CrossEntropyCall call) {
   if (!call.gradient) return;
   for_columns(row, call.row_stride, vectors, [&](int64_t column, T value) {
     if (column >= count) return narrow<T>(0);
-    const float probability = __expf(widen(value) - log_sum);
+    const float probability = __expf(logit(value) - log_sum);
     return narrow<T>(((column == target ? at_target : everywhere) - probability) * call.gain);
   });
 }

@@ -223,6 +223,12 @@ TEST(CudaKernels, CrossEntropy) {
     compare("linear_cross_entropy_sum", sum, shapes);
     compare("linear_cross_entropy_sum, smoothed", smoothed, shapes);
     compare("linear_log_probs", each, shapes);
+    auto sharp = options;
+    sharp.temperature = 0.7;
+    const auto sharper = [=](const Inputs& in) {
+      return linear_log_probs({in[0], in[1]}, in[2], sharp).log_probs;
+    };
+    compare("linear_log_probs, at a temperature", sharper, shapes);
 
     auto adapted = shapes;
     adapted.insert(adapted.end(), {at::randn({130, 8}), at::randn({rows, 8}) * 0.1,
