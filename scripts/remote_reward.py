@@ -22,6 +22,7 @@ from http.client import HTTPException
 
 PROTOCOL = 1
 MOST_BYTES = 64 << 20  # of an answer
+BUSY = (408, 425, 429)
 
 
 class Failed(Exception):
@@ -65,8 +66,8 @@ def ask(batch, options):
         try:
             return checked(post(options, body), len(batch))
         except (OSError, HTTPException) as failure:
-            # The server has understood, and will not think better of it.
-            final = isinstance(failure, urllib.error.HTTPError) and failure.code < 500
+            # The server has understood, and will not think better of it; unless it is busy.
+            final = isinstance(failure, urllib.error.HTTPError) and failure.code < 500 and failure.code not in BUSY
             why = f"HTTP {failure.code} {failure.reason}" if isinstance(failure, urllib.error.HTTPError) else failure
         if final or tried == options.tries:
             raise Failed(why)

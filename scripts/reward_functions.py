@@ -26,6 +26,7 @@ import importlib.util
 import inspect
 import json
 import math
+import os
 import sys
 import traceback
 from pathlib import Path
@@ -42,7 +43,7 @@ def main(words):
     if not words or words[0] in ("-h", "--help"):
         print(__doc__.strip(), file=sys.stderr)
         return 0 if words else 2
-    replies = sys.stdout
+    asked, replies = take_streams()
     with contextlib.redirect_stdout(sys.stderr):  # a print() in FILE must not get between answers
         try:
             functions, weights = choose(load(Path(words[0])), words[1:])
@@ -51,7 +52,7 @@ def main(words):
             return 2
         say(replies, {"protocol": PROTOCOL, "names": list(functions), "weights": weights})
         batch = []
-        for line in sys.stdin.buffer:
+        for line in asked:
             batch.append(json.loads(line))
             if len(batch) == batch[0]["count"]:
                 for answer in answers(functions, batch):
@@ -59,6 +60,15 @@ def main(words):
                 replies.flush()
                 batch = []
     return 0
+
+
+def take_streams():
+    """Questions and answers, out of reach of what FILE starts: its children read nothing, and print to the log."""
+    asked, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "w", encoding="utf-8")
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.dup2(2, 1)
+    return asked, replies
 
 
 def say(replies, message):

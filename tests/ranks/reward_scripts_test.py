@@ -82,6 +82,16 @@ class RewardFunctions(Programs):
                                    {"id": 2, "rewards": [1.0, -3.0]}])
         self.assertEqual(self.stderr.splitlines(), ["looked at 2", "looked at 1"])
 
+    def test_children_read_nothing_and_print_to_the_log(self):
+        _, *answers = self.ask("""
+import subprocess
+def runs(completions):
+    subprocess.run(["sh", "-c", "echo from a child; cat"], check=True, timeout=20)
+    return [1.0] * len(completions)
+""")
+        self.assertEqual([answer["rewards"] for answer in answers], [[1.0]] * 3)
+        self.assertIn("from a child", self.stderr)
+
     def test_words_choose_and_weigh(self):
         ready, *answers = self.ask(FUNCTIONS, "brief=0.5", "correct")
         self.assertEqual((ready["names"], ready["weights"]), (["brief", "correct"], [0.5, 1.0]))
