@@ -167,7 +167,11 @@ std::optional<ChildTrouble> ChildLines::exchange(std::string_view text, size_t c
     if (left <= Clock::duration::zero()) {
       return ChildTrouble{ChildTrouble::Kind::kLate, "is late"};
     }
-    poll_once(text, std::min(kLook, std::chrono::ceil<milliseconds>(left)));
+    // A child of its own may hold its output open after its end.
+    const bool is_over = child_->reap().has_value();
+    if (!poll_once(text, std::min(kLook, std::chrono::ceil<milliseconds>(left))) && is_over) {
+      return ended();
+    }
   }
 }
 
@@ -178,16 +182,17 @@ std::optional<std::string> ChildLines::unasked() {
   return begun_.empty() ? std::nullopt : std::optional(begun_);
 }
 
-void ChildLines::poll_once(std::string_view& unsent, milliseconds patience) {
+bool ChildLines::poll_once(std::string_view& unsent, milliseconds patience) {
   std::array<pollfd, 3> entries = {{{is_out_closed_ ? -1 : out_.descriptor(), POLLIN, 0},
                                     {errors_ ? errors_.descriptor() : -1, POLLIN, 0},
                                     {unsent.empty() ? -1 : in_.descriptor(), POLLOUT, 0}}};
   const int ready = poll(entries.data(), entries.size(), static_cast<int>(patience.count()));
   if (ready < 0 && errno != EINTR) throw_errno("cannot wait for the reward program");
-  if (ready <= 0) return;
+  if (ready <= 0) return false;
   if (entries[0].revents != 0) receive();
   if (entries[1].revents != 0) receive_errors();
   if (entries[2].revents != 0) send(unsent);
+  return true;
 }
 
 void ChildLines::send(std::string_view& unsent) {

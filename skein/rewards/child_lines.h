@@ -39,7 +39,8 @@ class ChildLines {
   std::optional<std::string> unasked();
 
  private:
-  void poll_once(std::string_view& unsent, std::chrono::milliseconds patience);
+  // Has anything come, or gone?
+  bool poll_once(std::string_view& unsent, std::chrono::milliseconds patience);
   void send(std::string_view& unsent);
   void receive();
   void receive_errors();

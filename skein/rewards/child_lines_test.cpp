@@ -55,6 +55,13 @@ TEST(ChildLines, OneThatEndsSaysHow) {
   EXPECT_EQ(exchanged(killed, "", 2, lines), "has ended (killed by SIGKILL)");
 }
 
+TEST(ChildLines, OneThatHasEndedIsNotWaitedForThoughItsChildHoldsThePipe) {
+  Lines lines;
+  auto child = shell("sleep 1000 & echo one; exit 3");
+  EXPECT_EQ(exchanged(child, "", 2, lines), "has ended (exit code 3)");
+  EXPECT_EQ(lines, Lines{"one"});
+}
+
 TEST(ChildLines, OneThatReadsNothingBreaksNoPipe) {
   Lines lines;
   auto child = shell("exec <&-; echo one; sleep 0.1; exit 1");

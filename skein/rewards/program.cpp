@@ -100,7 +100,10 @@ std::optional<ChildTrouble> Program::exchange(const std::string& text, size_t co
       if (trouble) return trouble;
     }
     const auto unasked = child_->unasked();
-    if (!unasked) return std::nullopt;
+    if (!unasked) {
+      num_starts_ = 1;  // all that was asked is answered: what comes now is another trouble
+      return std::nullopt;
+    }
     return ChildTrouble{ChildTrouble::Kind::kTooLong,
                         fmt::format("has said more than it was asked for: '{}'", shown(*unasked))};
   }

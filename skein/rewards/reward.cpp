@@ -52,7 +52,8 @@ const std::vector<Kind>& kinds() {
   const auto near = config::did_you_mean(name, names);
   throw UserError(fmt::format(
       "unknown reward '{}'{}", name,
-      near.empty() ? fmt::format("; built in are {}; others are the business of reward_program",
+      near.empty() ? fmt::format("; built in are {}; others are functions of your own: "
+                                 "reward_program=[python3,scripts/reward_functions.py,FILE]",
                                  fmt::join(names, ", "))
                    : near));
 }
@@ -60,7 +61,8 @@ const std::vector<Kind>& kinds() {
 }  // namespace
 
 std::string place_of(const Completion& completion) {
-  return fmt::format("sample {}, generation {}", completion.sample, completion.generation);
+  const auto row = completion.place.empty() ? "" : fmt::format(" ({})", completion.place);
+  return fmt::format("sample {}{}, generation {}", completion.sample, row, completion.generation);
 }
 
 std::unique_ptr<Reward> make_reward(const std::string& spec) {

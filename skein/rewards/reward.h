@@ -28,8 +28,9 @@ struct Completion {
   std::string_view text;    // the completion, special tokens left out
   std::string_view row;     // the prompt's row in its data file: one JSON object with all columns
   int64_t num_tokens = 0;
-  bool finished = true;  // it ended by itself, not by its length
-  uint64_t sample = 0;   // the prompt's number, and which of its completions: for messages
+  bool finished = true;         // it ended by itself, not by its length
+  std::string_view place = {};  // of that row: FILE:LINE; for messages, as the next two
+  uint64_t sample = 0;          // the prompt's number, and which of its completions
   int64_t generation = 0;
   int turn = 0;  // of a conversation: how often the program has answered with messages
 };
@@ -47,7 +48,7 @@ class Reward {
 // names and arguments that are none.
 std::unique_ptr<Reward> make_reward(const std::string& spec);
 
-// "sample 17, generation 3".
+// "sample 17 (questions.jsonl:18), generation 3".
 std::string place_of(const Completion& completion);
 
 }  // namespace skein::rewards

@@ -18,6 +18,9 @@
 namespace skein::rewards {
 namespace {
 
+// Squares of larger ones, and with them deviations, would be infinite.
+constexpr double kLargest = 1e100;
+
 // Of a row that no reward could use, so that a misspelt column is seen.
 std::string columns_of(const Completion& completion) {
   RowReader reader;
@@ -110,6 +113,27 @@ void Scorer::start() {
   is_started_ = true;
 }
 
+std::vector<std::optional<double>> Scorer::scores_of(Reward& reward,
+                                                     std::span<const Completion> completions,
+                                                     Doubts& doubts) {
+  try {
+    auto scores = reward.score(completions);
+    SKEIN_CHECK(scores.size() == completions.size(), "a score for each completion");
+    return scores;
+  } catch (const UserError&) {
+    // A row that cannot be meant so: which ones?
+  }
+  std::vector<std::optional<double>> scores(completions.size());
+  for (size_t i = 0; i < completions.size(); ++i) {
+    try {
+      scores[i] = reward.score(completions.subspan(i, 1)).front();
+    } catch (const UserError& error) {
+      doubts.add(i, error.what());
+    }
+  }
+  return scores;
+}
+
 Scores Scorer::score(std::span<const Completion> completions) {
   start();
   const auto count = completions.size();
@@ -120,12 +144,11 @@ Scores Scorer::score(std::span<const Completion> completions) {
     scores.parts.resize(names_.size());
     return scores;
   }
+  Doubts doubts(options_.unscored, count);
   for (const auto& reward : rewards_) {
-    scores.parts.push_back(reward->score(completions));
-    SKEIN_CHECK(scores.parts.back().size() == count, "a score for each completion");
+    scores.parts.push_back(scores_of(*reward, completions, doubts));
   }
   scores.parts.resize(names_.size(), std::vector<std::optional<double>>(count));
-  Doubts doubts(options_.unscored, count);
   if (program_) ask_program(completions, scores, doubts);
   sum_up(completions, scores, doubts);
   for (size_t i = 0; i < count; ++i) scores.skipped[i] = doubts.holds(i);
@@ -169,7 +192,7 @@ void Scorer::sum_up(std::span<const Completion> completions, Scores& scores, Dou
       doubts.add(
           i, fmt::format("no reward ({}) has anything to say about {}; {}", fmt::join(names_, ", "),
                          place_of(completions[i]), columns_of(completions[i])));
-    } else if (!std::isfinite(*total)) {
+    } else if (!(std::abs(*total) <= kLargest)) {
       doubts.add(i,
                  fmt::format("the rewards of {} add up to {}", place_of(completions[i]), *total));
     } else {

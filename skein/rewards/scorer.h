@@ -34,7 +34,7 @@ struct Options {
   bool needs_opinion = true;
   double timeout_seconds = 60;         // for the program's answers to one call
   double start_timeout_seconds = 300;  // until it is ready: imports, and models that it loads
-  int restarts = 3;                    // of a program that has ended, in the life of the Scorer
+  int restarts = 3;                    // of a program, in a row: without a whole call answered
   int max_turns = 1;                   // above 1 the program may answer with messages
   // Called ten times a second while the program works. True: somebody wants the run to end, and
   // score() throws Stopped.
@@ -77,6 +77,10 @@ class Scorer {
   class Doubts;
 
   void start();
+  // Of one reward; rows that it cannot use are doubtful.
+  static std::vector<std::optional<double>> scores_of(Reward& reward,
+                                                      std::span<const Completion> completions,
+                                                      Doubts& doubts);
   void ask_program(std::span<const Completion> completions, Scores& scores, Doubts& doubts);
   void sum_up(std::span<const Completion> completions, Scores& scores, Doubts& doubts) const;
 

@@ -84,6 +84,26 @@ TEST(Scorer, WhatNoneScoresIsAnErrorOrLeftOut) {
   EXPECT_EQ(none.skipped, (std::vector<bool>{false, false}));
 }
 
+// A target that is no number, as somebody's 34th line has it.
+TEST(Scorer, RowsThatARewardCannotUseAreLeftOutToo) {
+  const std::vector<Completion> completions = {
+      {.text = "7", .row = R"({"target": 7})"},
+      {.text = "7", .row = R"({"target": [7]})", .place = "q.jsonl:34", .sample = 32},
+      {.text = "8", .row = R"({"target": 8})"}};
+  Scorer stops({.functions = {"arithmetic:target"}});
+  EXPECT_PRED2(contains, refusal<UserError>([&] { stops.score(completions); }),
+               "sample 32 (q.jsonl:34), generation 0");
+  Scorer skips({.functions = {"arithmetic:target"}, .unscored = Unscored::kSkip});
+  const auto scores = skips.score(completions);
+  EXPECT_EQ(scores.skipped, (std::vector<bool>{false, true, false}));
+  EXPECT_TRUE(scores.totals[0] && !scores.totals[1] && scores.totals[2]);
+}
+
+TEST(ScorerProgram, ARewardThatNothingCanBeComparedWithIsNone) {
+  EXPECT_PRED2(contains, refused({.program = script("ask; say '\"reward\":1e308'")}),
+               "add up to 1e+308");
+}
+
 TEST(ScorerProgram, IsWeighedBesideTheFunctions) {
   Scorer scorer(
       {.functions = {"accuracy"},
@@ -192,9 +212,9 @@ TEST_F(DyingProgram, NotEvenWhereItsCompletionsAreSkipped) {
                "it is not started again after 2 restarts");
 }
 
-TEST_F(DyingProgram, BetweenTwoBatchesToo) {
+TEST_F(DyingProgram, BetweenTwoBatchesTooAndAsOftenAsItAnswers) {
   Scorer scorer({.program = script("ask; say '\"reward\":1'; exit 0")});
-  for (int batch = 0; batch < 3; ++batch) {
+  for (int batch = 0; batch < 8; ++batch) {
     EXPECT_EQ(scorer.score(sevens(1)).totals, Numbers{1});
   }
 }
