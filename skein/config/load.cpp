@@ -645,7 +645,7 @@ Resolved resolve(const Sources& sources) {
     resolved.origins[name] = found->second.origin;
   });
   settle_words(resolved.config);
-  if (is_online(resolved.config.stage)) settle_online(resolved.config);
+  if (is_online(resolved.config.stage)) settle_online(resolved.config, resolved.notes);
   settle_pure_bf16(resolved);
   check_decay(resolved, file);
   check_schedule(resolved);

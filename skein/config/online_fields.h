@@ -134,7 +134,8 @@ void mini_batch_fields(PolicyConfig& config, auto&& field) {
 void loss_fields(PolicyConfig& config, auto&& field) {
   field("policy_loss", config.policy_loss,
         About{.help = "how tokens are summed: grpo, bnpo, dr_grpo, dapo, cispo, ppo, "
-                      "seq_mean_token_sum; auto: dapo, of stage: ppo ppo; also loss_type"});
+                      "seq_mean_token_sum; auto: dapo, of stage: ppo ppo, of rloo "
+                      "seq_mean_token_sum; also loss_type"});
   field("importance_sampling_level", config.importance_sampling_level,
         About{.help = "ratios to the older policy: token, sequence"});
   field("epsilon", config.epsilon,

@@ -142,7 +142,7 @@ void read_prompt_length(Layer& layer, std::vector<std::string>& notes) {
                   setting.origin.place(), setting.key));
 }
 
-void settle_online(RunConfig& config) {
+void settle_online(RunConfig& config, std::vector<std::string>& notes) {
   auto& rollout = config.rollout;
   constexpr int64_t kLeast = 2;  // that block_size takes
   config.data.block_size =
@@ -150,7 +150,14 @@ void settle_online(RunConfig& config) {
   rollout.top_k = std::max<int64_t>(rollout.top_k, 0);
   // Answers are evaluated by their rewards; nothing is compared with a text.
   auto& metric = config.eval.metric_for_best_model;
-  if (metric == "loss") metric = "reward";
+  if (metric != "loss") return;
+  metric = "reward";
+  if (config.eval.greater_is_better != GreaterIsBetter::kNo) return;
+  config.eval.greater_is_better = GreaterIsBetter::kAuto;
+  notes.push_back(
+      fmt::format("greater_is_better: false is of a loss; evaluations of stage: {} have none, and "
+                  "of their rewards the highest is the best",
+                  to_text(config.stage)));
 }
 
 void add_online_keys(const RunConfig& config, Idle& idle) {

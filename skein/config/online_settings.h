@@ -31,7 +31,7 @@ void read_prompt_length(Layer& layer, std::vector<std::string>& notes);
 
 // block_size becomes the length of a prompt with its answer, which is what the model must hold, and
 // metric_for_best_model the reward.
-void settle_online(RunConfig& config);
+void settle_online(RunConfig& config, std::vector<std::string>& notes);
 
 // For idle_keys(): of these stages, and what of theirs other stages do not have.
 void add_online_keys(const RunConfig& config, std::map<std::string, std::string>& idle);

@@ -145,6 +145,17 @@ TEST_F(OnlineSettingsTest, AProgramIsNamedByWhoeverStartsTheRun) {
             1U);
 }
 
+TEST_F(OnlineSettingsTest, TheBestRewardIsTheHighestWhoeverAskedForALowLoss) {
+  const auto run =
+      load_yaml("stage: grpo\nmetric_for_best_model: eval_loss\ngreater_is_better: false\n");
+  EXPECT_EQ(run.config.eval.metric_for_best_model, "reward");
+  EXPECT_EQ(run.config.eval.greater_is_better, GreaterIsBetter::kAuto);
+  EXPECT_PRED2(contains, notes_of(run), "of their rewards the highest is the best");
+  const auto chosen = load_yaml(
+      "stage: grpo\nmetric_for_best_model: completions/mean_length\ngreater_is_better: false\n");
+  EXPECT_EQ(chosen.config.eval.greater_is_better, GreaterIsBetter::kNo) << "somebody means it";
+}
+
 TEST_F(OnlineSettingsTest, KeysOfOtherStagesAreSaidToDoNothing) {
   EXPECT_PRED2(contains, notes_of(load_yaml("stage: sft\ntemperature: 0.5")),
                "'temperature' has no effect: stage is sft");

@@ -14,9 +14,8 @@
 namespace skein::model {
 namespace {
 
-// The GPU's kernel reads channels in eights.
 KvShape stored_shape(KvShape shape, bool cuda) {
-  if (cuda) shape.head_dim = (shape.head_dim + 7) / 8 * 8;
+  if (cuda) shape.head_dim = plan::cache_channels(shape.head_dim);
   return shape;
 }
 
@@ -44,12 +43,14 @@ void KvCache::reserve(int64_t pages) {
   pages_ = 0;  // until all memory is there
   if (pages == 0) return;
   auto addresses = at::empty({2 * shape_.blocks}, at::kLong);
+  std::vector<at::Tensor> memory;
   for (int64_t i = 0; i < addresses.numel(); ++i) {
-    memory_.push_back(at::empty({pages, kPageTokens, shape_.key_heads, shape_.head_dim}, options_));
+    memory.push_back(at::empty({pages, kPageTokens, shape_.key_heads, shape_.head_dim}, options_));
     addresses.mutable_data_ptr<int64_t>()[i] =
-        reinterpret_cast<int64_t>(memory_.back().mutable_data_ptr());
+        reinterpret_cast<int64_t>(memory.back().mutable_data_ptr());
   }
   addresses_.copy_(addresses);
+  memory_ = std::move(memory);
   pages_ = pages;
 }
 

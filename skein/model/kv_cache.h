@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "skein/ops/attention.h"
+#include "skein/plan/cost/cache_page.h"
 #include "skein/tensor/batch.h"
 
 namespace skein::model {
@@ -31,7 +32,7 @@ struct KvShape {
 // B rows, T new tokens, N = B · T tokens of a pass, H heads (G for keys and values), D channels
 class KvCache {
  public:
-  static constexpr int64_t kPageTokens = 16;
+  static constexpr int64_t kPageTokens = plan::kCachePageTokens;
 
   // Of a model that computes in the dtype and on the device of `options`.
   KvCache(const KvShape& shape, const at::TensorOptions& options);

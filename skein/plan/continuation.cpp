@@ -15,6 +15,7 @@
 #include "skein/adapter/adapter_config.h"
 #include "skein/checkpoint/files/model_files.h"
 #include "skein/config/output_folder.h"
+#include "skein/config/syntax/values.h"
 #include "skein/core/error.h"
 #include "skein/core/hash.h"
 #include "skein/optim/states.h"
@@ -344,7 +345,9 @@ DataIdentity identity_before_data(const config::Resolved& resolved,
                                   const config::BatchPlan& batches, const HfConfig& model) {
   const auto& config = resolved.config;
   const bool online = config::is_online(config.stage);
-  return {.data_digest = {},
+  return {.stage = config::to_text(config.stage),
+          .objective = objective_of(config),
+          .data_digest = {},
           .global_batch = samples_per_step(config, batches),
           .seed = static_cast<int64_t>(data_seed(config)),
           .block_size = online ? config.rollout.max_prompt_length : config.data.block_size,
@@ -466,7 +469,8 @@ bool is_finished(const config::RunConfig& config, const HfConfig& model,
   const bool may_continue = options.resume_from_checkpoint == "auto" && !options.fresh;
   if (!may_continue) return false;
   const auto state = find_trainer_state(output);
-  const bool early = state && reason_to_end(config.eval, state->history);
+  const bool early =
+      state && reason_to_end(config.eval, state->history, judged_since(*state, identity.objective));
   if (!has_final_model(output, early ? state->step : identity.total_steps)) return false;
   try {
     check_model(output, model, identity.tuning);
@@ -482,6 +486,15 @@ bool is_finished(const config::RunConfig& config, const HfConfig& model,
 namespace {
 
 // Rewards are compared with what the reference says: another one would be another run.
+void check_stage(const fs::path& checkpoint, const std::string& now) {
+  const auto saved = read_trainer_state(checkpoint).identity.stage;
+  if (saved.empty() || saved == now) return;
+  throw UserError(
+      fmt::format("{} is of a run of stage: {}, this start has stage: {}: give another output_dir, "
+                  "or start over with --fresh; as model_name_or_path of a new run it may have any",
+                  checkpoint.string(), saved, now));
+}
+
 void check_same_reference(const fs::path& checkpoint, const ReferenceIdentity& now) {
   const auto saved = read_trainer_state(checkpoint).identity.reference;
   if (saved.digest == now.digest) return;
@@ -500,6 +513,7 @@ void check_same_reference(const fs::path& checkpoint, const ReferenceIdentity& n
 void check_continuation(const fs::path& checkpoint, const HfConfig& model,
                         const DataIdentity& identity) {
   check_step(checkpoint);
+  check_stage(checkpoint, identity.stage);
   check_same_reference(checkpoint, identity.reference);
   check_model(checkpoint, model, identity.tuning);
   check_order(checkpoint, identity);

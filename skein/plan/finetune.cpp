@@ -74,11 +74,17 @@ AdapterConfig new_adapter(const config::RunConfig& run) {
   return config;
 }
 
-FreezeOptions freeze_options(const FinetuneConfig& keys) {
-  return {.trainable_layers = keys.freeze_trainable_layers,
-          .trainable_modules = keys.freeze_trainable_modules,
-          .extra_modules = keys.freeze_extra_modules,
-          .use_llama_pro = keys.use_llama_pro};
+FreezeOptions freeze_options(const config::RunConfig& run) {
+  const auto& keys = run.finetune;
+  FreezeOptions options{.trainable_layers = keys.freeze_trainable_layers,
+                        .trainable_modules = keys.freeze_trainable_modules,
+                        .extra_modules = keys.freeze_extra_modules,
+                        .use_llama_pro = keys.use_llama_pro};
+  // The head is new: frozen, it would score at random to the end.
+  if (scores(run) && std::ranges::count(options.extra_modules, "score") == 0) {
+    options.extra_modules.emplace_back("score");
+  }
+  return options;
 }
 
 // A key that means something for one finetuning_type alone.
@@ -214,7 +220,7 @@ std::string no_rows_message(int64_t missing, int64_t wanted) {
 Tuning tuning_of(const config::RunConfig& config) {
   const auto& keys = config.finetune;
   Tuning tuning;
-  if (keys.finetuning_type == FinetuningType::kFreeze) tuning.freeze = freeze_options(keys);
+  if (keys.finetuning_type == FinetuningType::kFreeze) tuning.freeze = freeze_options(config);
   if (keys.finetuning_type != FinetuningType::kLora) return tuning;
   const fs::path folder = keys.adapter_name_or_path;
   tuning.lora = folder.empty() ? new_adapter(config) : read_adapter(folder);

@@ -132,6 +132,11 @@ TEST_F(FinetuneTest, WhatTrainsFollowsFromTheType) {
   keys().freeze_trainable_layers = 1;
   const auto half = tuned_model(config(), model()).shapes;
   EXPECT_EQ(half.trainable_numel(), half.unit_numel(2));
+  config().stage = config::TrainingStage::kReward;
+  const auto scored = tuned_model(config(), with_score(model())).shapes;
+  EXPECT_EQ(scored.trainable_numel(), half.unit_numel(2) + 8)
+      << "a new head does not stay as it is";
+  config().stage = config::TrainingStage::kSft;
   keys().finetuning_type = config::FinetuningType::kFull;
   EXPECT_EQ(tuned_model(config(), model()).shapes.trainable_numel(), model().shapes().numel());
 }

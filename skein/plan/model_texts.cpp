@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "skein/core/file.h"
 #include "skein/core/folder.h"
@@ -39,26 +40,46 @@ std::map<std::string, std::string> carried_files(const config::RunConfig& config
   return files;
 }
 
+// transformers pads batches with the tokenizer's token, and finds scores by the model's: both must
+// say the same.
+void name_padding(const std::string& token, std::map<std::string, std::string>& files) {
+  for (const char* name : {"tokenizer_config.json", "special_tokens_map.json"}) {
+    const auto found = files.find(name);
+    if (found == files.end()) continue;
+    auto json = nlohmann::ordered_json::parse(found->second, nullptr, /*allow_exceptions=*/false);
+    if (!json.is_object()) continue;
+    json["pad_token"] = token;
+    found->second = json.dump(2) + "\n";
+  }
+}
+
 // Of a reward model: transformers takes the score of the last token that is no padding, so that
 // padding must be a token that ends no text.
-std::string with_padding(const config::RunConfig& config, const std::string& changes) {
-  const auto tokens = open_tokens(config);
+std::optional<uint32_t> padding_of(const data::RowTokens& tokens,
+                                   const nlohmann::ordered_json& model) {
   const auto& ends = tokens.audit.ends_of_turn;
   const auto is_end = [&](uint32_t id) { return std::ranges::find(ends, id) != ends.end(); };
-  auto json = nlohmann::ordered_json::parse(changes);
-  const auto model = nlohmann::ordered_json::parse(read_run_model(config).source);
   const auto said = model.find("pad_token_id");
   const bool is_said = said != model.end() && said->is_number_integer();
-  if (is_said && !is_end(said->get<uint32_t>())) return changes;
+  if (is_said && !is_end(said->get<uint32_t>())) return said->get<uint32_t>();
   const auto& tokenizer = *tokens.tokenizer;
   for (const auto& id : {tokenizer.pad_id(), tokenizer.bos_id()}) {
-    if (!id || is_end(*id)) continue;
-    json["pad_token_id"] = *id;
-    return json.dump();
+    if (id && !is_end(*id)) return id;
   }
   // Nothing else is there; transformers refuses batches without any.
-  if (!ends.empty()) json["pad_token_id"] = ends.front();
-  return json.dump();
+  return ends.empty() ? std::nullopt : std::optional(ends.front());
+}
+
+void add_padding(const config::RunConfig& config, ModelTexts& texts) {
+  const auto tokens = open_tokens(config);
+  const auto model = nlohmann::ordered_json::parse(read_run_model(config).source);
+  const auto padding = padding_of(tokens, model);
+  if (!padding) return;
+  auto changes = nlohmann::ordered_json::parse(texts.config_changes);
+  changes["pad_token_id"] = *padding;
+  texts.config_changes = changes.dump();
+  const auto token = tokens.tokenizer->token_of(*padding);
+  if (token) name_padding(*token, texts.files);
 }
 
 }  // namespace
@@ -68,7 +89,7 @@ ModelTexts texts_beside_weights(const config::RunConfig& config) {
   if (trains_on_rows(config)) {
     texts.config_changes = add_chat_files(config.model, config.rows, texts.files);
     if (config.stage == config::TrainingStage::kReward) {
-      texts.config_changes = with_padding(config, texts.config_changes);
+      add_padding(config, texts);
     }
   }
   return texts;

@@ -7,7 +7,7 @@
 
 #include <algorithm>
 #include <memory>
-#include <nlohmann/json.hpp>
+#include <span>
 #include <vector>
 
 #include "skein/adapter/adapter_config.h"
@@ -15,9 +15,12 @@
 #include "skein/config/syntax/values.h"
 #include "skein/core/error.h"
 #include "skein/data/rows/open_encoder.h"
+#include "skein/plan/cost/cache_page.h"
 #include "skein/plan/finetune.h"
 #include "skein/plan/run_data.h"
 #include "skein/plan/run_model.h"
+#include "skein/rewards/reward.h"
+#include "skein/rollout/sampling/generation_config.h"
 #include "skein/text/tokenizer.h"
 #include "skein/text/tokenizer_files.h"
 
@@ -32,6 +35,7 @@ std::string stage_of(const config::Resolved& resolved) {
 
 void check_rewards(const config::Resolved& resolved) {
   const auto& reward = resolved.config.reward;
+  for (const auto& spec : reward.reward_funcs) rewards::make_reward(spec);  // throws
   std::vector<std::string> sources = reward.reward_funcs;
   if (!reward.reward_model.empty()) sources.emplace_back("reward_model");
   if (!reward.reward_program.empty()) sources.emplace_back("reward_program");
@@ -124,7 +128,9 @@ std::string other_token(const config::RunConfig& config, const fs::path& folder)
 void check_same_tokens(const config::Resolved& resolved, const ModelFolder& folder,
                        const char* key) {
   const auto& config = resolved.config;
-  const auto tokens = folder.tokenizer_folder();
+  auto tokens = folder.tokenizer_folder();
+  // A checkpoint's critic reads the tokens of the model that it lies in.
+  if (!text::has_tokenizer(tokens) && tokens.filename() == "critic") tokens = tokens.parent_path();
   const bool is_reward = std::string_view(key) == "reward_model";
   const auto* cure = is_reward ? "; reward_retokenize=true reads the texts anew" : "";
   if (!text::has_tokenizer(tokens)) {
@@ -200,6 +206,12 @@ void check_critic(const config::Resolved& resolved) {
         fmt::format("{}: critic_model {} is an adapter: `skein merge` it, and give the folder",
                     place_of(resolved, "critic_model"), given));
   }
+  std::error_code ignored;
+  if (!given.empty() && fs::exists(fs::path(given) / "critic/config.json", ignored)) {
+    throw UserError(fmt::format(
+        "{}: critic_model {} is a model that was trained beside a critic, and not that: give {}",
+        place_of(resolved, "critic_model"), given, (fs::path(given) / "critic").string()));
+  }
   const auto critic = critic_config(config);
   const auto model = read_run_model(critic);
   check_positions(config, model, "the critic");
@@ -207,20 +219,11 @@ void check_critic(const config::Resolved& resolved) {
   if (!given.empty()) check_same_tokens(resolved, open_weights(given), "critic_model");
 }
 
-bool names_end(const fs::path& file) {
-  std::error_code ignored;
-  if (!fs::exists(file, ignored)) return false;
-  const auto json = nlohmann::json::parse(read_file(file), nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) return false;
-  const auto found = json.find("eos_token_id");
-  return found != json.end() && !found->is_null() && !(found->is_array() && found->empty());
-}
-
 // Without an end every answer would have max_completion_length tokens.
 void check_end(const config::RunConfig& config) {
   if (!config.rollout.stop.empty()) return;
   const fs::path folder = config.model.model_name_or_path;
-  if (names_end(folder / "config.json") || names_end(folder / "generation_config.json")) return;
+  if (!rollout::read_generation_config(std::span(&folder, 1)).eos_token_ids.empty()) return;
   if (!open_tokens(config).audit.ends_of_turn.empty()) return;
   throw UserError(fmt::format(
       "nothing ends an answer of {}: its tokenizer_config.json names no eos_token, and config.json "
@@ -277,7 +280,10 @@ void check_online_models(const config::Resolved& resolved, const HfConfig& model
 }
 
 int64_t cache_bytes(const Dimensions& model, int64_t tokens, DType dtype) {
-  return 2 * model.layers * model.key_width * tokens * static_cast<int64_t>(dtype_bytes(dtype));
+  const auto head_dim = model.query_width / model.heads;
+  const auto width = model.key_width / head_dim * cache_channels(head_dim);
+  const auto stored = (cache_pages(tokens) + 1) * kCachePageTokens;  // and a page of nobody
+  return 2 * model.layers * width * stored * static_cast<int64_t>(dtype_bytes(dtype));
 }
 
 void check_cache(const config::Resolved& resolved, const Dimensions& model, DType dtype) {

@@ -39,7 +39,7 @@ void check_online_keys(const config::Resolved& resolved);
 // that has no positions for them. `model`: the policy.
 void check_online_models(const config::Resolved& resolved, const HfConfig& model);
 
-// Keys and values of so many tokens, in this type.
+// Keys and values of a text of so many tokens, in this type: the least that a cache may have.
 int64_t cache_bytes(const Dimensions& model, int64_t tokens, DType dtype);
 // Throws UserError for a rollout_cache_size that does not hold the longest answer.
 void check_cache(const config::Resolved& resolved, const Dimensions& model, DType dtype);

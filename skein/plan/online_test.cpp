@@ -12,6 +12,7 @@
 #include "skein/core/error.h"
 #include "skein/core/testing.h"
 #include "skein/plan/continuation.h"
+#include "skein/plan/cost/cache_page.h"
 #include "skein/plan/outlook.h"
 #include "skein/plan/preferences.h"
 #include "skein/plan/refusals.h"
@@ -73,7 +74,7 @@ class OnlineTest : public TemporaryFolder {
 };
 
 TEST_F(OnlineTest, APlanOfEachStageIsWhole) {
-  const auto grpo = look("stage: grpo\nreward_funcs: x\nnum_generations: 4\n");
+  const auto grpo = look("stage: grpo\nreward_funcs: accuracy\nnum_generations: 4\n");
   ASSERT_TRUE(grpo.rollout && grpo.steps && grpo.model);
   EXPECT_EQ(grpo.rollout->prompts, 2);
   EXPECT_EQ(grpo.data.rows, 3);
@@ -86,9 +87,9 @@ TEST_F(OnlineTest, APlanOfEachStageIsWhole) {
   EXPECT_EQ(own.critic, 0);
   EXPECT_EQ(own.reward, 0);
   EXPECT_EQ(own.reference, 0);
-  EXPECT_EQ(own.cache, 2 * 2 * 32 * grpo.model->tokens * 4);
+  EXPECT_EQ(own.cache, 2 * 2 * 32 * (cache_pages(grpo.model->tokens) + 1) * 16 * 4);
   EXPECT_EQ(grpo.disk->critic_bytes, 0U);
-  EXPECT_EQ(look("stage: rloo\nreward_funcs: x\n").rollout->prompts, 2);
+  EXPECT_EQ(look("stage: rloo\nreward_funcs: accuracy\n").rollout->prompts, 2);
 }
 
 TEST_F(OnlineTest, PromptsAreSharedWhereTheCriticTakesThemToo) {
@@ -120,7 +121,7 @@ TEST_F(OnlineTest, PromptsAreSharedWhereTheCriticTakesThemToo) {
 }
 
 TEST_F(OnlineTest, OfPpoAllModelsAreCounted) {
-  const auto grpo = look("stage: grpo\nreward_funcs: x\n");
+  const auto grpo = look("stage: grpo\nreward_funcs: accuracy\n");
   const auto ppo = look("stage: ppo\n" + rm());
   const auto& alone = grpo.model->stages[0];
   const auto& all = ppo.model->stages[0];
@@ -134,7 +135,7 @@ TEST_F(OnlineTest, OfPpoAllModelsAreCounted) {
                 ppo.disk->checkpoints *
                     (ppo.disk->model_bytes + ppo.disk->optimizer_bytes + ppo.disk->critic_bytes));
   EXPECT_EQ(look("stage: ppo\nkl_coef: 0\n" + rm()).model->stages[0].reference, 0);
-  const auto cached = look("stage: grpo\nreward_funcs: x\nrollout_cache_size: 1GiB\n");
+  const auto cached = look("stage: grpo\nreward_funcs: accuracy\nrollout_cache_size: 1GiB\n");
   EXPECT_EQ(cached.model->stages[0].cache, int64_t{1} << 30);
   EXPECT_GT(cached.model->stages[0].peak, int64_t{1} << 30);
 }
@@ -145,7 +146,7 @@ TEST_F(OnlineTest, TheCriticBeginsFromWhatIsNearestToIt) {
     EXPECT_EQ(critic.stage, config::TrainingStage::kReward);
     return fs::path(critic.model.model_name_or_path).filename().string();
   };
-  EXPECT_EQ(folder_of("stage: ppo\nreward_funcs: x\n"), "model");
+  EXPECT_EQ(folder_of("stage: ppo\nreward_funcs: accuracy\n"), "model");
   EXPECT_TRUE(critic_config(resolved("stage: ppo\n").config).model.train_from_scratch);
   EXPECT_EQ(folder_of("stage: ppo\n" + rm()), "rm");
   EXPECT_FALSE(critic_config(resolved("stage: ppo\n" + rm()).config).model.train_from_scratch);
@@ -170,17 +171,18 @@ TEST_F(OnlineTest, TheReferenceIsThatOfOtherStagesWhereADistanceCounts) {
 TEST_F(OnlineTest, WhatCannotLearnIsRefusedBeforeRanksStart) {
   const std::pair<std::string, std::string> cases[] = {
       {"stage: grpo\n", "stage: grpo has no reward: give reward_funcs=NAME"},
-      {"stage: grpo\nreward_funcs: [a, b]\nreward_weights: [1]\n",
-       "'reward_weights' has 1 numbers for 2 rewards (a, b): give one for each"},
+      {"stage: grpo\nreward_funcs: acuracy\n", "did you mean 'accuracy'"},
+      {"stage: grpo\nreward_funcs: [accuracy, boxed]\nreward_weights: [1]\n",
+       "'reward_weights' has 1 numbers for 2 rewards (accuracy, boxed): give one for each"},
       {"stage: ppo\nreward_weights: [1, 2]\n" + rm(), "2 numbers for 1 rewards (reward_model)"},
-      {"stage: grpo\nreward_funcs: a\nnum_generations: 1\n",
+      {"stage: grpo\nreward_funcs: accuracy\nnum_generations: 1\n",
        "num_generations is 1, but advantage_estimator: group compares"},
-      {"stage: ppo\nreward_funcs: a\nadvantage_estimator: rloo\n",
+      {"stage: ppo\nreward_funcs: accuracy\nadvantage_estimator: rloo\n",
        "advantage_estimator: rloo compares"},
-      {"stage: grpo\nreward_funcs: a\nglobal_batch_size: 12\n", "groups do not divide"},
-      {"stage: grpo\nreward_funcs: a\nbeta: 0.1\nkl_target: 6\n",
+      {"stage: grpo\nreward_funcs: accuracy\nglobal_batch_size: 12\n", "groups do not divide"},
+      {"stage: grpo\nreward_funcs: accuracy\nbeta: 0.1\nkl_target: 6\n",
        "'kl_target' moves the price that lowers rewards, and kl_in is loss"},
-      {"stage: grpo\nreward_funcs: a\nneftune_noise_alpha: 5\n", "compares probabilities"},
+      {"stage: grpo\nreward_funcs: accuracy\nneftune_noise_alpha: 5\n", "compares probabilities"},
       {"stage: grpo\nreward_model: " + (folder_ / "model").string(),
        "is no reward model but one that writes text, and the very model that trains"},
   };
@@ -202,11 +204,11 @@ TEST_F(OnlineTest, ModelsThatDoNotGoTogetherAreRefused) {
   EXPECT_PRED2(contains, refused("stage: grpo\n" + rm()), "has no tokenizer");
   // The other way round.
   write_model("model", R"("architectures": ["GPT2ForSequenceClassification"], "num_labels": 1,)");
-  EXPECT_PRED2(contains, refused("stage: grpo\nreward_funcs: x\n"), "is a reward model");
+  EXPECT_PRED2(contains, refused("stage: grpo\nreward_funcs: accuracy\n"), "is a reward model");
 }
 
 TEST_F(OnlineTest, AnswersNeedPositionsAndAnEnd) {
-  auto run = resolved("stage: grpo\nreward_funcs: x\n");
+  auto run = resolved("stage: grpo\nreward_funcs: accuracy\n");
   run.config.rollout.max_completion_length = 30;
   EXPECT_PRED2(contains, refusal<UserError>([&] { check_run(run, 1, kHere.place); }),
                "max_prompt_length + max_completion_length is 44 + 30 = 74, but the model knows 64 "
@@ -221,7 +223,7 @@ TEST_F(OnlineTest, AnswersNeedPositionsAndAnEnd) {
   for (size_t at; (at = tokenizer.find("endoftext")) != std::string::npos;) tokenizer[at] = 'x';
   write("model/tokenizer.json", tokenizer);
   write("prompts.jsonl", "{\"prompt\": \"a\"}\n");
-  auto endless = resolved("stage: grpo\nreward_funcs: x\n");
+  auto endless = resolved("stage: grpo\nreward_funcs: accuracy\n");
   endless.config.rows.chat_format.clear();
   EXPECT_PRED2(contains, refusal<UserError>([&] { check_run(endless, 1, kHere.place); }),
                "nothing ends an answer of");
@@ -230,7 +232,7 @@ TEST_F(OnlineTest, AnswersNeedPositionsAndAnEnd) {
 }
 
 TEST_F(OnlineTest, PromptsOfAStepAreWhatARunIsContinuedWith) {
-  const auto run = resolved("stage: grpo\nreward_funcs: x\nnum_generations: 4\n");
+  const auto run = resolved("stage: grpo\nreward_funcs: accuracy\nnum_generations: 4\n");
   const auto model = read_run_model(run.config);
   const auto identity = identity_before_data(run, config::plan_batches(run, 1), model);
   EXPECT_EQ(identity.global_batch, 2);
@@ -240,7 +242,8 @@ TEST_F(OnlineTest, PromptsOfAStepAreWhatARunIsContinuedWith) {
 
 TEST_F(OnlineTest, UpdatesStayWhereMicroBatchesAreChosen) {
   auto run = resolved(
-      "stage: grpo\nreward_funcs: x\nglobal_batch_size: 16\nper_device_train_batch_size: auto\n"
+      "stage: grpo\nreward_funcs: accuracy\nglobal_batch_size: 16\nper_device_train_batch_size: "
+      "auto\n"
       "steps_per_generation: 2\n");
   settle_autos(run, kHere);
   EXPECT_FALSE(run.config.policy.steps_per_generation);
@@ -249,7 +252,7 @@ TEST_F(OnlineTest, UpdatesStayWhereMicroBatchesAreChosen) {
 }
 
 TEST_F(OnlineTest, PromptsArePreparedForTheLoader) {
-  const auto run = resolved("stage: grpo\nreward_funcs: x\n");
+  const auto run = resolved("stage: grpo\nreward_funcs: accuracy\n");
   prepare_data(run.config);
   check_prepared(run, 1);
   const auto samples = open_samples(run.config, read_run_model(run.config));

@@ -127,7 +127,8 @@ std::optional<Continuation> find_continuation(const config::Resolved& resolved,
   const int64_t total = outlook.steps ? outlook.steps->total_steps : -1;
   if (checkpoint) {
     const auto state = read_trainer_state(*checkpoint);
-    const auto early = reason_to_end(config.eval, state.history);
+    const auto early =
+        reason_to_end(config.eval, state.history, judged_since(state, objective_of(config)));
     const bool ended = (total >= 0 && state.step >= total) || early;
     const auto output = config::output_folder(config.checkpoint);
     return Continuation{.checkpoint = *checkpoint,
@@ -143,7 +144,8 @@ std::optional<Continuation> find_continuation(const config::Resolved& resolved,
   const auto state = read_trainer_state(output);
   return Continuation{.step = state.step,
                       .nothing_left = true,
-                      .ended_early = reason_to_end(config.eval, state.history)};
+                      .ended_early = reason_to_end(config.eval, state.history,
+                                                   judged_since(state, identity.objective))};
 }
 
 // What this machine's disks and memory refuse is a warning where the plan is for another one.

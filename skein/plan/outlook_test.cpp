@@ -294,6 +294,20 @@ TEST_F(OutlookTest, OfRowsTheLongestCounts) {
   }
 }
 
+TEST_F(OutlookTest, AnswersMayNotReachWhereRopeTurnsByTheirLength) {
+  write("model/config.json", R"({"model_type": "llama", "vocab_size": 257, "hidden_size": 32,
+      "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2,
+      "max_position_embeddings": 64, "rope_scaling": {"rope_type": "dynamic", "factor": 2}})");
+  const auto model = read_run_model(config()).dimensions();
+  EXPECT_EQ(model.usable_positions(), 128);
+  config().stage = config::TrainingStage::kGrpo;
+  config().rollout.max_completion_length = 16;
+  EXPECT_EQ(check_longest_row(resolved_, model, 48), "");
+  EXPECT_PRED2(contains, refusal<UserError>([&] { check_longest_row(resolved_, model, 49); }),
+               "a prompt has 49 tokens and its answer up to 16, but beyond 64 tokens the model's "
+               "RoPE (rope_scaling in config.json) turns by the length of the whole text");
+}
+
 TEST_F(OutlookTest, ARunThatContinuesNeedsNoOtherWeights) {
   config().model.train_from_scratch = false;
   write_checkpoint(3);

@@ -265,6 +265,35 @@ std::string sharing_note(const config::RunConfig& config, const HfConfig& model)
   return fmt::format("share_prompts is off, and prompts are computed for each answer: {}", why);
 }
 
+std::string objective_of(const config::RunConfig& config) {
+  auto text = config::to_text(config.stage);
+  const double smoothing = config.finetune.label_smoothing_factor;
+  if (smoothing != 0) text += fmt::format(" label_smoothing_factor={}", smoothing);
+  if (!compares(config.stage)) return text;
+  const auto& keys = config.preference;
+  text += fmt::format(" {} beta={}", fmt::join(config::words_of(losses_of(config)), "+"),
+                      keys.pref_beta);
+  const config::PreferenceConfig plain;
+  const auto add = [&](const char* name, double value, double otherwise) {
+    if (value != otherwise) text += fmt::format(" {}={}", name, value);
+  };
+  if (!keys.loss_weights.empty()) {
+    text += fmt::format(" weights={}", fmt::join(keys.loss_weights, "+"));
+  }
+  add("ftx", keys.pref_ftx, plain.pref_ftx);
+  add("rpo_alpha", keys.rpo_alpha, plain.rpo_alpha);
+  add("ld_alpha", keys.ld_alpha, plain.ld_alpha);
+  add("simpo_gamma", keys.simpo_gamma, plain.simpo_gamma);
+  add("discopop_tau", keys.discopop_tau, plain.discopop_tau);
+  add("kto_chosen_weight", keys.kto_chosen_weight, plain.kto_chosen_weight);
+  add("kto_rejected_weight", keys.kto_rejected_weight, plain.kto_rejected_weight);
+  if (keys.f_divergence_type != plain.f_divergence_type) {
+    text += fmt::format(" {} {}", config::to_text(keys.f_divergence_type),
+                        keys.f_alpha_divergence_coef);
+  }
+  return text;
+}
+
 void check_preference_keys(const config::Resolved& resolved) {
   if (!compares(resolved.config.stage)) return;
   check_losses_of_stage(resolved);

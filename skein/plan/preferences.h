@@ -55,6 +55,10 @@ bool shares_prompts(const config::RunConfig& config, const HfConfig& model);
 // The sentence for a run that would if it could; empty: it does, or nobody asks.
 std::string sharing_note(const config::RunConfig& config, const HfConfig& model);
 
+// What the loss of an evaluation depends on beside weights and data: two of different objectives
+// are not compared.
+std::string objective_of(const config::RunConfig& config);
+
 // Throws UserError for keys that contradict each other or the stage.
 void check_preference_keys(const config::Resolved& resolved);
 // The same for a ref_model that `model` cannot be compared with.

@@ -15,6 +15,7 @@
 
 #include "skein/checkpoint/files/tensor_match.h"
 #include "skein/config/batch_plan.h"
+#include "skein/config/online_values.h"
 #include "skein/config/output_folder.h"
 #include "skein/config/syntax/node.h"
 #include "skein/core/error.h"
@@ -111,6 +112,12 @@ void check_keys(const config::Resolved& resolved) {
 
 void check_states(const config::Resolved& resolved, const Place& place) {
   const auto dtype = working_dtype(resolved.config.model.dtype, place);
+  if (dtype == DType::kF16 && config::has_critic(resolved.config)) {
+    config::refuse(
+        resolved.origin_of("dtype"),
+        "a critic has no loss scale of its own, without which float16 loses its small "
+        "gradients: give dtype=bfloat16 or float32, or stage: grpo, which has no critic");
+  }
   const bool is_narrow = resolved.config.optimizer.optim == config::OptimizerKind::kAdamW8bit;
   if (!is_narrow || dtype != DType::kF64) return;
   config::refuse(resolved.origin_of("optim"),
@@ -346,9 +353,18 @@ namespace {
 std::string check_longest_prompt(const config::RolloutConfig& rollout, const Dimensions& model,
                                  int64_t longest) {
   const auto most = model.usable_positions();
-  if (longest + rollout.max_completion_length <= most) return "";
   const auto text = fmt::format("a prompt has {} tokens and its answer up to {}", longest,
                                 rollout.max_completion_length);
+  // While it is written a text is turned by the length that it may reach, in training by its own.
+  if (model.plain_positions > 0 &&
+      longest + rollout.max_completion_length > model.plain_positions) {
+    throw UserError(fmt::format(
+        "{}, but beyond {} tokens the model's RoPE (rope_scaling in config.json) turns by the "
+        "length of the whole text, which nobody knows while it is written: lower "
+        "max_prompt_length or max_completion_length",
+        text, model.plain_positions));
+  }
+  if (longest + rollout.max_completion_length <= most) return "";
   if (model.positions_are_learned) {
     throw UserError(fmt::format(
         "{}, but the model knows {} positions: lower max_prompt_length or max_completion_length",

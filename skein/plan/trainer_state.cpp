@@ -105,6 +105,9 @@ std::string trainer_state_text(const TrainerState& state) {
     ours["base_model"] = tuning.base;
     ours["base_digest"] = tuning.base_digest;
   }
+  if (!state.identity.stage.empty()) ours["stage"] = state.identity.stage;
+  if (!state.identity.objective.empty()) ours["objective"] = state.identity.objective;
+  if (state.judged_since != 0) ours["judged_since"] = state.judged_since;
   if (state.best) ours["best_metric_name"] = state.best->metric;
   if (!state.identity.reference.digest.empty()) {
     ours["reference_model"] = state.identity.reference.folder;
@@ -136,7 +139,9 @@ TrainerState read_trainer_state(const fs::path& folder) {
         .num_updates = count_in(ours, "num_updates"),
         .updates_per_step =
             ours.contains("updates_per_step") ? whole_in(ours, "updates_per_step", 1) : 1,
-        .identity = {.data_digest = ours.at("data_digest").get<std::string>(),
+        .identity = {.stage = ours.value("stage", ""),
+                     .objective = ours.value("objective", ""),
+                     .data_digest = ours.at("data_digest").get<std::string>(),
                      .global_batch = count_in(ours, "global_batch"),
                      .seed = whole_in(ours, "data_seed"),
                      .block_size = ours.contains("block_size") ? count_in(ours, "block_size") : 0,
@@ -152,6 +157,7 @@ TrainerState read_trainer_state(const fs::path& folder) {
                     .step = count_in(json, "best_global_step"),
                     .metric = ours.value("best_metric_name", "eval_loss")};
     }
+    if (ours.contains("judged_since")) state.judged_since = count_in(ours, "judged_since");
     if (const auto found = ours.find("loss_scale"); found != ours.end()) {
       state.loss_scale = loss_scale_in(*found);
     }
@@ -171,6 +177,11 @@ std::optional<TrainerState> find_trainer_state(const fs::path& folder) try {
   return std::nullopt;
 }
 
+int64_t judged_since(const TrainerState& state, const std::string& objective) {
+  const auto& saved = state.identity.objective;
+  return saved.empty() || saved == objective ? state.judged_since : state.step;
+}
+
 BestMetric::BestMetric(const config::EvalConfig& config)
     : key("eval_" + config.metric_for_best_model),
       greater_wins(config.greater_is_better == config::GreaterIsBetter::kAuto
@@ -183,15 +194,14 @@ double BestMetric::worst() const {
 }
 
 std::optional<std::string> reason_to_end(const config::EvalConfig& config,
-                                         const nlohmann::ordered_json& history) {
+                                         const nlohmann::ordered_json& history, int64_t since) {
   if (!config.early_stopping_patience) return std::nullopt;
   const BestMetric metric(config);
   double best = metric.worst();
   int64_t best_step = 0, without_gain = 0;
   bool is_first = true;
   for (const auto& record : history) {
-    const bool is_evaluation = record.contains("eval_loss") || record.contains(metric.key);
-    if (!is_evaluation || record.value("step", int64_t{0}) == 0) continue;
+    if (!record.contains(metric.key) || record.value("step", int64_t{0}) <= since) continue;
     const double value = number_in(record, metric.key);
     const bool helps = is_first || (metric.is_better(value, best) &&
                                     std::abs(best - value) > config.early_stopping_threshold);

@@ -38,6 +38,8 @@ struct ReferenceIdentity {
 // What must not change between starts of one run, because the data order depends on it, or what the
 // optimizer's states belong to; the steps may.
 struct DataIdentity {
+  std::string stage;        // as the key says it; empty: an older program did not note it
+  std::string objective;    // what an evaluation's loss measures; likewise. It may change
   std::string data_digest;  // empty: the data has not been read
   int64_t global_batch = 0;
   int64_t seed = 0;        // data_seed
@@ -68,6 +70,7 @@ struct TrainerState {
     std::string metric = "eval_loss";  // BestMetric::name()
   };
   std::optional<Best> best;
+  int64_t judged_since = 0;  // evaluations up to this step measured another objective
   std::optional<LossScaleState> loss_scale;  // of a run in float16
   std::map<std::string, double> numbers;     // whatever else a loop keeps, by name
   nlohmann::ordered_json history = nlohmann::ordered_json::array();  // of the log
@@ -78,6 +81,9 @@ std::string trainer_state_text(const TrainerState& state);
 TrainerState read_trainer_state(const fs::path& folder);
 // Nothing instead.
 std::optional<TrainerState> find_trainer_state(const fs::path& folder);
+
+// The last step whose evaluations say nothing about what a run with this objective measures.
+int64_t judged_since(const TrainerState& state, const std::string& objective);
 
 // What makes an evaluation better than another.
 struct BestMetric {
@@ -97,10 +103,10 @@ struct BestMetric {
 //
 // As transformers' EarlyStoppingCallback counts: an evaluation that is not more than
 // early_stopping_threshold better than the best before it has not helped, and
-// early_stopping_patience of them in a row are enough. The evaluation before the first step is no
-// one's result and is left out. All of it follows from the log: nothing else is saved, and all
-// ranks answer alike.
+// early_stopping_patience of them in a row are enough. Evaluations up to step `since` and those
+// without the metric are left out; the one before the first step is no one's result. All of it
+// follows from the log: nothing else is saved, and all ranks answer alike.
 std::optional<std::string> reason_to_end(const config::EvalConfig& config,
-                                         const nlohmann::ordered_json& history);
+                                         const nlohmann::ordered_json& history, int64_t since = 0);
 
 }  // namespace skein::plan

@@ -140,6 +140,23 @@ TEST(EarlyStoppingTest, BeforeTheFirstStepIsNoResult) {
   EXPECT_TRUE(reason_to_end(config, log_of({1, 2, 2}, 0)));
 }
 
+TEST(EarlyStoppingTest, EvaluationsWithoutTheMetricDoNotCount) {
+  const config::EvalConfig config{.metric_for_best_model = "rewards/chosen",
+                                  .early_stopping_patience = 1};
+  EXPECT_FALSE(reason_to_end(config, log_of({1, 2, 3})));
+}
+
+TEST(EarlyStoppingTest, AnotherObjectiveBeginsAnew) {
+  const config::EvalConfig config{.early_stopping_patience = 1};
+  const auto log = log_of({1, 20, 19});  // from step 2 on of another loss
+  EXPECT_TRUE(reason_to_end(config, log));
+  EXPECT_FALSE(reason_to_end(config, log, 1));
+  const TrainerState state{.step = 4, .identity = {.objective = "dpo sigmoid"}, .judged_since = 2};
+  EXPECT_EQ(judged_since(state, "dpo sigmoid"), 2);
+  EXPECT_EQ(judged_since(state, "dpo ipo"), 4);
+  EXPECT_EQ(judged_since({.step = 4}, "dpo ipo"), 0) << "an older program noted none";
+}
+
 TEST(BestMetricTest, ItsNameTellsWhichWayIsBetter) {
   using config::GreaterIsBetter;
   const auto grows = [](const std::string& name, GreaterIsBetter asked = GreaterIsBetter::kAuto) {

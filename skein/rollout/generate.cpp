@@ -14,6 +14,7 @@
 #include "skein/core/error.h"
 #include "skein/ops/decode/sampling_kernel.h"
 #include "skein/ops/device.h"
+#include "skein/plan/cost/cache_page.h"
 #include "skein/rollout/page_book.h"
 #include "skein/rollout/passes.h"
 #include "skein/rollout/text.h"
@@ -26,8 +27,6 @@ constexpr int64_t kMostRowsOnHost = 64, kMostRowsOnGpu = 512;
 constexpr int64_t kPassTokensOnHost = 4096, kPassTokensOnGpu = 16384;
 constexpr double kShareOfFreeMemory = 0.85;  // the rest is for what a pass computes
 constexpr int64_t kPassesPerReport = 8;
-
-int64_t pages_for(int64_t tokens) { return (tokens + kPageTokens - 1) / kPageTokens; }
 
 void check(const Request& request, size_t number, const model::Model& model) {
   const auto refuse = [&](const std::string& why) {
@@ -74,7 +73,7 @@ struct Need {
 Need need_of(std::span<const Text> texts, int64_t most_rows) {
   Need need{.rows = std::min(most_rows, std::ssize(texts))};
   std::vector<int64_t> all;
-  for (const auto& text : texts) all.push_back(pages_for(text.prompt_length + text.room));
+  for (const auto& text : texts) all.push_back(plan::cache_pages(text.prompt_length + text.room));
   std::ranges::sort(all, std::greater());
   need.pages_per_row = all.front();
   for (int64_t i = 0; i < need.rows; ++i) need.pages += all[static_cast<size_t>(i)];
@@ -265,7 +264,7 @@ bool Run::follows(const Text& text) const {
 // Texts that will ask for a further page.
 int64_t Run::num_growing() const {
   const auto grows = [](const Text* text) {
-    return std::ssize(text->pages) < pages_for(text->prompt_length + text->room);
+    return std::ssize(text->pages) < plan::cache_pages(text->prompt_length + text->room);
   };
   return std::ranges::count_if(rows_, grows) + std::ranges::count_if(reading_.texts, grows);
 }
@@ -273,7 +272,7 @@ int64_t Run::num_growing() const {
 // What was turned by the length that a text had cannot be read again: such a text never gives way.
 int64_t Run::first_pages(const Text& text) const {
   const auto at_once = model_.turns_by_length() ? text.prompt_length + text.room : text.length();
-  return pages_for(at_once);
+  return plan::cache_pages(at_once);
 }
 
 // Not before each that goes on can have a page more: it should not have to give way at once.
@@ -337,8 +336,9 @@ void Run::give_followers_their_pages() {
 }
 
 bool Run::has_pages_for_all() {
-  return std::ranges::all_of(
-      rows_, [&](Text* text) { return book_.extend(text->pages, pages_for(text->length())); });
+  return std::ranges::all_of(rows_, [&](Text* text) {
+    return book_.extend(text->pages, plan::cache_pages(text->length()));
+  });
 }
 
 // Those that have joined last give way; what they drew is kept.

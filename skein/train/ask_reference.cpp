@@ -7,8 +7,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <optional>
+#include <span>
 
 #include "skein/board/board.h"
 #include "skein/comm/share_numbers.h"
@@ -109,8 +111,7 @@ SplitLooks ask(const Questions& questions, const data::ChosenSamples& chosen,
       if (stop.answer())
         throw Stopped(
             "stopped while the reference was asked: nothing is kept of it yet, and the same "
-            "command "
-            "asks again");
+            "command asks again");
     }
   });
   stop.finish();
@@ -129,6 +130,23 @@ SplitLooks ask(const Questions& questions, const data::ChosenSamples& chosen,
     }
   }
   return looks;
+}
+
+// Nothing can be compared with such numbers, and none of them is kept.
+void require_numbers(const SplitLooks& looks, const data::ChosenSamples& chosen,
+                     const std::string& reference) {
+  const auto each = static_cast<size_t>(chosen.source->documents_per_sample());
+  for (const auto& numbers : looks) {
+    for (int64_t i = 0; !numbers.empty() && i < chosen.set.count(); ++i) {
+      const auto sample = chosen.set.sample(i);
+      const auto own = std::span(numbers).subspan(static_cast<size_t>(sample) * each, each);
+      if (std::ranges::all_of(own, [](double value) { return std::isfinite(value); })) continue;
+      throw IoError(fmt::format(
+          "the reference {} gives no finite number for sample {} ({}): are its weights damaged, or "
+          "too large for the run's dtype?",
+          reference, sample, own.front()));
+    }
+  }
 }
 
 // This run has them in memory: a folder that takes no file costs the next one an hour, not this
@@ -169,6 +187,8 @@ KeptLooks ask_reference(const Questions& questions, const algorithms::Algorithm&
   KeptLooks kept;
   const auto keep = [&](data::Split split, const data::ChosenSamples& chosen) {
     auto looks = ask(questions, chosen, algorithm, onlookers, world);
+    const auto& folder = questions.identity.reference.folder;
+    require_numbers(looks, chosen, folder.empty() ? "of the model without adapters" : folder);
     if (world.local_rank == 0) {
       keep_file(path_of(questions, chosen), looks);
     }

@@ -65,7 +65,9 @@ bool has_ended(Session& run) {
   const bool ended = plan::is_finished(run.config, run.architecture, run.identity);
   if (run.world.group.sum(int64_t{run.world.leads_output() && !ended}) > 0) return false;
   const auto state = plan::find_trainer_state(run.output);
-  const auto early = state ? plan::reason_to_end(run.config.eval, state->history) : std::nullopt;
+  const auto since = state ? plan::judged_since(*state, run.identity.objective) : 0;
+  const auto early =
+      state ? plan::reason_to_end(run.config.eval, state->history, since) : std::nullopt;
   const auto step = state ? state->step : run.plan.total_steps;
   log_info("{}; model in {}; --fresh trains again",
            plan::nothing_left_text(step, run.plan.total_steps, early), run.output.string());
@@ -82,7 +84,7 @@ bool has_ended(Session& run, int64_t step) {
 }
 
 std::optional<std::string> reason_to_end(const Session& run) {
-  return plan::reason_to_end(run.config.eval, run.metrics.history());
+  return plan::reason_to_end(run.config.eval, run.metrics.history(), run.state.judged_since());
 }
 
 void finish(Session& run, int64_t step) {
@@ -94,10 +96,19 @@ void finish(Session& run, int64_t step) {
   const bool wants_best = run.config.eval.load_best_model_at_end;
   if (wants_best && best && *best != step) take_best(run);
   if (wants_best && !best && run.world.is_first()) {
-    log_warning(
-        "load_best_model_at_end: no step that was evaluated has been saved (save_steps={:g}): the "
-        "final model is the last one; a smaller save_steps keeps the best",
-        run.config.checkpoint.save_steps);
+    const auto key = plan::BestMetric(run.config.eval).key;
+    const bool is_told = std::ranges::any_of(
+        run.metrics.history(), [&](const auto& record) { return record.contains(key); });
+    if (!is_told) {
+      log_warning("load_best_model_at_end: no evaluation has {}: the final model is the last one",
+                  key);
+    } else {
+      log_warning(
+          "load_best_model_at_end: no step that was evaluated has been saved (save_steps={:g}): "
+          "the "
+          "final model is the last one; a smaller save_steps keeps the best",
+          run.config.checkpoint.save_steps);
+    }
   }
   const auto contents = run.state.contents(step, /*with_optimizer=*/false);
   if (run.world.leads_output()) record_model(run, contents);

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "skein/comm/group.h"
@@ -94,11 +95,12 @@ void MetricLog::write(const StepNumbers& numbers) {
       std::chrono::duration<double>(now - std::exchange(last_record_, now)).count();
   const double tokens_per_second = static_cast<double>(std::exchange(num_tokens_, 0)) / seconds;
   const double loss = numbers.means.loss;
-  ordered_json record = {{"step", numbers.step},
-                         {"epoch", numbers.epoch},
-                         {"loss", loss},
-                         {"grad_norm", numbers.grad_norm},
-                         {"learning_rate", numbers.learning_rate}};
+  ordered_json record = {{"step", numbers.step}, {"epoch", numbers.epoch}};
+  if (numbers.has_updates) {
+    record["loss"] = loss;
+    record["grad_norm"] = numbers.grad_norm;
+    record["learning_rate"] = numbers.learning_rate;
+  }
   for (const auto& [name, value] : numbers.means.metrics) record[name] = value;
   record["tokens_per_second"] = tokens_per_second;
   if (numbers.loss_scale > 0) record["loss_scale"] = numbers.loss_scale;
@@ -126,18 +128,24 @@ void MetricLog::write(const StepNumbers& numbers) {
   const double blocked = comm::Group::seconds_blocked();
   record["seconds_communication"] = blocked - std::exchange(seconds_blocked_, blocked);
   if (terminal_) {
-    report::ProgressFields shown{{"loss", fmt::format("{:.4f}", loss)}};
+    report::ProgressFields shown;
+    if (numbers.has_updates) shown.emplace_back("loss", fmt::format("{:.4f}", loss));
     for (const auto& [name, value] : shown_of(numbers.means.metrics)) {
       shown.emplace_back(name, fmt::format("{:.3f}", value));
     }
-    shown.emplace_back("grad_norm", std::isfinite(numbers.grad_norm)
-                                        ? fmt::format("{:.3f}", numbers.grad_norm)
-                                        : "skipped");
-    shown.emplace_back("lr", fmt::format("{:.2e}", numbers.learning_rate));
+    if (numbers.has_updates) {
+      shown.emplace_back("grad_norm", std::isfinite(numbers.grad_norm)
+                                          ? fmt::format("{:.3f}", numbers.grad_norm)
+                                          : "skipped");
+      shown.emplace_back("lr", fmt::format("{:.2e}", numbers.learning_rate));
+    } else {
+      shown.emplace_back("update", "none");
+    }
     shown.emplace_back("tokens/s", fmt::format("{:.0f}", tokens_per_second));
     terminal_->record(numbers.step, std::move(shown));
   }
-  if (const auto score = spikes_.add(loss); score && options_.writes) {
+  if (const auto score = numbers.has_updates ? spikes_.add(loss) : std::nullopt;
+      score && options_.writes) {
     log_warning("step {}: the loss jumped to {:.4f}, {:.1f} deviations above the last records",
                 numbers.step, loss, *score);
   }

@@ -58,6 +58,7 @@ struct StepNumbers {
   MeanNumbers means;
   double grad_norm = 0;
   double learning_rate = 0;
+  bool has_updates = true;        // else there is neither loss nor norm nor rate
   double loss_scale = 0;          // 0: none
   int64_t peak_memory_bytes = 0;  // flat buffers
   int64_t peak_host_bytes = 0;    // of what is offloaded; 0: nothing is

@@ -46,12 +46,12 @@ Outcome run_offline(const config::Resolved& resolved, const config::BatchPlan& b
     const auto micro_batches = on_device(data.micro_batches, world.device);
     const auto mismatched = on_device(data.mismatched, world.device);
     // The loss scale, and which update this is, depend on how the step before it went.
-    if (run.scaler) judge_update(run, guard, step);
+    if (run.scaler) judge_and_log(run, guard, step);
     const auto options =
         update_options({run.config, run.scaler.get(), run.peak_rate, run.plan.total_steps}, step);
     const auto done = update(trainer, {micro_batches, data.counts, key, mismatched}, options);
     // The step before this one: its norm is there without waiting.
-    judge_update(run, guard, step);
+    judge_and_log(run, guard, step);
     guard.watch(++step, done, data.samples);
 
     phases.enter(Phase::kOther);
@@ -61,7 +61,7 @@ Outcome run_offline(const config::Resolved& resolved, const config::BatchPlan& b
     const bool saves = plan.saves_at(step);
     const bool evaluates = plan.evals_at(step);
     // What is saved or measured has been judged.
-    if (stopping || saves || evaluates || plan.logs_at(step)) judge_update(run, guard, step);
+    if (stopping || saves || evaluates || plan.logs_at(step)) judge_and_log(run, guard, step);
     if (plan.logs_at(step)) {
       run.metrics.write({.step = step,
                          .epoch = data.epoch,
@@ -84,7 +84,7 @@ Outcome run_offline(const config::Resolved& resolved, const config::BatchPlan& b
 
   step_trace.finish();
   stop.finish();
-  judge_update(run, guard, step);
+  judge_and_log(run, guard, step);
   return conclude(run, step, stopping);
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "skein/core/error.h"
+#include "skein/core/log.h"
 
 namespace skein::train {
 namespace {
@@ -57,6 +58,7 @@ std::string RunState::trainer_state(int64_t step) {
                            .updates_per_step = options_.updates_per_step,
                            .identity = options_.identity,
                            .best = best_,
+                           .judged_since = judged_since_,
                            .loss_scale = scaler_ ? std::optional(scaler_->state()) : std::nullopt,
                            .history = metrics_.history()};
   if (numbers_.ask) state.numbers = numbers_.ask();
@@ -83,8 +85,16 @@ int64_t RunState::restore(const fs::path& checkpoint) {
   restore_tensors(checkpoint);
   saved_history_ = std::move(state.history);
   saved_tokens_seen_ = state.tokens_seen;
-  // What another metric called the best says nothing about this one.
-  if (state.best && state.best->metric == options_.best.name()) best_ = state.best;
+  judged_since_ = plan::judged_since(state, options_.identity.objective);
+  if (judged_since_ > state.judged_since) {
+    log_info(
+        "the loss is another than before ({} there, {} here): evaluations up to step {} are "
+        "not compared with those to come",
+        state.identity.objective, options_.identity.objective, judged_since_);
+  }
+  // What another metric or objective called the best says nothing about this one.
+  const bool is_same = state.best && state.best->metric == options_.best.name();
+  if (is_same && state.best->step > judged_since_) best_ = state.best;
   if (scaler_ && state.loss_scale) scaler_->restore(*state.loss_scale);
   if (numbers_.give) numbers_.give(state.numbers);
   return state.step;

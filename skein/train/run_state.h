@@ -82,6 +82,8 @@ class RunState {
   bool add_evaluation(int64_t step, double value);
   // That step could not be saved: the best before it is the best again.
   void drop_evaluation(int64_t step);
+  // Evaluations up to this step measured another objective.
+  int64_t judged_since() const { return judged_since_; }
   std::optional<int64_t> best_step() const {
     return best_ ? std::optional(best_->step) : std::nullopt;
   }
@@ -96,6 +98,7 @@ class RunState {
   nlohmann::ordered_json saved_history_ = nlohmann::ordered_json::array();
   int64_t saved_tokens_seen_ = 0;
   std::optional<plan::TrainerState::Best> best_, best_before_;
+  int64_t judged_since_ = 0;
 };
 
 }  // namespace skein::train

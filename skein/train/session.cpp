@@ -207,7 +207,11 @@ MetricOptions metric_options(const config::RunConfig& config, const plan::HfConf
                              DType dtype, const algorithms::Algorithm& algorithm,
                              const World& world) {
   const bool cuda = world.device.is_cuda();
-  const double peak = report::peak_flops(device_name(world.device), dtype).value_or(0);
+  // Online most of a step is sampling, and prompts are computed once for several answers: what is
+  // computed is not what is counted.
+  const bool counts_flops = !config::is_online(config.stage);
+  const double peak =
+      counts_flops ? report::peak_flops(device_name(world.device), dtype).value_or(0) : 0;
   return {.output = config::output_folder(config.checkpoint),
           .writes = world.is_first(),
           .spike_zscore = config.log.loss_spike_zscore,
@@ -422,13 +426,17 @@ void roll_back(Session& run, int64_t step) {
   run.state.restore_tensors(newest->path);
 }
 
-void judge_update(Session& run, NanGuard& guard, int64_t step) try {
-  const auto verdict = guard.judge();
-  if (verdict.finite_loss) run.metrics.add_loss(*verdict.finite_loss);
+std::optional<Update> judge_update(Session& run, NanGuard& guard, int64_t step) try {
+  auto verdict = guard.judge();
   if (verdict.rolls_back) roll_back(run, step);
+  return std::move(verdict.finite_loss);
 } catch (const UserError&) {
   run.store.finish();  // all ranks end together: the save under way is healthy
   throw;
+}
+
+void judge_and_log(Session& run, NanGuard& guard, int64_t step) {
+  if (const auto left_out = judge_update(run, guard, step)) run.metrics.add_loss(*left_out);
 }
 
 bool settle_save(Session& run) {

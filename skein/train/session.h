@@ -89,8 +89,11 @@ void before_update(Session& run);
 // Weights and moments of the newest checkpoint up to `step`; steps and data go on. Collective.
 void roll_back(Session& run, int64_t step);
 
-// Looks at the update that `guard` watches, and goes back when it must. Collective.
-void judge_update(Session& run, NanGuard& guard, int64_t step);
+// Looks at the update that `guard` watches, and goes back when it must. Collective. What it returns
+// is for the sums of that update's loss: one that counts after all (NanVerdict).
+std::optional<Update> judge_update(Session& run, NanGuard& guard, int64_t step);
+// The same; the run's records get that loss.
+void judge_and_log(Session& run, NanGuard& guard, int64_t step);
 
 // Waits for the save under way. Was the last one committed, on all nodes? (True when there was
 // none.) Collective.

@@ -74,7 +74,9 @@ Update accumulate_gradients(const Trainer& trainer, const StepData& data, double
 
 UpdateOptions update_options(const RunSteps& steps, int64_t step) {
   const auto& [config, scaler, peak_rate, total] = steps;
-  const int64_t skipped = scaler ? scaler->state().num_skipped : 0;
+  // Schedules count updates. Online a step is several, and it has passed whatever became of them.
+  const bool counts = scaler && !config::is_online(config.stage);
+  const int64_t skipped = counts ? scaler->state().num_skipped : 0;
   return {.learning_rate = plan::learning_rate(config.schedule, peak_rate, step - skipped, total),
           .max_grad_norm = config.optimizer.max_grad_norm,
           .loss_scale = scaler ? scaler->scale() : 1,

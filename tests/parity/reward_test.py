@@ -3,6 +3,7 @@
 """`stage: rm` against a plain loop over transformers' …ForSequenceClassification and PEFT's adapters, a first step
 against trl's RewardTrainer, and folders of reward models in both directions."""
 import json
+import shutil
 
 import datasets
 import peft
@@ -224,7 +225,33 @@ def test_a_reward_model_of_skein(family, tokenizer, tokenizer_folder, run_skein,
     assert stored["score.weight"].shape == (1, config.get("hidden_size") or config["n_embd"])
     model = load_scorer(tmp_path / "out")
     assert model.config.pad_token_id == PAD  # the tokenizer's: transformers looks for it in rows side by side
+    assert transformers.AutoTokenizer.from_pretrained(tmp_path / "out").pad_token_id == PAD
     assert_same_scores(run_skein, tokenizer_folder, tmp_path, tmp_path / "out", rows, pairs, model)
+
+
+@pytest.mark.parametrize("finetuning_type", ["full", "lora"])
+def test_tokenizer_and_model_pad_alike(finetuning_type, tokenizer, tokenizer_folder, run_skein, train, tmp_path):
+    """This tokenizer pads with what ends a turn, as many do: transformers would look for the score there."""
+    folder = tmp_path / "pads"
+    shutil.copytree(tokenizer_folder, folder)
+    config = json.loads((folder / "tokenizer_config.json").read_text())
+    (folder / "tokenizer_config.json").write_text(json.dumps(config | {"pad_token": "<|im_end|>"}))
+    (folder / "special_tokens_map.json").unlink(missing_ok=True)
+    write_pairs(tmp_path / "rows.jsonl", tokenizer)
+    save_random_model(CONFIGS["llama"](pad_token_id=None), tmp_path / "model", 5)
+    train("out", **run_keys(tmp_path, "rm", folder, finetuning_type=finetuning_type, max_steps=1, save_strategy="steps",
+                            save_steps=1, **EVERY))
+    out = tmp_path / "out"
+    if finetuning_type == "lora":
+        out = tmp_path / "merged"
+        run_skein(["merge", tmp_path / "out", "--out", out], tmp_path)
+    model, tokenizer = load_scorer(out), transformers.AutoTokenizer.from_pretrained(out)
+    assert tokenizer.pad_token_id == model.config.pad_token_id != tokenizer.convert_tokens_to_ids("<|im_end|>")
+    texts = ["short<|im_end|>", "a text that is longer than the other<|im_end|>"]
+    with torch.no_grad():
+        together = model(**tokenizer(texts, padding=True, return_tensors="pt")).logits
+        alone = torch.cat([model(**tokenizer(one, return_tensors="pt")).logits for one in texts])
+    torch.testing.assert_close(together, alone, rtol=1e-5, atol=1e-5)
 
 
 def test_an_adapter_of_skein(tokenizer, tokenizer_folder, run_skein, train, tmp_path):
@@ -243,7 +270,7 @@ def test_an_adapter_of_skein(tokenizer, tokenizer_folder, run_skein, train, tmp_
                        tmp_path / "out")
     run_skein(["merge", tmp_path / "out", "--out", tmp_path / "merged"], tmp_path)
     merged = load_scorer(tmp_path / "merged")
-    merged.config.pad_token_id = PAD
+    assert merged.config.pad_token_id == PAD
     with torch.no_grad():
         found, wanted = (torch.cat(scores_of(m, pairs)) for m in (merged, model))
     torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)

@@ -152,8 +152,41 @@ class Numbers(unittest.TestCase):
             for words, code in ([], 0), (["filter_groups=true"], 2):
                 ended = work.run("output_dir=out", "--fresh", *words, code=code)
                 for record in work.logged("out"):
-                    self.assertEqual((record["reward"], record["frac_reward_zero_std"], record["grad_norm"]), (1, 1, 0))
+                    self.assertEqual((record["reward"], record["frac_reward_zero_std"]), (1, 1))
+                    self.assertEqual(record.get("grad_norm"), None if words else 0)  # filtered: there is no update
             self.assertIn("nothing was learned in 3 steps", ended.stderr)
+
+
+    def test_a_cache_of_the_least_size_is_enough(self):
+        with Asked("grpo", max_steps=1) as work:
+            ended = work.run("output_dir=out", "rollout_cache_size=32767", code=2)
+            self.assertIn("take 32768", ended.stderr)
+            work.run("output_dir=out", "rollout_cache_size=32768")
+
+    def test_schedules_do_not_wait_for_updates_that_overflow(self):
+        with Asked("grpo", max_steps=4, warmup_steps=4, lr_scheduler_type="linear") as work:
+            work.run("output_dir=wide", "dtype=float32")
+            ended = work.run("output_dir=narrow", "dtype=float16", "initial_scale_power=40")
+            self.assertIn("overflow", ended.stderr)
+            rates = [[record["learning_rate"] for record in work.logged(output)] for output in ("narrow", "wide")]
+            self.assertEqual(*rates)
+
+    def test_steps_that_update_nothing_say_so(self):
+        with Asked("ppo", critic_warmup=2) as work:
+            ended = work.run("output_dir=out")
+            self.assertNotIn("nan", ended.stderr)
+            records = work.logged("out")
+            self.assertEqual([("loss" in record, "grad_norm" in record, "learning_rate" in record) for record in records],
+                             [(False,) * 3, (False,) * 3, (True,) * 3])
+            self.assertTrue(all(record["loss/value_avg"] > 0 for record in records))
+
+    def test_a_critics_update_is_left_out(self):
+        """Of its rewards the square is finite in float64, and a gradient in float32 is not."""
+        with Asked("ppo", reward_funcs=["length:1,6,2"], reward_weights=[1e40]) as work:
+            ended = work.run("output_dir=out", "dtype=float32", "nan_policy=skip")
+            self.assertIn("gradient is not finite", ended.stderr)
+            for record in work.logged("out"):
+                self.assertGreater(record["loss/value_avg"], 1e60)
 
 
 class Turns(unittest.TestCase):
@@ -199,6 +232,17 @@ class Turns(unittest.TestCase):
             self.assertIn("messages where no further turn is allowed (max_turns)", ended.stderr)
 
 
+    def test_a_conversation_ends_where_positions_do(self):
+        with Asked("grpo", max_steps=2) as work:
+            config = work / "base/config.json"
+            known = 64
+            config.write_text(json.dumps(json.loads(config.read_text()) | {"max_position_embeddings": known}))
+            work.run("output_dir=out", *self.LONG, ranks=2)
+            said = work.said("out")
+            self.assertTrue([line for line in said if "turn 0" in line["completion"]])
+            self.assertLess(max(line["num_tokens"] for line in said), known)
+
+
 class Cut(unittest.TestCase):
     """Runs that are killed or stopped, and go on."""
     KEYS = dict(dtype="float32", max_steps=6, save_steps=2, max_completion_length=48, eval_strategy="steps", eval_steps=3, val_size=3,
@@ -208,7 +252,7 @@ class Cut(unittest.TestCase):
         run = work / output
         names = ["model.safetensors", "completions.jsonl", *(f"checkpoint-6/{name}" for name in (
             "model.safetensors", "optimizer.safetensors"))]
-        if (run / "checkpoint-6/critic").exists():
+        if work.keys["stage"] == "ppo":
             names += [f"checkpoint-6/critic/{name}" for name in ("model.safetensors", "optimizer.safetensors")]
         numbers = [(record["step"], record.get("loss"), record.get("reward"), record.get("eval_reward"))
                    for record in work.records(output)]
@@ -226,7 +270,7 @@ class Cut(unittest.TestCase):
         work.run("output_dir=whole", *words, ranks=2)
         seconds = time.monotonic() - began
         expected = self.files(work, "whole")
-        if "kl_coef" in str(words):
+        if work.keys["stage"] == "ppo":
             self.assertIn("checkpoint-6/critic/model.safetensors", expected)
         return expected, seconds
 
@@ -322,8 +366,10 @@ class BadInput(unittest.TestCase):
         ("grpo", ["steps_per_generation=3", "num_mini_batches=null", "gradient_accumulation_steps=2", "per_device_train_batch_size=2"],
          "steps_per_generation=3 is not a multiple of gradient_accumulation_steps, 2"),
         ("grpo", ["max_turns=2", PROGRAM, "reward_model=judge", "reward_retokenize=true"], "'max_turns' above 1 does not go with reward_retokenize"),
+        ("ppo", ["dtype=float16"], "a critic has no loss scale of its own"),
+        ("ppo", ["critic_model=trained"], "is a model that was trained beside a critic, and not that: give trained/critic"),
         ("grpo", ["stop=['']"], "'stop' has an empty text"),
-        ("grpo", ["rollout_cache_size=100"], "the keys and values of one answer with its prompt (40 + 8 tokens) take 24576"),
+        ("grpo", ["rollout_cache_size=100"], "the keys and values of one answer with its prompt (40 + 8 tokens) take 32768"),
         ("grpo", ["metric_for_best_model=rewrd", "eval_strategy=steps", "val_size=3"], "did you mean 'reward'"),
     ]
 
@@ -334,6 +380,10 @@ class BadInput(unittest.TestCase):
             config = json.loads((work / name / "config.json").read_text()) | changes
             (work / name / "config.json").write_text(json.dumps(config))
         (work / "endless/generation_config.json").unlink(missing_ok=True)
+        work.run("output_dir=ppo", "stage=ppo", "max_steps=1", "save_steps=1")
+        (work / "trained").symlink_to("ppo/checkpoint-1")
+        # A checkpoint's critic has no tokenizer of its own, and goes on as one.
+        work.run("output_dir=other", "stage=ppo", "max_steps=1", "critic_model=ppo/checkpoint-1/critic")
         (work / "endless/tokenizer_config.json").write_text("{}")
         tokenizer = (work / "endless/tokenizer.json").read_text()
         for number, token in enumerate(SPECIAL_TOKENS):
@@ -380,11 +430,21 @@ class BadInput(unittest.TestCase):
                 with self.subTest(told=told):
                     ended = self.program(work, body, *words)
                     self.assertIn(told, ended.stderr)
-                    self.assertRegex(ended.stderr, r"reward program 'python3 bad\.py': .*sample \d+, generation \d+")
+                    self.assertRegex(ended.stderr, r"reward program 'python3 bad\.py': .*sample \d+ \(.*questions\.jsonl:\d+\), generation \d+")
                     self.assertEqual(ended.stderr.count("error: "), 1, ended.stderr)
             # On request what cannot be scored is left out of learning.
             ended = self.program(work, answer % "None if asked['generation'] == 0 else asked['num_tokens']", "skip_unscored=true", code=0)
             self.assertIn("left out of learning", ended.stderr)
+
+    def test_programs_that_differ_by_rank(self):
+        with Asked("grpo") as work:
+            (work / "differ.py").write_text("""
+import json, os, sys
+print(json.dumps({"protocol": 1, "names": ["a", "b"], "weights": [1, 1 + int(os.environ["RANK"])]}), flush=True)
+sys.stdin.read()
+""")
+            ended = work.run("output_dir=out", "reward_funcs=[]", "reward_program=[python3,differ.py]", ranks=2, code=2)
+            self.assertIn("calls or weighs its rewards otherwise on rank 1 than on rank 0", ended.stderr)
 
     def test_prompts_and_answers(self):
         with Asked("grpo") as work:

@@ -6,7 +6,7 @@ import json
 import shutil
 import unittest
 
-from harness import ChatWorkspace, children, finish, kill, llama, read_safetensors, relative, run_skein, sample
+from harness import ChatWorkspace, children, finish, kill, llama, read_safetensors, relative, run_skein, sample, write_safetensors
 from judged import LORA, Judged, numbers_of
 
 STAGES = ("rm", "dpo", "kto")
@@ -97,6 +97,38 @@ class Continued(unittest.TestCase):
                     name = "adapter_model.safetensors" if LORA[0] in words else "model.safetensors"
                     for file in (name, "checkpoint-30/optimizer.safetensors"):
                         self.assertEqual((work / "killed" / file).read_bytes(), (work / "whole" / file).read_bytes())
+
+    def test_another_stage_is_refused(self):
+        with Judged("dpo", save_steps=2, max_steps=2) as work:
+            words = ("train_from_scratch=false", "model_name_or_path=base")
+            work.run("output_dir=out", *words)
+            for command in ("train", "plan"):
+                ended = run_skein([command, "c.yaml", "stage=rm", "output_dir=out", "max_steps=4", *words], work.folder, 2)
+                self.assertIn("is of a run of stage: dpo, this start has stage: rm", ended.stderr)
+
+    def test_another_loss_begins_the_search_for_the_best_anew(self):
+        with Judged("dpo", save_steps=2, max_steps=2, val_size=3, eval_strategy="steps", eval_steps=2, load_best_model_at_end=True,
+                    early_stopping_patience=2) as work:
+            words = ("train_from_scratch=false", "model_name_or_path=base")
+            work.run("output_dir=out", *words)
+            # A loss of about 25, where the one before has 0.7.
+            ended = work.run("output_dir=out", "pref_loss=ipo", "max_steps=8", *words)
+            self.assertIn("evaluations up to step 2 are not compared with those to come", ended.stderr)
+            state = json.loads((work / "out/trainer_state.json").read_text())
+            self.assertGreater(state["best_global_step"], 2)
+            self.assertEqual(state["global_step"], 8)
+
+    def test_a_reference_that_is_no_model(self):
+        with Judged("dpo") as work:
+            shutil.copytree(work / "base", work / "broken")
+            tensors = read_safetensors(work / "broken/model.safetensors")
+            dtype, shape, values = tensors["model.norm.weight"]
+            tensors["model.norm.weight"] = (dtype, shape, b"\xff" * len(values))  # not a number
+            write_safetensors(work / "broken/model.safetensors", tensors)
+            words = ("train_from_scratch=false", "model_name_or_path=base", "ref_model=broken", "data_cache_dir=cache")
+            ended = work.run("output_dir=out", "precompute_ref_log_probs=true", *words, ranks=2, code=4)
+            self.assertIn("the reference broken gives no finite number for sample", ended.stderr)
+            self.assertFalse(list((work / "cache").glob("*.reference")))
 
     def test_another_reference_is_refused(self):
         with Judged("dpo", save_steps=2, max_steps=4) as work:

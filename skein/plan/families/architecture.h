@@ -30,7 +30,8 @@ struct Dimensions {
   int64_t positions = 0;               // of config.json
   int64_t stretched_positions = 0;     // what RoPE's factor makes of those from before; 0: no more
   bool positions_are_learned = false;  // a longer row cannot be computed
-  int64_t heads = 0;                   // of queries
+  int64_t plain_positions = 0;  // beyond so many RoPE turns by the length of a whole text; 0: never
+  int64_t heads = 0;            // of queries
   // Attention holds (tokens, tokens) scores in training: it drops weights, or caps scores.
   bool unfused_attention = false;
   int64_t window = 0;           // positions that a token sees in the layers that have a window

@@ -119,6 +119,15 @@ std::vector<NamedPart> Decoder::parts(int64_t index) const {
   return list;
 }
 
+int64_t Decoder::plain_positions() const {
+  int64_t least = 0;
+  for (const auto* used : {&rope, &window_rope}) {
+    if (!used->depends_on_length()) continue;
+    least = least == 0 ? used->original_positions : std::min(least, used->original_positions);
+  }
+  return least;
+}
+
 Dimensions Decoder::dimensions() const {
   const auto windowed = std::ranges::find_if(windows, [](int64_t window) { return window > 0; });
   return {.layers = layers,
@@ -130,6 +139,7 @@ Dimensions Decoder::dimensions() const {
           .positions = positions,
           .stretched_positions = rope.stretched_positions(),
           .positions_are_learned = false,
+          .plain_positions = plain_positions(),
           .heads = heads,
           .unfused_attention = attention_dropout > 0 || score_cap,
           .window = windowed == windows.end() ? 0 : *windowed,
@@ -186,10 +196,9 @@ std::string Decoder::sharing_refusal(int64_t longest) const {
     }
   }
   if (score_cap) return fmt::format("config.json: attn_logit_softcapping is {}", *score_cap);
-  for (const auto* used : {&rope, &window_rope}) {
-    if (!used->depends_on_length() || longest <= used->original_positions) continue;
+  if (const auto plain = plain_positions(); plain > 0 && longest > plain) {
     return fmt::format("config.json: beyond {} tokens RoPE turns by the length of the whole text",
-                       used->original_positions);
+                       plain);
   }
   return "";
 }

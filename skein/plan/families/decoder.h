@@ -101,6 +101,9 @@ struct Decoder final : Architecture {
   std::string stretch_refusal() const override;
   std::string sharing_refusal(int64_t longest) const override;
   std::string training_advice() const override;
+
+ private:
+  int64_t plain_positions() const;
 };
 
 // Reads the keys that all these families share over the family's defaults: sizes, norms, dropout,

@@ -84,7 +84,6 @@ at::Tensor taken(const Values& values, size_t begin, int64_t count, const at::Te
 // What the estimators are told.
 struct ExperienceMaker::Step {
   std::span<const Sampled> samples;
-  const Outcomes& outcomes;
   const Values& weights;                // of the step's completions
   const std::vector<int64_t>& lengths;  // of this rank's
   const Told& told;
@@ -344,7 +343,7 @@ Experience ExperienceMaker::make(const Deal& deal, const Material& material) {
   const auto told = look(experience.mini_batches);
   std::vector<int64_t> lengths;
   for (const auto& sample : samples) lengths.push_back(sample.num_own());
-  Step step{samples, outcomes, weights, lengths, told};
+  Step step{samples, weights, lengths, told};
   double kl = 0;
   if (has_kl_in_rewards()) {
     step.kl = algorithms::kl_estimates(told.log_probs, told.reference,

@@ -5,9 +5,11 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/from_blob.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <numeric>
 #include <utility>
@@ -67,11 +69,27 @@ std::vector<rewards::Completion> completions_of(const Prompts& prompts,
                            .row = prompts.rows[at],
                            .num_tokens = sample.num_own(),
                            .finished = sample.finished,
+                           .place = prompts.places[at],
                            .sample = static_cast<uint64_t>(prompts.samples[at]),
                            .generation = sample.generation,
                            .turn = sample.turn});
   }
   return completions;
+}
+
+// Each rank has a program of its own. Collective; throws UserError.
+void require_alike(rewards::Scorer& scorer, comm::Group& group) {
+  const auto own = fmt::format("{} weighed {}", fmt::join(scorer.names(), ", "),
+                               fmt::join(scorer.weights(), ", "));
+  std::vector<int64_t> all(static_cast<size_t>(group.size()));
+  all[static_cast<size_t>(group.rank())] = static_cast<int64_t>(std::hash<std::string>{}(own) >> 1);
+  all = group.sum(all);
+  const auto other = std::ranges::adjacent_find(all, std::not_equal_to());
+  if (other == all.end()) return;
+  throw UserError(fmt::format(
+      "reward_program calls or weighs its rewards otherwise on rank {} than on rank {}; on rank {} "
+      "they are {}: they must be the same on every rank",
+      other - all.begin() + 1, other - all.begin(), group.rank(), own));
 }
 
 // So many on the rank that has most.
@@ -105,6 +123,7 @@ Judge::Judge(Session& run)
 const std::vector<std::string>& Judge::names() {
   if (names_.empty()) {
     if (scorer_) names_ = scorer_->names();
+    if (scorer_) require_alike(*scorer_, run_.world.group);
     if (model_) names_.emplace_back(kModelName);
   }
   return names_;

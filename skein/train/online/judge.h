@@ -35,7 +35,8 @@ class Judge {
   // not exist.
   explicit Judge(Session& run);
 
-  // As metrics call them. Starts the reward program.
+  // As metrics call them. The first call starts the reward program and is collective: it throws
+  // UserError where ranks do not agree.
   const std::vector<std::string>& names();
   // Lets completions that were replied to go on; false: asked to stop. Collective.
   using GoOn = std::function<bool(std::span<const Reply>)>;

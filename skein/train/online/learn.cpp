@@ -3,9 +3,12 @@
 #include "skein/train/online/learn.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/where.h>
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
 #include <utility>
 
 #include "skein/core/error.h"
@@ -76,7 +79,7 @@ void Learner::update_policy(const MiniBatch& mini_batch, int64_t step,
       .seed = static_cast<uint64_t>(run_.config.seed), .step = step, .training = false};
   const auto done = update(trainer, {mini_batch.batches, mini_batch.counts, key}, options);
   guard_.watch(step + 1, done, samples);
-  judge_update(run_, guard_, step + 1);
+  judge_and_log(run_, guard_, step + 1);
   run_.metrics.add_step(step + 1, done, {});
   grad_norm_ = done.norm.norm;
   learning_rate_ = options.learning_rate;
@@ -93,17 +96,21 @@ void Learner::update_critic(const MiniBatch& mini_batch, int64_t step,
       .seed = static_cast<uint64_t>(run_.config.seed), .step = step, .training = false};
   const auto done = update(trainer, {mini_batch.batches, mini_batch.counts, key}, options);
   critic.guard->watch(step + 1, done, samples);
-  judge_update(run_, *critic.guard, step + 1);
-  critic_metrics_.add(done.metrics, done.norm.norm.isfinite());
-  critic_loss_ = critic_loss_.defined() ? critic_loss_ + done.loss : done.loss;
-  ++critic_updates_;
+  const auto left_out = judge_update(run_, *critic.guard, step + 1);
+  const auto finite = done.norm.norm.isfinite();
+  const auto counts = left_out ? at::ones({}, finite.options()) : finite;
+  critic_metrics_.add(done.metrics, counts);
+  const auto loss = at::where(counts, done.loss, 0);
+  critic_loss_ = critic_loss_.defined() ? critic_loss_ + loss : loss;
+  critic_updates_ = critic_updates_.defined() ? critic_updates_ + counts : counts.to(at::kLong);
 }
 
 algorithms::NamedNumbers Learner::take_critic() {
-  if (critic_updates_ == 0) return {};
+  if (!critic_updates_.defined()) return {};
   auto& group = run_.world.group;
-  const double mean = std::exchange(critic_loss_, at::Tensor()).item<double>() /
-                      static_cast<double>(std::exchange(critic_updates_, 0));
+  const double sum = std::exchange(critic_loss_, at::Tensor()).item().toDouble();
+  const double updates = std::exchange(critic_updates_, at::Tensor()).item().toDouble();
+  const double mean = updates > 0 ? sum / updates : std::numeric_limits<double>::quiet_NaN();
   const auto metrics =
       std::exchange(critic_metrics_, algorithms::MetricSums(online_.critic->loss->metrics()));
   auto share = metrics.share(group.rank(), group.size());
@@ -133,11 +140,13 @@ void Learner::write(int64_t step, double epoch) {
   auto means = run_.metrics.take_means(run_.world.group);
   check_gap(means.metrics, step);
   means.metrics.insert(means.metrics.begin(), numbers.begin(), numbers.end());
+  const auto grad_norm = std::exchange(grad_norm_, at::Tensor());
   run_.metrics.write({.step = step,
                       .epoch = epoch,
                       .means = std::move(means),
-                      .grad_norm = grad_norm_.defined() ? grad_norm_.item<double>() : 0,
-                      .learning_rate = learning_rate_,
+                      .grad_norm = grad_norm.defined() ? grad_norm.item<double>() : 0,
+                      .learning_rate = std::exchange(learning_rate_, 0),
+                      .has_updates = grad_norm.defined(),
                       .loss_scale = run_.scaler ? run_.scaler->scale() : 0,
                       .peak_memory_bytes = run_.sharded.memory().peak_bytes(),
                       .peak_host_bytes = run_.sharded.memory().all_peak_bytes().pinned_host,

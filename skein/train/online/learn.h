@@ -43,8 +43,7 @@ class Learner {
   std::map<std::string, std::pair<double, int64_t>> numbers_;  // sums, and how many steps
   std::vector<std::string> names_;                             // in their order
   algorithms::MetricSums critic_metrics_;
-  at::Tensor critic_loss_;
-  int64_t critic_updates_ = 0;
+  at::Tensor critic_loss_, critic_updates_;
   at::Tensor grad_norm_;  // of the last update; nobody waits for it before a record
   double learning_rate_ = 0;
 };

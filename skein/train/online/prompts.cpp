@@ -15,6 +15,7 @@ Prompts read_prompts(const data::PromptSource& source, std::span<const int64_t> 
     prompts.texts.push_back(codec.decode(ids));
     prompts.tokens.push_back(std::move(tokens));
     prompts.rows.push_back(source.row_json(sample));
+    prompts.places.push_back(source.place_of(sample));
   }
   return prompts;
 }

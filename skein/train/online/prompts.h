@@ -19,6 +19,7 @@ struct Prompts {
   std::vector<std::vector<int64_t>> tokens;  // as the model reads them
   std::vector<std::string> texts;            // the same for people, and for rewards
   std::vector<std::string> rows;             // as they stand in their file
+  std::vector<std::string> places;           // FILE:LINE
 
   int64_t count() const { return std::ssize(samples); }
 };

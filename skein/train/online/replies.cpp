@@ -13,7 +13,8 @@ namespace skein::train {
 Replies::Replies(const Session& run, PolicySampler& sampler)
     : sampler_(sampler),
       max_turns_(run.config.reward.reward_program.empty() ? 1 : run.config.reward.max_turns),
-      max_tokens_(run.config.rollout.max_completion_length) {
+      max_tokens_(run.config.rollout.max_completion_length),
+      max_positions_(run.model->max_positions()) {
   if (max_turns_ > 1) tokens_ = plan::open_tokens(run.config);
 }
 
@@ -52,7 +53,9 @@ bool Replies::go_on(const Prompts& prompts, std::span<Sampled> samples,
     auto& sample = samples[reply.sample];
     const auto tokens =
         sample.finished ? tokens_behind(sample, reply.messages) : std::vector<int64_t>();
-    const auto room = max_tokens_ - std::ssize(sample.tokens) - std::ssize(tokens);
+    const auto& prompt = prompts.tokens[static_cast<size_t>(sample.prompt)];
+    const auto most = std::min(max_tokens_, max_positions_ - std::ssize(prompt));
+    const auto room = most - std::ssize(sample.tokens) - std::ssize(tokens);
     if (!sample.finished || room < 1) {
       sample.turn = static_cast<int>(max_turns_) - 1;
       continue;

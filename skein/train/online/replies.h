@@ -39,7 +39,7 @@ class Replies {
   void append(Sampled& sample, std::span<const int64_t> tokens) const;
 
   PolicySampler& sampler_;
-  int64_t max_turns_, max_tokens_;
+  int64_t max_turns_, max_tokens_, max_positions_;
   data::RowTokens tokens_{};  // where there are turns
 };
 

@@ -105,16 +105,15 @@ bool PolicySampler::write(const Prompts& prompts, std::span<Sampled* const> samp
                           const Wish& wish) {
   const board::HostWork work(wish.what);
   std::vector<rollout::Request> requests;
-  std::vector<int64_t> room;
   for (const auto* sample : samples) {
-    room.push_back(run_.config.rollout.max_completion_length - std::ssize(sample->tokens));
+    const auto room = run_.config.rollout.max_completion_length - std::ssize(sample->tokens);
     const auto at = static_cast<size_t>(sample->prompt);
     auto tokens = prompts.tokens[at];
     tokens.insert(tokens.end(), sample->tokens.begin(), sample->tokens.end());
     requests.push_back({.prompt = std::move(tokens),
                         .prompt_id = static_cast<uint64_t>(prompts.samples[at]),
                         .sample = static_cast<uint64_t>(sample->generation),
-                        .max_new_tokens = std::max<int64_t>(1, room.back())});
+                        .max_new_tokens = std::max<int64_t>(1, room)});
   }
   auto options = this->options(wish);
   options.is_abandoned = run_.world.stop_requested;
@@ -122,7 +121,7 @@ bool PolicySampler::write(const Prompts& prompts, std::span<Sampled* const> samp
   options.on_token = [&](size_t request, int64_t token) {
     if (ends(token)) return true;
     samples[request]->text += streams[request].add(codec_.bytes_of(static_cast<uint32_t>(token)));
-    return !streams[request].is_stopped() && --room[request] > 0;
+    return !streams[request].is_stopped();
   };
   // Where all weights are whole each rank samples by itself. Else passes gather unit after unit,
   // and ranks that are done keep the others company.
