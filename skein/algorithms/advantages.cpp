@@ -14,9 +14,6 @@ namespace {
 using config::KlEstimator;
 using config::ScaleRewards;
 
-// As in the losses (policy_losses.h).
-constexpr double kLargestLogRatio = 20;
-
 // Of those that somebody has scored.
 Moments scored_moments(std::span<const double> rewards) {
   Moments moments;

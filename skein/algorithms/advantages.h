@@ -20,6 +20,9 @@
 
 namespace skein::algorithms {
 
+// exp() of more says only that a policy has left everything behind: ratios end here.
+inline constexpr double kLargestLogRatio = 20;
+
 // What is done to scores before anything compares them.
 struct ScoreRules {
   double missing_end_penalty = 0;  // is subtracted from what did not come to its end

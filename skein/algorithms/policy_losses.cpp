@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "skein/algorithms/advantages.h"
 #include "skein/algorithms/episodes.h"
 #include "skein/core/error.h"
 
@@ -27,9 +28,6 @@ using config::RatioLevel;
 using config::RolloutCorrection;
 using Kind = Metric::Kind;
 using Tensor = at::Tensor;
-
-// exp() of more says only that a policy has left everything behind.
-constexpr double kLargestLogRatio = 20;
 
 Tensor bounded(const Tensor& log_ratio) {
   return log_ratio.clamp(-kLargestLogRatio, kLargestLogRatio);

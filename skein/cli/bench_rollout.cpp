@@ -108,7 +108,13 @@ Times run_round(rollout::Generator& generator, const std::vector<rollout::Reques
     }
     return true;
   };
-  generator.generate(requests, options);
+  for (const auto& text : generator.generate(requests, options)) {
+    if (std::ssize(text.tokens) == options.max_new_tokens) continue;
+    throw UserError(
+        fmt::format("a text ended after {} of {} tokens: the model has too few "
+                    "positions; give fewer --new-tokens or --prompt-tokens",
+                    text.tokens.size(), options.max_new_tokens));
+  }
   const auto seconds = [](Clock::duration time) {
     return std::chrono::duration<double>(time).count();
   };

@@ -282,12 +282,12 @@ class Cut(unittest.TestCase):
         finish(process)
 
     def test_killed_at_any_instant(self):
-        for stage in ("grpo", "ppo"):
+        for stage, own in ("grpo", [PROGRAM]), ("ppo", [PROGRAM, "kl_target=1"]), ("grpo", Turns.LONG):
             with Asked(stage, **self.KEYS) as work:
-                words = ["distributed_strategy=zero2", PROGRAM, *(["kl_target=1"] if stage == "ppo" else [])]
+                words = ["distributed_strategy=zero2", *own]
                 expected, seconds = self.undisturbed(work, words)
                 for instant in sample([0.05 + 0.1 * part for part in range(10)], 2):
-                    with self.subTest(stage=stage, instant=instant):
+                    with self.subTest(stage=stage, words=own, instant=instant):
                         self.cut(work, words, seconds * instant)
                         self.check(work, expected, words)
 

@@ -23,7 +23,6 @@
 #include "skein/train/online/learn.h"
 #include "skein/train/online/online_run.h"
 #include "skein/train/step_trace.h"
-#include "skein/train/stop_agreement.h"
 
 namespace skein::train {
 namespace {
@@ -100,7 +99,6 @@ Outcome run_online(const config::Resolved& resolved, const config::BatchPlan& ba
   if (has_ended(run, step)) return Outcome::kFinished;
 
   auto& phases = run.metrics.phases();
-  StopAgreement stop(world.group);
   Learner learner(online);
   bool stopping = !evaluate_held_out_first(online, step);
   auto early = reason_to_end(run);
@@ -118,8 +116,7 @@ Outcome run_online(const config::Resolved& resolved, const config::BatchPlan& ba
     }
     learner.learn(*experience, step++, data.samples);
     phases.enter(Phase::kOther);
-    stop.ask(world.stop_requested());
-    stopping = stop.answer();
+    stopping = asked_to_stop(world);
     const bool saves = plan.saves_at(step);
     if (plan.logs_at(step)) learner.write(step, data.epoch);
     if (plan.evals_at(step) && !stopping) {
@@ -135,7 +132,6 @@ Outcome run_online(const config::Resolved& resolved, const config::BatchPlan& ba
   }
 
   step_trace.finish();
-  stop.finish();
   if (stopping && saved < step) save_step(run, step, stopping);
   return conclude(run, step, stopping);
 }
