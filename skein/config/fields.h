@@ -95,6 +95,7 @@ void loss_fields(PreferenceConfig& config, auto&& field) {
         About{.help = "dpo: what each of pref_loss counts; empty: 1", .min = 0});
   field("pref_ftx", config.pref_ftx,
         About{.help = "dpo, kto: adds so many times -log p of good answers, per token of each",
+              .aliases = {"dpo_ftx", "kto_ftx"},
               .min = 0});
   field("rpo_alpha", config.rpo_alpha,
         About{.help = "dpo: adds so many times the mean -log p of the chosen answers' tokens",

@@ -163,20 +163,29 @@ class LayerBuilder {
     const auto& spellings = field_index().canonical;
     const auto spelling = is_online_ ? online_spelling(setting.key) : setting.key;
     if (const auto found = spellings.find(spelling); found != spellings.end()) {
-      insert(found->second, setting, false);
+      if (auto others = translate_value(found->second, setting, notes_)) {
+        insert_derived(std::move(*others), setting);
+      } else {
+        insert(found->second, setting, false);
+      }
     } else if (is_inline_object(setting)) {
       for (const auto& member : inline_members(setting)) add(member);
     } else if (is_translated_key(setting.key)) {
-      for (auto& resolved : translate(setting, notes_)) {
-        const auto key = std::exchange(resolved.key, setting.key);
-        insert(key, resolved, true);
-      }
+      insert_derived(translate(setting, notes_), setting);
     } else if (const auto* known = find_known_key(spelling)) {
       check_for_slip(*known, setting);
       auto note = check_known_key(*known, setting);
       if (!note.empty()) notes_.push_back(std::move(note));
     } else {
       refuse_unknown(setting);
+    }
+  }
+
+  // What a setting stands for, under the key that was written.
+  void insert_derived(std::vector<Setting> resolved, const Setting& setting) {
+    for (auto& one : resolved) {
+      const auto key = std::exchange(one.key, setting.key);
+      insert(key, one, true);
     }
   }
 

@@ -507,6 +507,30 @@ TEST_F(LoadTest, WordsForPreferences) {
       "rewards/margins");
 }
 
+TEST_F(LoadTest, OldWordsForPreferences) {
+  EXPECT_EQ(load_yaml("stage: dpo\ndpo_ftx: 0.5").config.preference.pref_ftx, 0.5);
+  EXPECT_PRED2(contains, error_of("gamma_beta_ratio: 0.5"), "use simpo_gamma: this ratio times");
+  EXPECT_PRED2(contains, error_of("truncation_mode: keep_end"),
+               "rows that are too long lose their");
+  EXPECT_PRED2(contains, error_of("chosen_key: better"), "rename it in the data");
+  for (const char* line : {"chosen_key: chosen", "rejected_key: rejected", "prompt_key: prompt",
+                           "truncation_mode: keep_start"}) {
+    EXPECT_NO_THROW(load_yaml(line)) << line;
+  }
+}
+
+TEST_F(LoadTest, ARewardModelThatIsTrueIsAxolotlsStage) {
+  const auto resolved = load_yaml("reward_model: true");
+  EXPECT_EQ(resolved.config.stage, TrainingStage::kReward);
+  EXPECT_EQ(resolved.config.reward.reward_model, "");
+  EXPECT_PRED2(contains, notes_of(resolved),
+               "run.yaml:1:1: 'reward_model: true' is axolotl's stage: rm; for rewards it takes");
+  EXPECT_EQ(load_yaml("reward_model: true\nstage: rm").config.stage, TrainingStage::kReward);
+  EXPECT_EQ(load_yaml("reward_model: false\nstage: grpo").config.reward.reward_model, "");
+  EXPECT_EQ(load_yaml("reward_model: judge\nstage: ppo").config.reward.reward_model, "judge");
+  EXPECT_PRED2(contains, error_of("reward_model: true\nstage: ppo"), "contradicts");
+}
+
 TEST_F(LoadTest, OtherToolsWordsForFineTuning) {
   EXPECT_EQ(load_yaml("adapter: lora").config.finetune.finetuning_type, FinetuningType::kLora);
   EXPECT_EQ(load_yaml("use_peft: true").config.finetune.finetuning_type, FinetuningType::kLora);

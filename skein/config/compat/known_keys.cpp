@@ -168,6 +168,7 @@ std::vector<KeyRule> algorithm_keys() {
       {"rollout_batch_size", kNot, "use num_mini_batches"},
       {"micro_rollout_batch_size", kNo, kOwnRollout},
       {"max_tool_calling_iterations", kNot, "", kNone},
+      {"gamma_beta_ratio", kNot, "use simpo_gamma: this ratio times pref_beta", kNone},
       {"reference_free", kNot, "pref_loss: simpo or orpo needs no reference", kFalse},
       {"sync_ref_model", kNot, "the reference stays as it is", kFalse},
       {"ref_model_mixup_alpha", kNo, "the reference stays as it is"},
@@ -209,10 +210,22 @@ std::vector<KeyRule> deepspeed_keys() {
 std::vector<KeyRule> data_keys() {
   constexpr auto kNot = Status::kRefused;
   constexpr std::string_view kTrainFile = "use train_file";
+  constexpr std::string_view kRenamed =
+      "columns have fixed names (docs/data.md): rename it in the data";
   constexpr std::string_view kVariables =
       "in a copy of the template write {% set NAME = VALUE %} first, and give chat_template: FILE";
   return {
       {"dataset_text_field", kNot, "rename it in the data: a text is called \"text\"", {"text"}},
+      {"chosen_key", kNot, kRenamed, {"chosen"}},
+      {"rejected_key", kNot, kRenamed, {"rejected"}},
+      {"prompt_key", kNot, kRenamed, {"prompt", "none"}},
+      {"input_key", kNot, kRenamed, {"prompt", "messages", "conversations"}},
+      {"output_key", kNot, kRenamed, {"completion", "output", "none"}},
+      {"label_key", kNot, kRenamed, {"label", "none"}},
+      {"truncation_mode",
+       kNot,
+       "rows that are too long lose their end; excess_length_strategy: drop leaves them out",
+       {"keep_start"}},
       {"default_system",
        kNot,
        "begin the rows with a message {\"role\": \"system\"}",

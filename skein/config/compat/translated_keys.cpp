@@ -281,6 +281,18 @@ std::vector<std::string> translated_keys() {
   return names;
 }
 
+std::optional<std::vector<Setting>> translate_value(std::string_view key, const Setting& setting,
+                                                    Notes& notes) {
+  if (key != "reward_model") return std::nullopt;
+  const auto on = parse_bool(setting.value.text);
+  if (!on) return std::nullopt;
+  if (!*on) return std::vector<Setting>();
+  notes.push_back(
+      fmt::format("{}: '{}: true' is axolotl's stage: rm; for rewards it takes a folder",
+                  setting.origin.place(), setting.key));
+  return std::vector{stands_for(setting, "stage", "rm")};
+}
+
 std::vector<Setting> translate(const Setting& setting, Notes& notes) {
   const auto resolve = kTranslations.at(setting.key);
   if (is_null(setting.value) && resolve != deepspeed) return {};

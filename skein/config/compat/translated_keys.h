@@ -32,6 +32,11 @@ bool is_translated_key(std::string_view key);
 bool is_translated_flag(std::string_view key);
 std::vector<std::string> translated_keys();
 
+// A key of a run whose value is another tool's: axolotl's `reward_model: true` is `stage: rm`.
+// Absent: it is the run's own value; else as translate().
+std::optional<std::vector<Setting>> translate_value(std::string_view key, const Setting& setting,
+                                                    std::vector<std::string>& notes);
+
 // The canonical settings that it stands for; none when the value asks for what happens anyway.
 // The values keep their origin. Throws UserError; may add notes.
 std::vector<Setting> translate(const Setting& setting, std::vector<std::string>& notes);
