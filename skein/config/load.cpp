@@ -535,7 +535,37 @@ void check_own_folders(const Resolved& resolved) {
   }
 }
 
+// Nothing would be learnt, or the contrary.
+void check_preferences(const Resolved& resolved) {
+  const auto& keys = resolved.config.preference;
+  const auto stage = resolved.config.stage;
+  if (stage == TrainingStage::kKto && keys.kto_chosen_weight == 0 &&
+      keys.kto_rejected_weight == 0) {
+    refuse(resolved.origin_of("kto_rejected_weight"),
+           fmt::format("'kto_rejected_weight' and 'kto_chosen_weight' ({}) are both 0: no answer "
+                       "would be learnt from; give one of them a weight",
+                       resolved.origin_of("kto_chosen_weight").place()));
+  }
+  const auto& losses = keys.pref_loss;
+  const auto is_smoothed = [](PreferenceLoss loss) {
+    return loss == PreferenceLoss::kSigmoid || loss == PreferenceLoss::kSimpo;
+  };
+  const auto loss = std::ranges::find_if(losses, is_smoothed);
+  const double smoothing = resolved.config.finetune.label_smoothing_factor;
+  if (stage != TrainingStage::kDpo || smoothing < 0.5) return;
+  if (losses.empty() || loss != losses.end()) {
+    refuse(
+        resolved.origin_of("label_smoothing_factor"),
+        fmt::format("'label_smoothing_factor' is {}, how often the worse answer was chosen: with "
+                    "pref_loss: {} {}; give less than 0.5",
+                    smoothing, to_text(losses.empty() ? PreferenceLoss::kSigmoid : *loss),
+                    smoothing > 0.5 ? "the rejected answers would be preferred"
+                                    : "nothing would be learnt"));
+  }
+}
+
 void check_combinations(const Resolved& resolved) {
+  check_preferences(resolved);
   check_profile_steps(resolved);
   const auto& eval = resolved.config.eval;
   const bool evaluates = eval.eval_strategy != EvalStrategy::kNo;

@@ -531,6 +531,21 @@ TEST_F(LoadTest, ARewardModelThatIsTrueIsAxolotlsStage) {
   EXPECT_PRED2(contains, error_of("reward_model: true\nstage: ppo"), "contradicts");
 }
 
+TEST_F(LoadTest, PreferencesThatTeachNothingAreRefused) {
+  EXPECT_PRED2(contains, error_of("stage: kto\ndesirable_weight: 0\nkto_rejected_weight: 0"),
+               "are both 0: no answer would be learnt from");
+  EXPECT_NO_THROW(load_yaml("stage: kto\nkto_chosen_weight: 0"));
+  EXPECT_PRED2(contains, error_of("stage: dpo\nlabel_smoothing: 0.5"), "nothing would be learnt");
+  EXPECT_PRED2(
+      contains, error_of("stage: dpo\npref_loss: [hinge, sigmoid]\nlabel_smoothing: 0.7"),
+      "run.yaml:3:1: 'label_smoothing_factor' is 0.7, how often the worse answer was chosen");
+  EXPECT_PRED2(contains, error_of("rl: simpo\nlabel_smoothing: 0.5"),
+               "with pref_loss: simpo nothing");
+  EXPECT_NO_THROW(load_yaml("stage: dpo\npref_loss: ipo\nlabel_smoothing: 0.5"));
+  EXPECT_NO_THROW(load_yaml("stage: dpo\nlabel_smoothing: 0.49"));
+  EXPECT_NO_THROW(load_yaml("stage: sft\nlabel_smoothing: 0.6"));
+}
+
 TEST_F(LoadTest, OtherToolsWordsForFineTuning) {
   EXPECT_EQ(load_yaml("adapter: lora").config.finetune.finetuning_type, FinetuningType::kLora);
   EXPECT_EQ(load_yaml("use_peft: true").config.finetune.finetuning_type, FinetuningType::kLora);
