@@ -4,11 +4,11 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <initializer_list>
 #include <utility>
+#include <vector>
 
 #include "skein/core/error.h"
+#include "skein/data/rows/column_hints.h"
 #include "skein/data/rows/row_columns.h"
 #include "skein/data/rows/row_message.h"
 #include "skein/data/rows/row_parts.h"
@@ -76,30 +76,29 @@ void refuse_judged(const RowColumns& row) {
       row.find("kto_tag") != nullptr ? "kto_tag" : "label"));
 }
 
-// The first of `names` that the row has; empty: none.
-std::string first_of(const RowColumns& row, std::initializer_list<std::string_view> names) {
-  const auto found = std::ranges::find_if(names, [&](auto name) { return row.has(name); });
-  return found == names.end() ? "" : std::string(*found);
-}
-
-// What makes rows of other columns rows that are known.
+// What makes rows of other columns rows that are known; all others stay, as a label.
 std::string renaming(const RowColumns& row) {
-  const auto question = first_of(row, {"question", "query", "instruction", "prompt", "problem",
+  const auto question = first_of(row, {"instruction", "question", "query", "prompt", "problem",
                                        "user", "human", "source", "input"});
-  const auto answer = first_of(row, {"answer", "response", "output", "completion", "solution",
+  const auto answer = first_of(row, {"output", "answer", "response", "completion", "solution",
                                      "assistant", "reply", "target"});
   const auto list = first_of(row, {"conversation", "dialog", "dialogue", "chat", "turns"});
   const auto text = first_of(row, {"content", "document", "body", "article"});
-  const auto command = [](const std::string& object) {
-    return fmt::format("; rename them: jq -c '{{{}}}' FILE > NEW.jsonl", object);
-  };
   if (question == "instruction" && answer == "output") return "; null is absent";
   if (!question.empty() && !answer.empty()) {
-    return command(fmt::format("instruction: .{}, output: .{}", question, answer)) +
-           " (or prompt and completion, which no template is put around)";
+    const auto* prompt = row.find("prompt");
+    if (prompt && prompt->is_array() && answer != "completion") {
+      return "; rename it: " + renaming_command({{"completion", {answer}}});
+    }
+    std::vector<Renaming> renamings;
+    if (question != "instruction") renamings.push_back({"instruction", {question}});
+    if (answer != "output") renamings.push_back({"output", {answer}});
+    return fmt::format(
+        "; rename them: {} (or prompt and completion, which no template is put around)",
+        renaming_command(renamings));
   }
-  if (!list.empty()) return command("messages: ." + list);
-  if (!text.empty()) return command("text: ." + text);
+  if (!list.empty()) return "; rename it: " + renaming_command({{"messages", {list}}});
+  if (!text.empty()) return "; rename it: " + renaming_command({{"text", {text}}});
   return "; rename them to one of these";
 }
 
