@@ -215,7 +215,9 @@ TEST_F(PrepareRows, RowsOfAnotherKindNameTheirStage) {
     return refusal<IoError>([&] { prepare(rows, kind); });
   };
   EXPECT_PRED2(contains, refused(pair, RowKind::kRows), "train.jsonl:1: the row holds preferences");
-  EXPECT_PRED2(contains, refused(pair, RowKind::kRows), "of which one must be picked");
+  EXPECT_PRED2(contains, refused(pair, RowKind::kRows),
+               "stage=dpo or stage=rm trains on such rows");
+  EXPECT_PRED2(contains, refused(pair_of(2, "A", ""), RowKind::kRows), "stage=kto trains on such");
   EXPECT_PRED2(contains, refused(pair, RowKind::kFeedback), "stage=dpo or stage=rm");
   EXPECT_PRED2(contains, refused(alone, RowKind::kPairs), "stage=kto");
   EXPECT_PRED2(contains, refused(row, RowKind::kPairs), "stage=sft");

@@ -58,10 +58,17 @@ Row from_alpaca(const RowColumns& row) {
 }
 
 void refuse_preferences(const RowColumns& row) {
-  if (!has_content(row, "chosen") && !has_content(row, "rejected")) return;
-  throw IoError(
-      "the row holds preferences (\"chosen\", \"rejected\"), of which one must be picked: give "
-      "\"prompt\" and \"completion\"");
+  const auto has = [&](const char* name) {
+    return has_content(row, name) && *row.find(name) != "";
+  };
+  const bool has_chosen = has("chosen"), has_rejected = has("rejected");
+  if (!has_chosen && !has_rejected) return;
+  throw IoError(fmt::format(
+      "the row holds {}; to fine-tune on one answer give \"prompt\" and \"completion\"",
+      has_chosen && has_rejected
+          ? "preferences (\"chosen\", \"rejected\"): stage=dpo or stage=rm trains on such rows"
+          : "an answer that was judged alone (\"chosen\" or \"rejected\"): stage=kto trains on "
+            "such rows"));
 }
 
 // Answers that somebody has found bad would be learned like the good ones.
