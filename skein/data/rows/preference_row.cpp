@@ -9,8 +9,10 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "skein/core/error.h"
+#include "skein/data/rows/column_hints.h"
 #include "skein/data/rows/message_order.h"
 #include "skein/data/rows/row_columns.h"
 #include "skein/data/rows/row_message.h"
@@ -143,16 +145,33 @@ PreferenceRow whole_conversations(const RowColumns& row, Conversation chosen,
           .margin = {}};
 }
 
+std::string quoted(const std::vector<std::string>& names) {
+  std::string text;
+  for (const auto& name : names) text += (text.empty() ? "" : " and ") + shown_name(name);
+  return text;
+}
+
 // A question under a name that is not read would be lost, and what both answers begin with be taken
 // for it.
-void refuse_question(const RowColumns& row) {
-  for (const char* name : {"question", "query", "problem"}) {
-    if (!row.has(name)) continue;
-    throw UnknownColumns(
-        fmt::format("the row has \"{0}\" and no \"prompt\": rename it, as `jq -c '.prompt = .{0} | "
-                    "del(.{0})' OLD.jsonl > NEW.jsonl` does",
-                    name));
+void refuse_unread_question(std::string_view json) {
+  const auto columns = parse_ordered(json);
+  auto names = question_columns(columns);
+  if (names.empty()) return;
+  if (names.size() > 1) std::erase(names, "history");  // read beside an instruction
+  const bool are_texts =
+      std::ranges::all_of(names, [&](const auto& name) { return columns.at(name).is_string(); });
+  const auto what = fmt::format("the row has {} and no \"prompt\"", quoted(names));
+  const auto dropping = dropping_command(names);
+  if (dropping.empty()) throw UnknownColumns(what + ": rename what was asked");
+  if (!are_texts) {
+    const auto list = std::ranges::find_if(
+        names, [&](const auto& name) { return !columns.at(name).is_string(); });
+    names = {*list};
   }
+  throw UnknownColumns(
+      fmt::format("{}: rename what was asked, `{}`{}, or drop what is no question, `{}`", what,
+                  renaming_command({{are_texts ? "instruction" : "prompt", names}}),
+                  are_texts ? " (or prompt, which no template is put around)" : "", dropping));
 }
 
 // What both texts begin with, less a blank at its end, which most tokenizers put before a word.
@@ -184,12 +203,12 @@ void require_repeated(const std::string& prompt, const Conversation& chosen) {
       "messages: give it as one of them, or drop it: jq -c 'del(.prompt)' FILE > NEW.jsonl");
 }
 
-PreferenceRow pair_in(const RowColumns& row, const OrderedJson& chosen,
+PreferenceRow pair_in(const RowColumns& row, std::string_view json, const OrderedJson& chosen,
                       const OrderedJson& rejected) {
   const bool are_texts = chosen.is_string() && rejected.is_string();
   auto prompt = prompt_in(row);
-  if (!prompt) refuse_question(row);
   if (!prompt && are_texts) {
+    refuse_unread_question(json);
     return whole_texts(row, chosen.get_ref<const std::string&>(),
                        rejected.get_ref<const std::string&>());
   }
@@ -202,7 +221,11 @@ PreferenceRow pair_in(const RowColumns& row, const OrderedJson& chosen,
   auto better = messages_in(chosen, "chosen", "assistant");
   auto worse = messages_in(rejected, "rejected", "assistant");
   if (!prompt) {
-    if (!are_whole(better, worse)) throw IoError(kNoBoundary);
+    const bool whole = are_whole(better, worse);
+    if (!whole || !first_of(row, {"question", "query", "problem"}).empty()) {
+      refuse_unread_question(json);
+    }
+    if (!whole) throw IoError(kNoBoundary);
     return whole_conversations(row, std::move(better), std::move(worse));
   }
   if (prompt->text) {
@@ -319,7 +342,7 @@ PreferenceRow parse_preference(std::string_view json) {
   const auto* chosen = row.find("chosen");
   const auto* rejected = row.find("rejected");
   if (chosen && rejected) {
-    auto pair = pair_in(row, *chosen, *rejected);
+    auto pair = pair_in(row, json, *chosen, *rejected);
     pair.margin = margin_in(row);
     return pair;
   }

@@ -153,7 +153,12 @@ TEST(PreferenceRow, WrongRowsNameWhatWasExpected) {
     const char* expected;
   } cases[] = {
       {R"({"question": "q", "chosen": "The sky", "rejected": "The sea"})",
-       "the row has \"question\" and no \"prompt\": rename it, as `jq -c '.prompt = .question"},
+       "the row has \"question\" and no \"prompt\": rename what was asked, `jq -c '.instruction = "
+       ".question | del(.question)' OLD.jsonl > NEW.jsonl` (or prompt, which no template is put "
+       "around), or drop what is no question, `jq -c 'del(.question)' OLD.jsonl > NEW.jsonl`"},
+      {R"({"question": "q", "chosen": [<U>, <A>], "rejected": [<U>, <B>]})",
+       "has \"question\" and"},
+      {R"({"context": "q", "chosen": <A>, "rejected": <B>})", "has \"context\" and no \"prompt\""},
       {R"({"messages": [<U>, <A>]})", "the row has \"messages\" (stage=sft trains on rows of one"},
       {R"({"question": "q"})", "expected \"chosen\" and \"rejected\""},
       {R"({"prompt": "P", "completion": "C", "label": true})", "with a label: stage=kto trains on"},
@@ -203,6 +208,63 @@ TEST(PreferenceRow, WrongRowsNameWhatWasExpected) {
   };
   for (const auto& [json, expected] : cases) {
     EXPECT_PRED2(contains, pair_refusal(json), expected) << json;
+  }
+}
+
+// A pair of plain texts whose prompt is implicit, with one more column.
+std::string pair_with(const std::string& column, const std::string& value) {
+  return fmt::format(R"({{"{}": {}, "chosen": "The answer is 4", "rejected": "The answer is 5"}})",
+                     column, value);
+}
+
+TEST(PreferenceRow, AQuestionThatWouldNotBeReadIsNamed) {
+  for (const char* name : {"context", "inputs", "Prompt", "user", "text", "question", "userInput",
+                           "prompt_text", "frage", "history"}) {
+    EXPECT_PRED2(contains, pair_refusal(pair_with(name, R"("What is 2+2?")")),
+                 fmt::format("the row has \"{0}\" and no \"prompt\": rename what was asked, `jq -c "
+                             "'.instruction = .{0} | del(.{0})' OLD.jsonl > NEW.jsonl`",
+                             name));
+  }
+  for (const char* list : {"[<U>]", "<hU>", "[<hU>, <gA>]"}) {
+    for (const char* name : {"conversation", "verlauf"}) {
+      EXPECT_PRED2(contains, pair_refusal(pair_with(name, list)),
+                   fmt::format("rename what was asked, `jq -c '.prompt = .{0} | del(.{0})'", name));
+    }
+  }
+  EXPECT_PRED2(contains, pair_refusal(pair_with("context", R"("A page.", "question": "What?")")),
+               R"("context" and "question" and no "prompt": rename what was asked, `jq -c )"
+               R"('.instruction = .context + "\n" + .question | del(.context, .question)')");
+  EXPECT_PRED2(contains, pair_refusal(pair_with("history", R"([["q", "a"]], "query": "What?")")),
+               "the row has \"query\" and no \"prompt\": rename what was asked, `jq -c "
+               "'.instruction = .query | del(.query)'");
+  EXPECT_PRED2(contains, pair_refusal(pair_with("user input", R"("q")")), ".[\"user input\"]");
+  EXPECT_PRED2(contains, pair_refusal(pair_with("问题", R"("什么？")")),
+               "the row has \"?\" and no \"prompt\": rename what was asked");
+  EXPECT_PRED2(contains,
+               pair_refusal(pair_with(
+                   "task", '"' + std::string(50, 'a') + ' ' + std::string(50, 'b') + '"')),
+               "the row has \"task\"");
+}
+
+TEST(PreferenceRow, WhatIsSaidAboutARowIsNoQuestion) {
+  const char* columns[][2] = {
+      {"id", R"("a1b2")"},
+      {"source", R"("a set of questions, \nwith answers, that people gave")"},
+      {"category", R"("open question answering")"},
+      {"score_chosen", "4.5"},
+      {"task", R"("summarization of news")"},
+      {"prompt_id", R"("77")"},
+      {"text", "null"},
+      {"context", R"("")"},
+      {"history", "[]"},
+      {"explanation", R"("Is it not clear that four is right?")"},
+      {"models", R"(["a", "b"])"},
+      {"hash", R"("0123456789012345678901234567890123456789012345678901234)"
+               R"(567890123456789012345678901234567890123456789")"},
+      {"margin", "1"},
+      {"meta", R"({"prompt": "What is 2+2?"})"}};
+  for (const auto& [name, value] : columns) {
+    EXPECT_EQ(shown(parse_preference(pair_with(name, value)).chosen), "The answer is >  4") << name;
   }
 }
 
