@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <span>
 #include <string>
@@ -334,6 +335,35 @@ Row with_completion(Row row) {
   return row;
 }
 
+// What makes rows of two answers under other names rows that are known.
+std::string pair_renaming(const RowColumns& row) {
+  const auto* output = row.find("output");
+  if (output && output->is_array() && output->size() == 2) {
+    return "; of its two outputs the first is the better one for most: `jq -c '.chosen = "
+           ".output[0] | .rejected = .output[1] | del(.output)' OLD.jsonl > NEW.jsonl`";
+  }
+  constexpr auto kNames =
+      std::to_array<std::pair<const char*, const char*>>({{"chosen_response", "rejected_response"},
+                                                          {"response_j", "response_k"},
+                                                          {"response_chosen", "response_rejected"},
+                                                          {"chosen_answer", "rejected_answer"},
+                                                          {"preferred", "dispreferred"},
+                                                          {"better", "worse"},
+                                                          {"winner", "loser"}});
+  for (const auto& [better, worse] : kNames) {
+    if (!row.has(better) || !row.has(worse)) continue;
+    std::vector<Renaming> renamings;
+    const bool has_prompt =
+        !first_of(row, {"messages", "conversations", "prompt", "instruction", "input"}).empty();
+    const auto question = first_of(row, {"question", "query", "problem", "context"});
+    if (!has_prompt && !question.empty()) renamings.push_back({"instruction", {question}});
+    renamings.push_back({"chosen", {better}});
+    renamings.push_back({"rejected", {worse}});
+    return fmt::format("; rename them: `{}`", renaming_command(renamings));
+  }
+  return " (stage=sft trains on rows of one answer)";
+}
+
 }  // namespace
 
 PreferenceRow parse_preference(std::string_view json) {
@@ -357,9 +387,8 @@ PreferenceRow parse_preference(std::string_view json) {
   }
   throw UnknownColumns(
       fmt::format("expected \"chosen\" and \"rejected\", with \"prompt\", \"messages\", "
-                  "\"conversations\" or \"instruction\"; the row has {} (stage=sft trains on rows "
-                  "of one answer)",
-                  row.names()));
+                  "\"conversations\" or \"instruction\"; the row has {}{}",
+                  row.names(), pair_renaming(row)));
 }
 
 FeedbackRow parse_feedback(std::string_view json) {

@@ -161,6 +161,13 @@ TEST(PreferenceRow, WrongRowsNameWhatWasExpected) {
       {R"({"context": "q", "chosen": <A>, "rejected": <B>})", "has \"context\" and no \"prompt\""},
       {R"({"messages": [<U>, <A>]})", "the row has \"messages\" (stage=sft trains on rows of one"},
       {R"({"question": "q"})", "expected \"chosen\" and \"rejected\""},
+      {R"({"question": "q", "response_j": "A", "response_k": "B"})",
+       "rename them: `jq -c '.instruction = .question | .chosen = .response_j | .rejected = "
+       ".response_k | del(.question, .response_j, .response_k)' OLD.jsonl > NEW.jsonl`"},
+      {R"({"prompt": "q", "chosen_response": "A", "rejected_response": "B"})",
+       "`jq -c '.chosen = .chosen_response | .rejected = .rejected_response | del("},
+      {R"({"instruction": "q", "output": ["A", "B"]})",
+       "`jq -c '.chosen = .output[0] | .rejected = .output[1] | del(.output)' OLD"},
       {R"({"prompt": "P", "completion": "C", "label": true})", "with a label: stage=kto trains on"},
       {R"({"messages": [<U>, <A>], "kto_tag": false})", "with a label: stage=kto trains on"},
       {R"({"prompt": "P", "chosen": "A"})", "\"chosen\" and no \"rejected\": stage=kto trains on"},
