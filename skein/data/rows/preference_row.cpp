@@ -254,16 +254,25 @@ std::optional<double> margin_in(const RowColumns& row) {
   return margin->get<double>();
 }
 
-const OrderedJson* label_in(const RowColumns& row) {
-  const auto* label = row.find("label");
-  return label ? label : row.find("kto_tag");
-}
-
 bool is_desirable(const OrderedJson& label) {
   if (label.is_boolean()) return label.get<bool>();
   if (label.is_number() && (label == 0 || label == 1)) return label == 1;
   throw IoError(fmt::format("\"label\" (or \"kto_tag\") must be true or false, found {}",
                             label.is_number() ? "another number" : kind_of(label)));
+}
+
+// Absent: nobody has judged the row's answer.
+std::optional<bool> label_in(const RowColumns& row) {
+  const auto* label = row.find("label");
+  const auto* tag = row.find("kto_tag");
+  if (!label && !tag) return std::nullopt;
+  const bool desirable = is_desirable(label ? *label : *tag);
+  if (tag && is_desirable(*tag) != desirable) {
+    throw IoError(
+        fmt::format("\"label\" is {} and \"kto_tag\" {}: drop the one that is wrong, as `{}` does",
+                    desirable, !desirable, dropping_command({"kto_tag"})));
+  }
+  return desirable;
 }
 
 // A message that says nothing stands for one that was left out.
@@ -382,7 +391,7 @@ PreferenceRow parse_preference(std::string_view json) {
                     "judged alone",
                     chosen ? "chosen" : "rejected", chosen ? "rejected" : "chosen"));
   }
-  if (label_in(row)) {
+  if (row.find("label") || row.find("kto_tag")) {
     throw UnknownColumns("the row holds one answer with a label: stage=kto trains on such rows");
   }
   throw UnknownColumns(
@@ -394,9 +403,15 @@ PreferenceRow parse_preference(std::string_view json) {
 FeedbackRow parse_feedback(std::string_view json) {
   const RowColumns row(json);
   refuse_media(row);
-  if (const auto* label = label_in(row)) {
-    const bool desirable = is_desirable(*label);
-    return {.row = with_completion(row_of(row)), .desirable = desirable};
+  if (const auto desirable = label_in(row)) {
+    const bool has_chosen = !is_empty_answer(row.find("chosen"));
+    if (has_chosen != !is_empty_answer(row.find("rejected"))) {
+      throw IoError(
+          fmt::format("the row has a label beside \"{}\", which says so already: drop it, as `{}` "
+                      "does",
+                      has_chosen ? "chosen" : "rejected", dropping_command({"label", "kto_tag"})));
+    }
+    return {.row = with_completion(row_of(row)), .desirable = *desirable};
   }
   if (row.find("chosen") || row.find("rejected")) return single_answer(row);
   throw UnknownColumns(

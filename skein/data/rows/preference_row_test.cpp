@@ -291,6 +291,7 @@ TEST(FeedbackRow, EveryForm) {
        "system: S | user: U > assistant: A", true},
       {R"({"instruction": "I", "output": "A", "kto_tag": 1})", "user: I > assistant: A", true},
       {R"({"label": null, "kto_tag": false, "prompt": "P", "completion": ""})", "P > ", false},
+      {R"({"label": 1, "kto_tag": true, "prompt": "P", "completion": "A"})", "P > A", true},
       // one of two answers is empty
       {R"({"prompt": "P", "chosen": "A", "rejected": ""})", "P > A", true},
       {R"({"prompt": "P", "chosen": "", "rejected": "B"})", "P > B", false},
@@ -320,6 +321,17 @@ TEST(FeedbackRow, WrongRowsNameWhatWasExpected) {
       {R"({"prompt": "P", "completion": "A", "label": "good"})",
        "must be true or false, found a string"},
       {R"({"prompt": "P", "completion": "A", "label": 2})", "true or false, found another number"},
+      {R"({"prompt": "P", "completion": "A", "label": true, "kto_tag": false})",
+       "\"label\" is true and \"kto_tag\" false: drop the one that is wrong, as `jq -c "
+       "'del(.kto_tag)"},
+      {R"({"prompt": "P", "completion": "A", "label": 0, "kto_tag": "no"})", "found a string"},
+      {R"({"prompt": "P", "chosen": "A", "rejected": "", "label": true})",
+       "a label beside \"chosen\", which says so already: drop it, as `jq -c 'del(.label, "
+       ".kto_tag)"},
+      {R"({"instruction": "q", "response": "a", "label": true})",
+       "rename them: jq -c '.output = .response | del(.response)' OLD"},
+      {R"({"prompt": [<U>], "response": [<A>], "label": true})",
+       "rename it: jq -c '.completion = .response | del(.response)' OLD"},
       {R"({"text": "T", "label": true})", "\"text\" has no prompt"},
       {R"({"messages": [<U>, <A>, <V>], "label": true})",
        "the last message is the user's: the assistant's was expected"},
