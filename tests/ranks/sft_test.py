@@ -344,7 +344,7 @@ class BadInput(unittest.TestCase):
         with ChatWorkspace(block_size=64) as work:
             work.write_rows([conversation("a", "b")] * 9 + [conversation("a" * 70, "b")])
             ended = work.run("output_dir=out", code=4)
-            self.assertIn("1 of 10 rows of the train data (10.0 %) have no target", ended.stderr)
+            self.assertIn("1 of 10 rows of the train data (10.0 %) have a prompt as long as cutoff_len=64", ended.stderr)
             self.assertIn("larger cutoff_len", ended.stderr)
 
     def test_rows_that_are_too_long(self):

@@ -51,7 +51,7 @@ std::string judgement_of(const RowsSource& source, int64_t sample) {
 }  // namespace
 
 RowsDescription describe_rows(const RunRows& rows, const RunRowsOptions& options,
-                              const AuditTokens& tokens) {
+                              const AuditOptions& tokens) {
   RowsDescription result;
   const int threads = num_threads(options.data.preprocessing_num_workers);
   const auto describe = [&](const SplitRows& split_rows, Split split) {

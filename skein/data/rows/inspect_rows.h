@@ -20,7 +20,7 @@ struct RowsDescription {
 // The audits of both splits, how full the first epoch's packs are where `options` ask for packs,
 // and where the rows were put.
 RowsDescription describe_rows(const RunRows& rows, const RunRowsOptions& options,
-                              const AuditTokens& tokens);
+                              const AuditOptions& tokens);
 
 // The first rows of a split in the order in which they are used, as inspect() shows samples, each
 // with its place, and both answers of a pair. Throws UserError when the split has none.

@@ -55,7 +55,7 @@ std::vector<LabelAudit::Bin> lengths_of(const SplitRows& split) {
 
 // What some of the samples say.
 struct Part {
-  int64_t tokens = 0, end_trained = 0, several_begins = 0, empty_turns = 0;
+  int64_t tokens = 0, end_trained = 0, several_begins = 0, empty_turns = 0, cut = 0;
   tensor::Counts counts = {};
   int64_t margins = 0;
   double least_margin = 0, most_margin = 0;
@@ -65,7 +65,7 @@ struct Part {
 
 class SampleAudit {
  public:
-  SampleAudit(const SplitRows& rows, const AuditTokens& tokens) : rows_(rows), wanted_(tokens) {}
+  SampleAudit(const SplitRows& rows, const AuditOptions& tokens) : rows_(rows), wanted_(tokens) {}
 
   Part look_at(int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) add(rows_.set.sample(i));
@@ -96,6 +96,7 @@ class SampleAudit {
                   std::span<const int64_t> targets) {
     const auto& rows = rows_.source->prepared().rows;
     const auto& entry = rows.entry(rows_.source->answer_of(sample, answer));
+    part_.cut += int64_t{entry.length} > std::ssize(tokens);
     part_.empty_turns += entry.empty_turns;
     if (entry.empty_turns > 0 && part_.first_empty_turn < 0) part_.first_empty_turn = sample;
     // No id is negative, so that tensor::kIgnore is none of them.
@@ -118,7 +119,7 @@ class SampleAudit {
   }
 
   const SplitRows& rows_;
-  const AuditTokens& wanted_;
+  const AuditOptions& wanted_;
   Part part_;
   std::vector<int64_t> tokens_, targets_, ends_;
 };
@@ -142,6 +143,7 @@ void add(const Part& part, const RowsSource& source, LabelAudit& audit) {
   audit.end_trained += part.end_trained;
   audit.several_begins += part.several_begins;
   audit.empty_turns += part.empty_turns;
+  audit.cut += part.cut;
   keep_first(part.first_without_end, audit.first_without_end);
   keep_first(part.first_several_begins, audit.first_several_begins);
   keep_first(part.first_empty_turn, audit.first_empty_turn);
@@ -186,7 +188,7 @@ std::string pairs_text(const LabelAudit& audit) {
   }
   if (audit.counts.equal > 0 && !audit.is_held_out) {
     text += fmt::format("       {} pairs have two equal answers (first {}): {}\n",
-                        shown_count(audit.counts.equal), audit.first_equal,
+                        shown_count(audit.counts.equal), audit.first.equal,
                         audit.limits.equal_pairs == EqualPairs::kKeep
                             ? "trained on; equal_pairs=drop leaves them out"
                             : "left out; equal_pairs=keep trains on them");
@@ -216,25 +218,27 @@ std::string feedback_text(const LabelAudit& audit) {
 
 }  // namespace
 
-bool AuditTokens::is_end(int64_t id) const {
+bool AuditOptions::is_end(int64_t id) const {
   return std::ranges::find(ends_of_turn, static_cast<uint32_t>(id)) != ends_of_turn.end();
 }
 
-LabelAudit LabelAudit::expecting(const AuditTokens& tokens, RowKind kind, const RowCounts& counts) {
+LabelAudit LabelAudit::expecting(const AuditOptions& tokens, RowKind kind,
+                                 const RowCounts& counts) {
   return {.kind = kind,
           .limits = {},
           .expects_end = kind != RowKind::kPrompts &&
                          (!tokens.ends_of_turn.empty() || !tokens.missing.empty()),
           .missing = tokens.missing,
+          .scores = tokens.scores,
           .counts = counts,
           .lengths = {},
           .first_without_end = {},
           .first_several_begins = {},
           .first_empty_turn = {},
-          .first_equal = {}};
+          .first = {}};
 }
 
-LabelAudit audit_labels(const SplitRows& rows, const AuditTokens& tokens, int threads) {
+LabelAudit audit_labels(const SplitRows& rows, const AuditOptions& tokens, int threads) {
   const auto& source = *rows.source;
   auto audit = LabelAudit::expecting(tokens, source.kind(), source.counts());
   audit.limits = source.limits();
@@ -242,7 +246,7 @@ LabelAudit audit_labels(const SplitRows& rows, const AuditTokens& tokens, int th
   audit.lengths = lengths_of(rows);
   audit.samples = rows.set.count();
   audit.answers = audit.samples * answers_of(source.kind());
-  audit.first_equal = source.first_equal();
+  audit.first = source.first_rows();
   std::vector<Part> parts(
       static_cast<size_t>((audit.samples + kSamplesAtOnce - 1) / kSamplesAtOnce));
   for_each_index(std::ssize(parts), threads, [&](int64_t i) {
@@ -256,27 +260,52 @@ LabelAudit audit_labels(const SplitRows& rows, const AuditTokens& tokens, int th
   return audit;
 }
 
+std::optional<std::string> LabelAudit::refusal_of_targets(Split split) const {
+  const int64_t lost = counts.without_target + counts.prompt_too_long;
+  if (percent(lost, counts.rows) <= 100 * kMostWithoutTarget) return std::nullopt;
+  std::string why;
+  const auto add = [&](int64_t count, const std::string& text) {
+    if (count == 0) return;
+    why += fmt::format("{}{} of {} {} of the {} data ({:.1f} %) have {}", why.empty() ? "" : "; ",
+                       shown_count(count), shown_count(counts.rows), plural_of(kind),
+                       split_name(split), percent(count, counts.rows), text);
+  };
+  add(counts.prompt_too_long,
+      fmt::format("a prompt as long as cutoff_len={}, the first {}: no token of an answer is left; "
+                  "give a larger cutoff_len, or excess_length_strategy=drop, which leaves out what "
+                  "is longer",
+                  limits.cutoff_len, first.prompt_too_long));
+  add(counts.without_target,
+      fmt::format("{}, the first {}: nothing in them is trained on; another template{} may give "
+                  "them one",
+                  kind == RowKind::kPairs ? "an answer without a target" : "no target",
+                  first.without_target, kind == RowKind::kRows ? " or train_on_prompt" : ""));
+  return why + " (skein data inspect shows rows)";
+}
+
+std::optional<std::string> LabelAudit::refusal_of_ends(Split split) const {
+  if (split != Split::kTrain || answers == 0) return std::nullopt;
+  // A score stands behind the last token, whatever it is.
+  if (scores && cut == answers) {
+    return fmt::format(
+        "cutoff_len={} cuts every answer of the {} data: scores would stand where answers were "
+        "cut, and not at their ends; give a larger cutoff_len (skein data inspect shows rows)",
+        limits.cutoff_len, split_name(split));
+  }
+  if (!expects_end || end_trained > 0 || (scores && missing.empty())) return std::nullopt;
+  return fmt::format(
+      "in no {} of the {} data is the end of a turn trained on ({} is the first): the model "
+      "would never {}; {} (skein data inspect shows rows)",
+      kind == RowKind::kPairs ? "answer" : "row", split_name(split), first_without_end,
+      scores ? "see one" : "stop",
+      missing.empty() ? "give a template whose assistant turns include it, or a larger cutoff_len"
+                      : missing);
+}
+
 std::optional<std::string> LabelAudit::refusal(Split split) const {
   if (kind == RowKind::kPrompts) return std::nullopt;
-  const int64_t without_target = counts.without_target + counts.prompt_too_long;
-  const double share = percent(without_target, counts.rows) / 100;
-  if (share > kMostWithoutTarget) {
-    return fmt::format(
-        "{} of {} {} of the {} data ({:.1f} %) have {}: nothing in them is trained on; a "
-        "larger cutoff_len, another template or train_on_prompt may give them one (skein data "
-        "inspect shows rows)",
-        shown_count(without_target), shown_count(counts.rows), plural_of(kind), split_name(split),
-        100 * share, kind == RowKind::kPairs ? "an answer without a target" : "no target");
-  }
-  if (expects_end && end_trained == 0 && split == Split::kTrain) {
-    return fmt::format(
-        "in no {} of the {} data is the end of a turn trained on ({} is the first): the model "
-        "would never stop; {} (skein data inspect shows rows)",
-        kind == RowKind::kPairs ? "answer" : "row", split_name(split), first_without_end,
-        missing.empty() ? "give a template whose assistant turns include it, or a larger cutoff_len"
-                        : missing);
-  }
-  return std::nullopt;
+  const auto why = refusal_of_targets(split);
+  return why ? why : refusal_of_ends(split);
 }
 
 std::string LabelAudit::prompts_text(Split split) const {
@@ -350,7 +379,7 @@ std::string LabelAudit::text(Split split) const {
   return text + histogram_text(lengths);
 }
 
-LabelAudit log_labels(const SplitRows& rows, Split split, const AuditTokens& tokens, int threads) {
+LabelAudit log_labels(const SplitRows& rows, Split split, const AuditOptions& tokens, int threads) {
   auto audit = audit_labels(rows, tokens, threads);
   auto text = audit.text(split);
   text.pop_back();  // a log ends its lines itself
@@ -358,7 +387,7 @@ LabelAudit log_labels(const SplitRows& rows, Split split, const AuditTokens& tok
   return audit;
 }
 
-void require_labels(const RunRows& rows, const AuditTokens& tokens, int threads) {
+void require_labels(const RunRows& rows, const AuditOptions& tokens, int threads) {
   const auto require = [&](const SplitRows& split_rows, Split split) {
     const auto audit = log_labels(split_rows, split, tokens, threads);
     if (const auto why = audit.refusal(split)) throw IoError(*why);

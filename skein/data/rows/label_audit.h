@@ -15,13 +15,14 @@
 
 namespace skein::data {
 
-// The ids that the audit looks for.
-struct AuditTokens {
+// What the audit has to know of a run: the ids that it looks for, and what answers are there for.
+struct AuditOptions {
   std::vector<uint32_t> ends_of_turn;  // any of them ends one; empty: nothing does
   // BOS, which a row has at most once; absent: there is none, or it ends turns too.
   std::optional<uint32_t> begin;
   std::string missing = {};  // what to type for the template's end of a turn to be a token
   std::vector<std::string> missing_tokens = {};  // those that the tokenizer lacks for it
+  bool scores = false;                           // what is trained scores answers and writes none
 
   bool is_end(int64_t id) const;
 };
@@ -36,7 +37,8 @@ struct LabelAudit {
   RowKind kind = RowKind::kRows;
   RowLimits limits;
   bool expects_end = false;  // a turn should end with a token
-  std::string missing;       // AuditTokens::missing
+  std::string missing;       // AuditOptions::missing, and so on
+  bool scores = false;
   RowCounts counts;          // of all rows of the split's files
   bool is_held_out = false;  // SplitRows::is_held_out
   // Of the split's rows, before anything is cut, with those that are left out of its files; powers
@@ -51,13 +53,15 @@ struct LabelAudit {
   double least_margin = 0, most_margin = 0;
   // Answers:
   int64_t end_trained = 0;  // in which an end of turn is a target
+  int64_t cut = 0;          // that lost their end to cutoff_len
   int64_t several_begins = 0;
   int64_t empty_turns = 0;  // of the assistant, of which nothing but their end is a target
   // "FILE:ROW", empty: there is none
-  std::string first_without_end, first_several_begins, first_empty_turn, first_equal;
+  std::string first_without_end, first_several_begins, first_empty_turn;
+  FirstRows first;  // of those that are counted in `counts`
 
   // Nothing but the counts is known yet.
-  static LabelAudit expecting(const AuditTokens& tokens, RowKind kind, const RowCounts& counts);
+  static LabelAudit expecting(const AuditOptions& tokens, RowKind kind, const RowCounts& counts);
 
   // Why the run must not start; absent: it may. Ends of turns that no row of the evaluation has are
   // no reason: they are told in text(). Of prompts there is none.
@@ -68,16 +72,18 @@ struct LabelAudit {
   bool operator==(const LabelAudit&) const = default;
 
  private:
+  std::optional<std::string> refusal_of_targets(Split split) const;
+  std::optional<std::string> refusal_of_ends(Split split) const;
   std::string prompts_text(Split split) const;
 };
 
 // The same for any number of threads.
-LabelAudit audit_labels(const SplitRows& rows, const AuditTokens& tokens, int threads);
+LabelAudit audit_labels(const SplitRows& rows, const AuditOptions& tokens, int threads);
 
 // audit_labels(), and logs what it found.
-LabelAudit log_labels(const SplitRows& rows, Split split, const AuditTokens& tokens, int threads);
+LabelAudit log_labels(const SplitRows& rows, Split split, const AuditOptions& tokens, int threads);
 
 // The same for both splits; throws IoError when one must not be trained on.
-void require_labels(const RunRows& rows, const AuditTokens& tokens, int threads);
+void require_labels(const RunRows& rows, const AuditOptions& tokens, int threads);
 
 }  // namespace skein::data

@@ -43,7 +43,7 @@ TEST_F(LabelAuditTest, CountsWhatIsTrainedOnAndWhatIsLost) {
   const auto audit = audit_labels(split(rows), {.ends_of_turn = {kEndToken}, .begin = 'p'}, 2);
   EXPECT_EQ(audit.counts, (RowCounts{.rows = 4,
                                      .too_long = 2,
-                                     .without_target = 1,
+                                     .prompt_too_long = 1,
                                      .samples = 3,
                                      .tokens = 7 + 23 + 25 + 3,
                                      .tokens_lost = 7 + 9,
@@ -60,7 +60,8 @@ TEST_F(LabelAuditTest, CountsWhatIsTrainedOnAndWhatIsLost) {
   const auto text = audit.text(Split::kTrain);
   EXPECT_PRED2(contains, text, "train  3 of 4 rows: 26 tokens, 19 trained on (73.1 %)");
   EXPECT_PRED2(contains, text, "2 rows longer than cutoff_len=16 cut short: 27.6 % of the tokens");
-  EXPECT_PRED2(contains, text, "1 rows without a target");
+  EXPECT_PRED2(contains, text, "0 rows without a target");
+  EXPECT_PRED2(contains, text, "1 rows whose prompt is as long as cutoff_len=16, left out");
   EXPECT_PRED2(contains, text, "the end of a turn is trained on in 2 of 3 rows, first not in");
   EXPECT_PRED2(contains, text, "warning: 2 rows begin more than once (BOS)");
   EXPECT_PRED2(contains, text, "up to        32 tokens           2  █");
@@ -91,8 +92,14 @@ TEST_F(LabelAuditTest, PairsAreLookedAtPerAnswer) {
   EXPECT_PRED2(contains, text, "train.jsonl:2): left out; equal_pairs=keep trains on them");
   EXPECT_PRED2(contains, text, "1 pairs whose prompt is as long as cutoff_len=16, left out");
   EXPECT_PRED2(contains, text, "the end of a turn is trained on in 5 of 6 answers, first not in");
+  EXPECT_PRED2(
+      contains, refusal_of(audit),
+      "1 of 5 pairs of the train data (20.0 %) have a prompt as long as cutoff_len=16, the "
+      "first ");
   EXPECT_PRED2(contains, refusal_of(audit),
-               "1 of 5 pairs of the train data (20.0 %) have an answer without a target");
+               "train.jsonl:3: no token of an answer is left; give a larger cutoff_len, or "
+               "excess_length_strategy=drop, which");
+  EXPECT_FALSE(contains(refusal_of(audit), "train_on_prompt"));
 }
 
 TEST_F(LabelAuditTest, SharesOfGoodAnswersAreTold) {
@@ -141,7 +148,7 @@ TEST_F(LabelAuditTest, WarnsOfTurnsThatRenderToNothing) {
     return fmt::format("{{\"messages\": [{}, {}]}}\n", turn(first), turn(second));
   };
   const auto rows = split(row("a", "b") + row("", "b") + row("", ""), {.cutoff_len = 64});
-  const AuditTokens tokens{.ends_of_turn = {kEndToken}, .begin = std::nullopt};
+  const AuditOptions tokens{.ends_of_turn = {kEndToken}, .begin = std::nullopt};
   const auto audit = audit_labels(rows, tokens, 1);
   EXPECT_EQ(audit.empty_turns, 3);
   EXPECT_PRED2(contains, audit.first_empty_turn, "train.jsonl:2");
@@ -154,14 +161,50 @@ TEST_F(LabelAuditTest, WarnsOfTurnsThatRenderToNothing) {
 
 TEST_F(LabelAuditTest, StopsAboveFivePercentWithoutTarget) {
   const auto good = row_of(1, 2), bad = row_of(20, 2);
-  const AuditTokens tokens{.ends_of_turn = {kEndToken}, .begin = std::nullopt};
+  const AuditOptions tokens{.ends_of_turn = {kEndToken}, .begin = std::nullopt};
   EXPECT_EQ(refusal_of(audit_labels(split(repeated(19, good) + bad), tokens, 1)), "");
-  EXPECT_PRED2(contains, refusal_of(audit_labels(split(repeated(18, good) + bad), tokens, 1)),
-               "1 of 19 rows of the train data (5.3 %) have no target");
+  EXPECT_PRED2(
+      contains, refusal_of(audit_labels(split(repeated(18, good) + bad), tokens, 1)),
+      "1 of 19 rows of the train data (5.3 %) have a prompt as long as cutoff_len=16, the");
+}
+
+TEST_F(LabelAuditTest, RowsThatNeverHadATargetAreToldFromThoseThatLostIt) {
+  const AuditOptions tokens{.ends_of_turn = {kEndToken}, .begin = std::nullopt};
+  const std::string empty = "{\"text\": \"\"}\n";
+  const auto why =
+      refusal_of(audit_labels(split(repeated(4, row_of(1, 2)) + row_of(20, 2) + empty), tokens, 1));
+  EXPECT_PRED2(contains, why, "1 of 6 rows of the train data (16.7 %) have a prompt as long as");
+  EXPECT_PRED2(contains, why, "train.jsonl:5: no token");
+  EXPECT_PRED2(contains, why,
+               "; 1 of 6 rows of the train data (16.7 %) have no target, the first ");
+  EXPECT_PRED2(contains, why, "train.jsonl:6: nothing in them is trained on; another template or ");
+  const auto dropping = split(repeated(4, row_of(1, 2)) + row_of(20, 2),
+                              {.cutoff_len = 16, .excess_length = ExcessLength::kDrop});
+  EXPECT_EQ(refusal_of(audit_labels(dropping, tokens, 1)), "") << "as the refusal says";
+}
+
+TEST_F(LabelAuditTest, ScoresMayStandAnywhereButWhereAllAnswersAreCut) {
+  const AuditOptions writes{.ends_of_turn = {kEndToken}, .begin = std::nullopt};
+  auto scores = writes;
+  scores.scores = true;
+  const std::string long_answer(30, 'A');
+  const auto cut = pair_of(3, long_answer, "B" + long_answer);
+  const auto all = split_of(repeated(3, cut), RowKind::kPairs);
+  EXPECT_PRED2(contains, refusal_of(audit_labels(all, writes, 1)), "the model would never stop");
+  EXPECT_PRED2(contains, refusal_of(audit_labels(all, scores, 1)),
+               "cutoff_len=16 cuts every answer of the train data: scores would stand where");
+  const auto half = split_of(cut + pair_of(3, "A", long_answer), RowKind::kPairs);
+  EXPECT_EQ(refusal_of(audit_labels(half, scores, 1)), "");
+  scores.ends_of_turn = {999};
+  const auto whole = split_of(pair_of(3, "A", "B"), RowKind::kPairs);
+  EXPECT_EQ(refusal_of(audit_labels(whole, scores, 1)), "") << "the last token is what counts";
+  scores.missing = "give new_special_tokens";
+  EXPECT_PRED2(contains, refusal_of(audit_labels(whole, scores, 1)),
+               "never see one; give new_special_tokens");
 }
 
 TEST_F(LabelAuditTest, StopsWhereTheEndOfATurnIsNeverTrainedOn) {
-  const AuditTokens tokens{.ends_of_turn = {kEndToken, 999}, .begin = std::nullopt};
+  const AuditOptions tokens{.ends_of_turn = {kEndToken, 999}, .begin = std::nullopt};
   const auto cut = split(repeated(3, row_of(3, 30)));
   EXPECT_PRED2(contains, refusal_of(audit_labels(cut, tokens, 1)),
                "in no row of the train data is the end of a turn trained on");
@@ -174,7 +217,7 @@ TEST_F(LabelAuditTest, IsTheSameForAnyNumberOfThreads) {
   std::string rows;
   for (int64_t i = 0; i < 10'000; ++i) rows += row_of(1 + i % 19, 2 + i % 5);
   const auto all = split(rows);
-  const AuditTokens tokens{.ends_of_turn = {kEndToken}, .begin = 'p'};
+  const AuditOptions tokens{.ends_of_turn = {kEndToken}, .begin = 'p'};
   const auto expected = audit_labels(all, tokens, 1);
   for (const int threads : {2, 5}) EXPECT_EQ(audit_labels(all, tokens, threads), expected);
 }
@@ -184,7 +227,7 @@ TEST_F(LabelAuditTest, BothSplitsAreLookedAt) {
   options.data.train_file = write("train.jsonl", repeated(20, row_of(1, 2))).string();
   options.data.eval_file = write("eval.jsonl", repeated(3, row_of(3, 30))).string();
   options.limits.cutoff_len = 16;
-  const AuditTokens tokens{.ends_of_turn = {kEndToken}, .begin = std::nullopt};
+  const AuditOptions tokens{.ends_of_turn = {kEndToken}, .begin = std::nullopt};
   const auto rows = open_run_rows(options);
   EXPECT_NO_THROW(require_labels(rows, tokens, 1)) << "what is measured does not train";
   const auto [text, why] = describe_rows(rows, options, tokens);

@@ -25,7 +25,7 @@ namespace skein::data {
 // All that is done with the tokens of rows.
 struct RowTokens {
   RowEncoder encoder;
-  AuditTokens audit;
+  AuditOptions audit;
   std::shared_ptr<const text::Tokenizer> tokenizer;
   std::shared_ptr<const text::ChatTemplate> chat_template{};  // of conversations; null: none
   text::TurnEnd turn_end{};                                   // as it prints them

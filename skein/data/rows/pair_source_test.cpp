@@ -81,17 +81,17 @@ TEST_F(PairSourceTest, EachAnswerIsCutAndTheOtherGoesWithIt) {
   const auto source = pairs(rows, {.cutoff_len = 8});
   EXPECT_EQ(source.counts(), (RowCounts{.rows = 4,
                                         .too_long = 4,
+                                        .prompt_too_long = 1,
                                         .samples = 2,
                                         .tokens = 11 + 4 + 10 + 10 + 4 + 12 + 11 + 10,
                                         .tokens_lost = 3 + 2 + 2 + 4 + 3 + 2,
                                         .targets = 9 + 2 + 2 + 2 + 2 + 10 + 9 + 8,
                                         .targets_lost = 3 + 2 + 2 + 4 + 3 + 2,
-                                        .prompt_too_long = 1,
                                         .equal = 1}));
   EXPECT_EQ(source.row_of(1), 2);
   EXPECT_EQ(source.left_out(), (Ids{1, 3}));
   EXPECT_PRED2(contains, source.place_of(1), "train.jsonl:3");
-  EXPECT_PRED2(contains, source.first_equal(), "train.jsonl:4") << "where they are cut";
+  EXPECT_PRED2(contains, source.first_rows().equal, "train.jsonl:4") << "where they are cut";
   const auto dropping =
       pairs(rows + pair_of(1, "A", "B"), {.cutoff_len = 8, .excess_length = ExcessLength::kDrop});
   EXPECT_EQ(dropping.count(), 1);

@@ -31,7 +31,7 @@ int64_t scaled(int64_t count, double factor) {
 // Looks at rows as RowsSource and the audit do.
 class Look {
  public:
-  Look(const Sources& sources, const RunRowsOptions& options, const AuditTokens& tokens)
+  Look(const Sources& sources, const RunRowsOptions& options, const AuditOptions& tokens)
       : sources_(sources),
         kind_(options.encoder.kind),
         limits_(options.limits),
@@ -53,6 +53,8 @@ class Look {
       length += answer.within;
       longest_ = std::max(longest_, answer.within);
       end_trained_ += answer.ends;
+      cut_ += answer.size.length > answer.within;
+      ++answers_;
       if (!answer.ends && first_without_end_.empty()) first_without_end_ = place();
     }
     lengths_.push_back(length);
@@ -64,6 +66,10 @@ class Look {
     tally_.require_samples(first_);
     if (kind_ == RowKind::kPrompts) return;
     auto audit = LabelAudit::expecting(wanted_, kind_, tally_.counts());
+    audit.limits = limits_;
+    audit.first = tally_.first();
+    audit.answers = answers_;
+    audit.cut = cut_;
     audit.end_trained = end_trained_;
     audit.first_without_end = first_without_end_;
     if (const auto why = audit.refusal(split)) throw IoError(*why);
@@ -106,10 +112,10 @@ class Look {
   const Sources& sources_;
   RowKind kind_;
   RowLimits limits_;
-  const AuditTokens& wanted_;
+  const AuditOptions& wanted_;
   RowTally tally_;
   std::vector<int64_t> lengths_;
-  int64_t end_trained_ = 0, longest_ = 0;
+  int64_t end_trained_ = 0, longest_ = 0, cut_ = 0, answers_ = 0;
   std::string first_, first_without_end_;  // "FILE:ROW"
 };
 
@@ -140,7 +146,7 @@ bool hold_conversations(const Sources& sources) {
 }
 
 RowPreview preview_rows(const Sources& sources, Split split, const RunRowsOptions& options,
-                        const AuditTokens& tokens) {
+                        const AuditOptions& tokens) {
   RowPreview seen{.exact = sources.files.size() <= kSampledFiles, .lengths = {}};
   for (const auto& path : sources.files) {
     const auto size = fs::file_size(path);

@@ -32,6 +32,6 @@ bool hold_conversations(const Sources& sources);
 // require_labels() throw for what is seen there; what they throw for all rows together, where all
 // were seen. Requires sources.
 RowPreview preview_rows(const Sources& sources, Split split, const RunRowsOptions& options,
-                        const AuditTokens& tokens);
+                        const AuditOptions& tokens);
 
 }  // namespace skein::data

@@ -9,7 +9,7 @@
 namespace skein::data {
 namespace {
 
-const AuditTokens kByteEnd{.ends_of_turn = {256}, .begin = {}};
+const AuditOptions kByteEnd{.ends_of_turn = {256}, .begin = {}};
 
 class PreviewRowsTest : public RowsTest {
  protected:
@@ -20,7 +20,7 @@ class PreviewRowsTest : public RowsTest {
     options_.vocab_size = 257;
   }
 
-  RowPreview look(const AuditTokens& tokens = kByteEnd) {
+  RowPreview look(const AuditOptions& tokens = kByteEnd) {
     return preview_rows(find_row_sources(options_.data, Split::kTrain), Split::kTrain, options_,
                         tokens);
   }
@@ -30,7 +30,7 @@ class PreviewRowsTest : public RowsTest {
 
   // What a look refuses, a run refuses in the same words. Returns them.
   template <typename Error = IoError>
-  std::string refused(const std::string& rows, const AuditTokens& tokens = kByteEnd) {
+  std::string refused(const std::string& rows, const AuditOptions& tokens = kByteEnd) {
     give(rows);
     const auto said = refusal<Error>([&] { look(tokens); });
     EXPECT_EQ(said, refusal<Error>([&] { require_labels(open_run_rows(options_), tokens, 1); }));
@@ -45,7 +45,10 @@ TEST_F(PreviewRowsTest, RefusesWhatARunRefuses) {
   options_.limits.excess_length = ExcessLength::kError;
   EXPECT_PRED2(contains, refused(fine + row_of(3, 9)), "train.jsonl:2: the row has 12 tokens");
   options_.limits.excess_length = ExcessLength::kTruncate;
-  EXPECT_PRED2(contains, refused(row_of(8, 2) + row_of(9, 2)), "none of 2 rows can be trained on");
+  EXPECT_PRED2(contains, refused(row_of(8, 2) + row_of(9, 2)), "leaves no token of any answer in");
+  EXPECT_PRED2(
+      contains, refused(row_of(8, 2) + "{\"text\": \"\"}\n"),
+      "none of 2 rows can be trained on: 1 without a target, 1 longer than cutoff_len=8, 1 ");
   EXPECT_PRED2(contains, refused(fine + row_of(8, 2)), "1 of 2 rows of the train data (50.0 %)");
   EXPECT_PRED2(contains, refused(row_of(3, 9)), "in no row of the train data is the end");
   EXPECT_PRED2(contains, refused(fine, {.ends_of_turn = {}, .begin = {}, .missing = "type this"}),
@@ -64,9 +67,14 @@ TEST_F(PreviewRowsTest, RefusesPairsThatARunRefuses) {
   EXPECT_PRED2(contains, refused(pair_of(8, "A", "B")), "leaves no token of any answer in 1 pair");
   EXPECT_PRED2(contains, refused(pair_of(2, "A", "A")),
                "1 with two equal answers (equal_pairs=keep");
-  EXPECT_PRED2(contains, refused(fine + pair_of(9, "A", "B")),
-               "1 of 2 pairs of the train data (50.0 %) have an answer without a target");
+  EXPECT_PRED2(
+      contains, refused(fine + pair_of(9, "A", "B")),
+      "1 of 2 pairs of the train data (50.0 %) have a prompt as long as cutoff_len=8, the first ");
   EXPECT_PRED2(contains, refused(pair_of(2, "AAAAAAAA", "BBBBBBBB")), "in no answer of the train");
+  EXPECT_PRED2(contains,
+               refused(pair_of(2, "AAAAAAAA", "BBBBBBBB"),
+                       {.ends_of_turn = {256}, .begin = {}, .scores = true}),
+               "cutoff_len=8 cuts every answer of the train data");
   options_.limits.equal_pairs = EqualPairs::kError;
   EXPECT_PRED2(
       contains, refused(fine + pair_of(2, "A", "A")),

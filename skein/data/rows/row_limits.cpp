@@ -61,7 +61,9 @@ bool RowTally::add(std::span<const RowSize> answers, const std::function<std::st
   const bool wants_targets = kind_ != RowKind::kPrompts;
   if (wants_targets && std::ranges::find(answers, 0, &RowSize::targets_within) != answers.end()) {
     const bool had_targets = std::ranges::find(answers, 0, &RowSize::targets) == answers.end();
-    ++(had_targets && kind_ != RowKind::kRows ? counts_.prompt_too_long : counts_.without_target);
+    auto& first = had_targets ? first_.prompt_too_long : first_.without_target;
+    if (first.empty()) first = place();
+    ++(had_targets ? counts_.prompt_too_long : counts_.without_target);
     return false;
   }
   if (kind_ == RowKind::kPairs && are_equal()) {
@@ -71,7 +73,7 @@ bool RowTally::add(std::span<const RowSize> answers, const std::function<std::st
           "keep",
           place(), too_long ? ", where cutoff_len ends them" : ""));
     }
-    if (first_equal_.empty()) first_equal_ = place();
+    if (first_.equal.empty()) first_.equal = place();
     ++counts_.equal;
     if (limits_.equal_pairs == EqualPairs::kDrop) return false;
   }
@@ -95,11 +97,9 @@ void RowTally::require_samples(const std::string& first) const {
                     "long; give a larger cutoff_len; the first is {}",
                     limits_.cutoff_len, rows, first));
   }
-  auto why = fmt::format("{} without a target, {} longer than cutoff_len={}",
-                         counts_.without_target, counts_.too_long, limits_.cutoff_len);
-  if (kind_ != RowKind::kRows) {
-    why += fmt::format(", {} whose prompt is as long as that", counts_.prompt_too_long);
-  }
+  auto why = fmt::format(
+      "{} without a target, {} longer than cutoff_len={}, {} whose prompt is as long as that",
+      counts_.without_target, counts_.too_long, limits_.cutoff_len, counts_.prompt_too_long);
   if (counts_.equal > 0) {
     why +=
         fmt::format(", {} with two equal answers (equal_pairs=keep trains on them)", counts_.equal);

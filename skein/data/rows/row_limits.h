@@ -35,16 +35,22 @@ struct RowLimits {
 
 struct RowCounts {
   int64_t rows = 0;
-  int64_t too_long = 0;        // cut short or left out, as the limits say
-  int64_t without_target = 0;  // left out; of those that are not too long to be kept
-  int64_t samples = 0;         // what stays
+  int64_t too_long = 0;         // cut short or left out, as the limits say
+  int64_t without_target = 0;   // left out; of those that are not too long to be kept
+  int64_t prompt_too_long = 0;  // left out: cutoff_len takes away all that would be trained on
+  int64_t samples = 0;          // what stays
   int64_t tokens = 0, tokens_lost = 0;
   int64_t targets = 0, targets_lost = 0;
-  // Of answers that were judged:
-  int64_t prompt_too_long = 0;  // left out: cutoff_len takes away all that an answer would train
-  int64_t equal = 0;            // pairs, left out or kept as the limits say
+  int64_t equal = 0;  // pairs of two equal answers, left out or kept as the limits say
 
   bool operator==(const RowCounts&) const = default;
+};
+
+// The places of the first rows of what is counted; empty: there is none.
+struct FirstRows {
+  std::string without_target, prompt_too_long, equal;
+
+  bool operator==(const FirstRows&) const = default;
 };
 
 // A row, or one answer of a pair behind the prompt, before anything is cut.
@@ -65,8 +71,7 @@ class RowTally {
   bool add(std::span<const RowSize> answers, const std::function<std::string()>& place,
            const std::function<bool()>& are_equal = {});
   const RowCounts& counts() const { return counts_; }
-  // The place of the first pair with equal answers; empty: none.
-  const std::string& first_equal() const { return first_equal_; }
+  const FirstRows& first() const { return first_; }
   // Throws IoError when no row stays; `first` is the place of the first.
   void require_samples(const std::string& first) const;
 
@@ -78,7 +83,7 @@ class RowTally {
   RowLimits limits_;
   RowKind kind_;
   RowCounts counts_;
-  std::string first_equal_;
+  FirstRows first_;
 };
 
 // "rows", "pairs": what people read that is counted.

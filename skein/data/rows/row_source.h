@@ -31,8 +31,7 @@ class RowsSource : public SampleSource {
   const PreparedRows& prepared() const { return rows_; }
   const RowLimits& limits() const { return limits_; }
   const RowCounts& counts() const { return tally_.counts(); }  // of all prepared rows
-  // RowTally::first_equal().
-  const std::string& first_equal() const { return tally_.first_equal(); }
+  const FirstRows& first_rows() const { return tally_.first(); }
   // A prepared row's number; requires 0 <= sample < count().
   int64_t row_of(int64_t sample) const;
   // The number of an answer in prepared().rows.

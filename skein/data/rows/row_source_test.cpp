@@ -32,7 +32,7 @@ TEST_F(RowSourceTest, LongRowsLoseTheirEnd) {
   const RowSource source(prepare(row_of(3, 4) + row_of(3, 9) + row_of(8, 2)), {.cutoff_len = 8});
   EXPECT_EQ(source.counts(), (RowCounts{.rows = 3,
                                         .too_long = 2,
-                                        .without_target = 1,
+                                        .prompt_too_long = 1,
                                         .samples = 2,
                                         .tokens = 7 + 12 + 10,
                                         .tokens_lost = 4 + 2,
@@ -65,9 +65,9 @@ TEST_F(RowSourceTest, LongRowsAreDroppedOrRefused) {
 }
 
 TEST_F(RowSourceTest, NothingToTrainOnIsRefused) {
-  EXPECT_PRED2(contains,
-               refusal<IoError>([&] { RowSource(prepare(row_of(9, 2)), {.cutoff_len = 8}); }),
-               "none of 1 row can be trained on: 1 without a target");
+  EXPECT_PRED2(
+      contains, refusal<IoError>([&] { RowSource(prepare(row_of(9, 2)), {.cutoff_len = 8}); }),
+      "cutoff_len=8 leaves no token of any answer in 1 row: the prompts alone are as long");
   EXPECT_PRED2(contains,
                refusal<UserError>([&] { RowSource(prepare(row_of(9, 2)), {.cutoff_len = 1}); }),
                "cutoff_len: 1 leaves nothing to predict");
