@@ -196,24 +196,34 @@ std::string pairs_text(const LabelAudit& audit) {
   return text;
 }
 
-// Good answers should weigh as much as bad ones, to a third more, as the authors of KTO advise.
+// Good answers should weigh as much as bad ones, to a third more, as the authors of KTO advise. The
+// weight that is to be changed is the one that was given, else the one that has to grow.
+std::string balance_text(const LabelAudit& audit) {
+  constexpr double kMost = 4.0 / 3;
+  constexpr double kRounding = 0.01;  // of a weight that was typed as it was advised
+  const double w = audit.chosen_weight, v = audit.rejected_weight;
+  if (w == 0 || v == 0) {
+    return fmt::format("; warning: {} answers have weight 0 and teach nothing",
+                       w == 0 ? "desirable" : "undesirable");
+  }
+  const auto bad = static_cast<double>(audit.samples - audit.desirable);
+  const double ratio = w * static_cast<double>(audit.desirable) / (v * bad);
+  if (1 - kRounding <= ratio && ratio <= kMost * (1 + kRounding)) return "";
+  const bool moves_chosen = (w == 1) == (v == 1) ? ratio < 1 : v == 1;
+  const double least = moves_chosen ? w / ratio : v * ratio / kMost;
+  return fmt::format("; {}={:.2f} to {:.2f} would balance them",
+                     moves_chosen ? "kto_chosen_weight" : "kto_rejected_weight", least,
+                     least * kMost);
+}
+
 std::string feedback_text(const LabelAudit& audit) {
-  const int64_t bad = audit.samples - audit.desirable;
   auto text =
       fmt::format("       {} of {} answers are desirable ({:.1f} %)", shown_count(audit.desirable),
                   shown_count(audit.samples), percent(audit.desirable, audit.samples));
-  if (audit.desirable == 0 || bad == 0) {
+  if (audit.desirable == 0 || audit.desirable == audit.samples) {
     return text + ": warning: answers of both kinds are needed to tell one from the other\n";
   }
-  const auto ratio = static_cast<double>(audit.desirable) / static_cast<double>(bad);
-  if (ratio < 1) {
-    text += fmt::format("; kto_chosen_weight={:.2f} to {:.2f} would balance them", 1 / ratio,
-                        4 / (3 * ratio));
-  } else if (ratio > 4.0 / 3) {
-    text += fmt::format("; kto_rejected_weight={:.2f} to {:.2f} would balance them", 0.75 * ratio,
-                        ratio);
-  }
-  return text + "\n";
+  return text + balance_text(audit) + "\n";
 }
 
 }  // namespace
@@ -230,6 +240,8 @@ LabelAudit LabelAudit::expecting(const AuditOptions& tokens, RowKind kind,
                          (!tokens.ends_of_turn.empty() || !tokens.missing.empty()),
           .missing = tokens.missing,
           .scores = tokens.scores,
+          .chosen_weight = tokens.chosen_weight,
+          .rejected_weight = tokens.rejected_weight,
           .counts = counts,
           .lengths = {},
           .first_without_end = {},

@@ -23,6 +23,8 @@ struct AuditOptions {
   std::string missing = {};  // what to type for the template's end of a turn to be a token
   std::vector<std::string> missing_tokens = {};  // those that the tokenizer lacks for it
   bool scores = false;                           // what is trained scores answers and writes none
+  // What a desirable answer counts, and an undesirable one (docs/kto.md).
+  double chosen_weight = 1, rejected_weight = 1;
 
   bool is_end(int64_t id) const;
 };
@@ -39,6 +41,7 @@ struct LabelAudit {
   bool expects_end = false;  // a turn should end with a token
   std::string missing;       // AuditOptions::missing, and so on
   bool scores = false;
+  double chosen_weight = 1, rejected_weight = 1;
   RowCounts counts;          // of all rows of the split's files
   bool is_held_out = false;  // SplitRows::is_held_out
   // Of the split's rows, before anything is cut, with those that are left out of its files; powers

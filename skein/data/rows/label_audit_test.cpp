@@ -115,6 +115,29 @@ TEST_F(LabelAuditTest, SharesOfGoodAnswersAreTold) {
   EXPECT_PRED2(contains, text_of(2, 0), "warning: answers of both kinds are needed");
 }
 
+TEST_F(LabelAuditTest, TheBalanceIsThatOfTheWeightsAsGiven) {
+  const auto text_of = [&](int64_t good, int64_t bad, double chosen, double rejected) {
+    const auto rows =
+        repeated(good, judged("p", "A", true)) + repeated(bad, judged("p", "B", false));
+    return audit_labels(
+               split_of(rows, RowKind::kFeedback),
+               {.begin = std::nullopt, .chosen_weight = chosen, .rejected_weight = rejected}, 1)
+        .text(Split::kTrain);
+  };
+  const auto is_silent = [](const std::string& text) {
+    return text.find("would balance") == std::string::npos;
+  };
+  EXPECT_PRED2(contains, text_of(16, 11, 1, 1), "kto_rejected_weight=1.09 to 1.45 would balance");
+  EXPECT_PRED1(is_silent, text_of(16, 11, 1, 1.2));
+  EXPECT_PRED1(is_silent, text_of(16, 11, 1, 1.09)) << "as it was advised";
+  EXPECT_PRED1(is_silent, text_of(16, 11, 1, 1.45));
+  EXPECT_PRED1(is_silent, text_of(1, 3, 3, 1));
+  EXPECT_PRED2(contains, text_of(1, 1, 3, 1), "kto_chosen_weight=1.00 to 1.33 would balance them");
+  EXPECT_PRED2(contains, text_of(1, 1, 1, 2), "kto_rejected_weight=0.75 to 1.00 would balance");
+  EXPECT_PRED2(contains, text_of(3, 1, 2, 2), "kto_rejected_weight=4.50 to 6.00 would balance");
+  EXPECT_PRED2(contains, text_of(1, 1, 0, 1), "warning: desirable answers have weight 0");
+}
+
 TEST_F(LabelAuditTest, BothAnswersAreShown) {
   RunRowsOptions options{
       .data = data_, .encoder = byte_encoder(RowKind::kPairs), .vocab_size = 257};
