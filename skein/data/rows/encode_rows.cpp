@@ -80,17 +80,24 @@ std::string without_space(std::string_view json) {
   return std::string(json.substr(first, json.find_last_not_of(kSpace) + 1 - first));
 }
 
+// A document is nothing that a template would have words for.
+bool is_plain_text(const Row& row, RowKind kind) {
+  return row.kind == Row::Kind::kPromptCompletion ||
+         (kind == RowKind::kPrompts && row.kind == Row::Kind::kText);
+}
+
 EncodedRow encode_row(const RawRow& row, const Piece& piece, const RowEncoder& encoder) try {
   if (row.is_too_long) {
     throw IoError(fmt::format("the row is longer than {} MiB", kMaxRowBytes >> 20));
   }
+  EncodedRow result{.tokens = {}, .file = piece.file, .number = row.number};
   const auto encode = [&](const Row& parsed) {
+    result.is_plain = is_plain_text(parsed, encoder.kind);
     auto tokens = encoder.encode(parsed);
     SKEIN_CHECK(tokens.ids.size() == tokens.trained.size(),
                 "an encoder says of each id what it is");
     return tokens;
   };
-  EncodedRow result{.tokens = {}, .file = piece.file, .number = row.number};
   switch (encoder.kind) {
     case RowKind::kRows:
       result.tokens = encode(parse_row(row.json));

@@ -37,6 +37,7 @@ struct EncodedRow {
   text::MaskedTokens tokens;  // of a pair: the chosen answer behind the prompt
   size_t file = 0;            // its place in the list of files
   uint64_t number = 0;        // RawRow::number
+  bool is_plain = false;      // a text that was asked, and answers: no template is around them
   // Of pairs:
   std::optional<text::MaskedTokens> rejected = {};
   std::optional<double> margin = {};

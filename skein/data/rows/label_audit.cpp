@@ -55,12 +55,13 @@ std::vector<LabelAudit::Bin> lengths_of(const SplitRows& split) {
 
 // What some of the samples say.
 struct Part {
-  int64_t tokens = 0, end_trained = 0, several_begins = 0, empty_turns = 0, cut = 0;
+  int64_t tokens = 0, end_trained = 0, several_begins = 0, empty_turns = 0, cut = 0, plain = 0;
   tensor::Counts counts = {};
   int64_t margins = 0;
   double least_margin = 0, most_margin = 0;
   // Samples.
   int64_t first_without_end = -1, first_several_begins = -1, first_empty_turn = -1;
+  int64_t first_plain = -1;
 };
 
 class SampleAudit {
@@ -90,6 +91,9 @@ class SampleAudit {
       begin += own;
     }
     if (rows_.source->kind() == RowKind::kPairs) add_margin(sample);
+    if (!is_plain(rows_.source->prepared().rows.entry(rows_.source->answer_of(sample)))) return;
+    ++part_.plain;
+    if (part_.first_plain < 0) part_.first_plain = sample;
   }
 
   void add_answer(int64_t sample, int64_t answer, std::span<const int64_t> tokens,
@@ -97,8 +101,8 @@ class SampleAudit {
     const auto& rows = rows_.source->prepared().rows;
     const auto& entry = rows.entry(rows_.source->answer_of(sample, answer));
     part_.cut += int64_t{entry.length} > std::ssize(tokens);
-    part_.empty_turns += entry.empty_turns;
-    if (entry.empty_turns > 0 && part_.first_empty_turn < 0) part_.first_empty_turn = sample;
+    part_.empty_turns += empty_turns_of(entry);
+    if (empty_turns_of(entry) > 0 && part_.first_empty_turn < 0) part_.first_empty_turn = sample;
     // No id is negative, so that tensor::kIgnore is none of them.
     const bool ends = std::ranges::any_of(
         targets, [&](int64_t target) { return target >= 0 && wanted_.is_end(target); });
@@ -144,9 +148,11 @@ void add(const Part& part, const RowsSource& source, LabelAudit& audit) {
   audit.several_begins += part.several_begins;
   audit.empty_turns += part.empty_turns;
   audit.cut += part.cut;
+  audit.plain += part.plain;
   keep_first(part.first_without_end, audit.first_without_end);
   keep_first(part.first_several_begins, audit.first_several_begins);
   keep_first(part.first_empty_turn, audit.first_empty_turn);
+  keep_first(part.first_plain, audit.first_plain);
 }
 
 double percent(int64_t part, int64_t whole) {
@@ -226,6 +232,13 @@ std::string feedback_text(const LabelAudit& audit) {
   return text + balance_text(audit) + "\n";
 }
 
+std::string plain_text(const LabelAudit& audit) {
+  if (!audit.has_template || audit.plain == 0) return "";
+  return fmt::format(
+      "       {} {} are plain text: no template is put around them; give messages (first {})\n",
+      shown_count(audit.plain), plural_of(audit.kind), audit.first_plain);
+}
+
 }  // namespace
 
 bool AuditOptions::is_end(int64_t id) const {
@@ -239,6 +252,7 @@ LabelAudit LabelAudit::expecting(const AuditOptions& tokens, RowKind kind,
           .expects_end = kind != RowKind::kPrompts &&
                          (!tokens.ends_of_turn.empty() || !tokens.missing.empty()),
           .missing = tokens.missing,
+          .has_template = tokens.has_template,
           .scores = tokens.scores,
           .chosen_weight = tokens.chosen_weight,
           .rejected_weight = tokens.rejected_weight,
@@ -247,6 +261,7 @@ LabelAudit LabelAudit::expecting(const AuditOptions& tokens, RowKind kind,
           .first_without_end = {},
           .first_several_begins = {},
           .first_empty_turn = {},
+          .first_plain = {},
           .first = {}};
 }
 
@@ -333,7 +348,7 @@ std::string LabelAudit::prompts_text(Split split) const {
     text += fmt::format("       warning: {} prompts begin more than once (BOS), first {}\n",
                         shown_count(several_begins), first_several_begins);
   }
-  return text + histogram_text(lengths);
+  return text + plain_text(*this) + histogram_text(lengths);
 }
 
 std::string LabelAudit::text(Split split) const {
@@ -344,6 +359,7 @@ std::string LabelAudit::text(Split split) const {
                   shown_count(tokens), shown_count(targets), percent(targets, tokens));
   if (kind == RowKind::kPairs) text += pairs_text(*this);
   if (kind == RowKind::kFeedback) text += feedback_text(*this);
+  text += plain_text(*this);
   if (counts.too_long > 0 && !is_held_out) {
     text += fmt::format(
         "       {} {} longer than cutoff_len={} {}: {:.1f} % of the tokens and {:.1f} % of the "

@@ -22,6 +22,7 @@ struct AuditOptions {
   std::optional<uint32_t> begin;
   std::string missing = {};  // what to type for the template's end of a turn to be a token
   std::vector<std::string> missing_tokens = {};  // those that the tokenizer lacks for it
+  bool has_template = false;                     // conversations have one put around them
   bool scores = false;                           // what is trained scores answers and writes none
   // What a desirable answer counts, and an undesirable one (docs/kto.md).
   double chosen_weight = 1, rejected_weight = 1;
@@ -40,7 +41,7 @@ struct LabelAudit {
   RowLimits limits;
   bool expects_end = false;  // a turn should end with a token
   std::string missing;       // AuditOptions::missing, and so on
-  bool scores = false;
+  bool has_template = false, scores = false;
   double chosen_weight = 1, rejected_weight = 1;
   RowCounts counts;          // of all rows of the split's files
   bool is_held_out = false;  // SplitRows::is_held_out
@@ -52,6 +53,7 @@ struct LabelAudit {
   int64_t answers = 0;         // two of each pair, else as many as samples
   int64_t chosen_targets = 0;  // of pairs
   int64_t desirable = 0;       // of answers that were judged alone
+  int64_t plain = 0;           // samples that no template is put around
   int64_t margins = 0;         // pairs that have one
   double least_margin = 0, most_margin = 0;
   // Answers:
@@ -60,7 +62,7 @@ struct LabelAudit {
   int64_t several_begins = 0;
   int64_t empty_turns = 0;  // of the assistant, of which nothing but their end is a target
   // "FILE:ROW", empty: there is none
-  std::string first_without_end, first_several_begins, first_empty_turn;
+  std::string first_without_end, first_several_begins, first_empty_turn, first_plain;
   FirstRows first;  // of those that are counted in `counts`
 
   // Nothing but the counts is known yet.

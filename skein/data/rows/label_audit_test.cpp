@@ -226,6 +226,31 @@ TEST_F(LabelAuditTest, ScoresMayStandAnywhereButWhereAllAnswersAreCut) {
                "never see one; give new_special_tokens");
 }
 
+TEST_F(LabelAuditTest, PlainTextIsToldWhereThereIsATemplate) {
+  const std::string talk =
+      R"({"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]})"
+      "\n";
+  const AuditOptions with{.begin = std::nullopt, .has_template = true};
+  const auto rows =
+      split(talk + row_of(2, 2) + "{\"text\": \"AB\"}\n" + row_of(3, 2), {.cutoff_len = 64});
+  const auto audit = audit_labels(rows, with, 1);
+  EXPECT_EQ(audit.plain, 2) << "a document is none";
+  EXPECT_PRED2(contains, audit.text(Split::kTrain),
+               "2 rows are plain text: no template is put around them; give messages (first ");
+  EXPECT_PRED2(contains, audit.first_plain, "train.jsonl:2");
+  EXPECT_FALSE(contains(audit_labels(rows, {}, 1).text(Split::kTrain), "plain text"));
+  EXPECT_FALSE(contains(audit_labels(split(talk, {.cutoff_len = 64}), with, 1).text(Split::kTrain),
+                        "plain text"));
+  EXPECT_PRED2(
+      contains,
+      audit_labels(split_of(pair_of(2, "A", "B"), RowKind::kPairs), with, 1).text(Split::kTrain),
+      "1 pairs are plain text");
+  EXPECT_PRED2(contains,
+               audit_labels(split_of("{\"prompt\": \"A\"}\n", RowKind::kPrompts), with, 1)
+                   .text(Split::kTrain),
+               "1 prompts are plain text");
+}
+
 TEST_F(LabelAuditTest, StopsWhereTheEndOfATurnIsNeverTrainedOn) {
   const AuditOptions tokens{.ends_of_turn = {kEndToken, 999}, .begin = std::nullopt};
   const auto cut = split(repeated(3, row_of(3, 30)));

@@ -173,7 +173,8 @@ RowTokens open_row_tokens(const config::ModelConfig& model, const config::RowsCo
                 .missing = chat_template ? missing_text(*tokenizer, *chat_template, path) : "",
                 .missing_tokens = chat_template
                                       ? text::missing_turn_tokens(*chat_template, *tokenizer)
-                                      : std::vector<std::string>{}},
+                                      : std::vector<std::string>{},
+                .has_template = chat_template.has_value()},
       .tokenizer = tokenizer,
       .chat_template =
           chat_template ? std::make_shared<const text::ChatTemplate>(*chat_template) : nullptr,

@@ -25,6 +25,7 @@ uint64_t token_bytes(const RowEntry& entry, TokenWidth width) {
 }
 
 constexpr uint32_t kDesirable = uint32_t{1} << 31;
+constexpr uint32_t kPlain = uint32_t{1} << 31;
 
 // The ids before the first that is trained on; nothing predicts the first of all.
 size_t untrained_ids(const text::MaskedTokens& tokens) {
@@ -57,6 +58,10 @@ bool has_true_notes(std::span<const RowEntry> row, PreparedKind kind) {
 }
 
 }  // namespace
+
+int64_t empty_turns_of(const RowEntry& entry) { return entry.turns & ~kPlain; }
+
+bool is_plain(const RowEntry& entry) { return (entry.turns & kPlain) != 0; }
 
 int64_t shared_ids(const RowEntry& chosen) { return chosen.note; }
 
@@ -115,7 +120,7 @@ void RowCacheWriter::append(const EncodedRow& row, const text::MaskedTokens& tok
                  .length = static_cast<uint32_t>(ids.size()),
                  .file = static_cast<uint32_t>(row.file),
                  .number = static_cast<uint32_t>(std::min<uint64_t>(row.number, UINT32_MAX)),
-                 .empty_turns = empty_turns,
+                 .turns = empty_turns | (row.is_plain ? kPlain : 0),
                  .note = note};
   std::vector<std::byte> mask(mask_bytes(ids.size()));
   for (size_t i = 1; i < ids.size(); ++i) {  // nothing predicts the first

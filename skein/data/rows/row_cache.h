@@ -30,13 +30,17 @@ struct RowEntry {
   uint32_t num_targets = 0;  // of these, that are trained on; the first id is never
   uint32_t file = 0;         // where it came from: place in the list of files,
   uint32_t number = 0;       // and line or place in the list
-  uint32_t empty_turns = 0;  // MaskedTokens::empty_turns
+  uint32_t turns = 0;        // read below
   uint32_t note = 0;         // read below; of rows that nobody has judged: zero
 
   bool operator==(const RowEntry&) const = default;
 };
 static_assert(sizeof(RowEntry) == kRowEntryBytes);
 
+// MaskedTokens::empty_turns.
+int64_t empty_turns_of(const RowEntry& entry);
+// EncodedRow::is_plain.
+bool is_plain(const RowEntry& entry);
 // Of a chosen answer: the ids that both answers begin with, and that neither is trained on.
 int64_t shared_ids(const RowEntry& chosen);
 // Of a rejected one; absent: the row said none.
