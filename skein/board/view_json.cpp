@@ -4,17 +4,17 @@
 // Views of boards on their way between nodes. What comes in may have been written by anyone.
 #include <algorithm>
 #include <limits>
-#include <nlohmann/json.hpp>
 
 #include "skein/board/board.h"
 #include "skein/board/page.h"
+#include "skein/core/json.h"
 
 namespace skein::board {
 namespace {
 
 using nlohmann::json;
 
-constexpr size_t kMaxText = size_t{256} << 10;
+constexpr JsonLimits kLimits{.bytes = uint64_t{256} << 10, .depth = 4, .whole_numbers = true};
 constexpr size_t kMaxString = 4096;
 constexpr size_t kMaxSamples = 64;
 
@@ -106,11 +106,10 @@ std::string encode(const BoardView& view) {
 }
 
 std::optional<BoardView> decode_board(const std::string& text) {
-  if (text.size() > kMaxText) return std::nullopt;
-  const auto parsed = json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!parsed.is_object()) return std::nullopt;
+  const auto parsed = json_if_valid(text, kLimits);
+  if (!parsed || !parsed->is_object()) return std::nullopt;
   Decoder in;
-  const auto at = [&](const char* name) -> const json& { return in.member(parsed, name); };
+  const auto at = [&](const char* name) -> const json& { return in.member(*parsed, name); };
   BoardView view;
   view.rank = in.number<int>(at("rank"), std::numeric_limits<int>::max());
   view.pid = in.number(at("pid"));

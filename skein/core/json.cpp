@@ -14,7 +14,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Of an object of a configuration file: nlohmann::ordered_json searches its keys one by one.
+// Of an object of a configuration file, or one whose keys keep their order: those are searched
+// one by one.
 constexpr size_t kMaxKeys = 10'000;
 constexpr size_t kMaxShown = 60;  // bytes of a value or key in a message
 
@@ -69,10 +70,11 @@ class Limiter final : public nlohmann::json_sax<Json> {
 };
 
 // Builds the tree. A list or object does not move while it is open: only the innermost grows.
+template <typename Tree>
 class TreeBuilder final : public JsonEvents {
  public:
-  explicit TreeBuilder(size_t max_keys = SIZE_MAX) : max_keys_(max_keys) {}
-  Json take() { return std::move(root_); }
+  explicit TreeBuilder(size_t max_keys) : max_keys_(max_keys) {}
+  Tree take() { return std::move(root_); }
 
   bool null() override { return add(nullptr); }
   bool boolean(bool value) override { return add(value); }
@@ -80,8 +82,8 @@ class TreeBuilder final : public JsonEvents {
   bool number_unsigned(number_unsigned_t value) override { return add(value); }
   bool number_float(number_float_t value, const string_t&) override { return add(value); }
   bool string(string_t& text) override { return add(std::move(text)); }
-  bool start_object(size_t) override { return open(Json::object()); }
-  bool start_array(size_t) override { return open(Json::array()); }
+  bool start_object(size_t) override { return open(Tree::object()); }
+  bool start_array(size_t) override { return open(Tree::array()); }
   bool end_object() override { return close(); }
   bool end_array() override { return close(); }
   bool key(string_t& text) override {
@@ -90,12 +92,12 @@ class TreeBuilder final : public JsonEvents {
   }
 
  private:
-  bool add(Json value) {
+  bool add(Tree value) {
     place(std::move(value));
     return true;
   }
 
-  bool open(Json container) {
+  bool open(Tree container) {
     open_.push_back(place(std::move(container)));
     return true;
   }
@@ -105,7 +107,7 @@ class TreeBuilder final : public JsonEvents {
     return true;
   }
 
-  Json* place(Json value) {
+  Tree* place(Tree value) {
     if (open_.empty()) return &(root_ = std::move(value));
     auto& parent = *open_.back();
     if (parent.is_array()) {
@@ -121,10 +123,17 @@ class TreeBuilder final : public JsonEvents {
   }
 
   size_t max_keys_;  // of each object
-  Json root_;
-  std::vector<Json*> open_;  // innermost last
+  Tree root_;
+  std::vector<Tree*> open_;  // innermost last
   std::string key_;          // the value that follows belongs to it
 };
+
+template <typename Tree>
+Tree tree_of(std::string_view text, const JsonLimits& limits, size_t max_keys) {
+  TreeBuilder<Tree> tree(max_keys);
+  walk_json(text, limits, tree);
+  return tree.take();
+}
 
 }  // namespace
 
@@ -157,9 +166,17 @@ bool walk_json(std::string_view text, const JsonLimits& limits, JsonEvents& even
 }
 
 Json parse_json(std::string_view text, const JsonLimits& limits) {
-  TreeBuilder tree;
-  walk_json(text, limits, tree);
-  return tree.take();
+  return tree_of<Json>(text, limits, SIZE_MAX);
+}
+
+nlohmann::ordered_json parse_ordered_json(std::string_view text, const JsonLimits& limits) {
+  return tree_of<nlohmann::ordered_json>(text, limits, kMaxKeys);
+}
+
+std::optional<Json> json_if_valid(std::string_view text, const JsonLimits& limits) try {
+  return parse_json(text, limits);
+} catch (const JsonError&) {
+  return std::nullopt;
 }
 
 JsonObject::JsonObject(Json object, std::string place)
@@ -169,9 +186,7 @@ JsonObject::JsonObject(Json object, std::string place)
 
 JsonObject JsonObject::parse(std::string_view text, const std::string& file,
                              const JsonLimits& limits) try {
-  TreeBuilder tree(kMaxKeys);
-  walk_json(text, limits, tree);
-  return {tree.take(), file};
+  return {tree_of<Json>(text, limits, kMaxKeys), file};
 } catch (const JsonError& error) {
   throw UserError(json_message(error, text, file));
 }
@@ -200,10 +215,9 @@ std::optional<JsonObject> JsonObject::object(const char* key) const {
 void JsonObject::read(const char* key, int64_t& value) const {
   const auto* entry = find(key);
   if (!entry) return;
-  // Beyond int64 the library keeps an unsigned number, which a conversion would wrap.
-  const bool fits = !entry->is_number_unsigned() || entry->get<uint64_t>() <= INT64_MAX;
-  if (!entry->is_number_integer() || !fits) refuse_value(key, "an integer");
-  value = entry->get<int64_t>();
+  const auto whole = whole_number(*entry);
+  if (!whole) refuse_value(key, "an integer");
+  value = *whole;
 }
 
 void JsonObject::read(const char* key, double& value) const {

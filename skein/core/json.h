@@ -51,6 +51,13 @@ TextPlace place_of(std::string_view text, size_t byte);
 // Throws JsonError.
 nlohmann::json parse_json(std::string_view text, const JsonLimits& limits = {});
 
+// The same with keys in the text's order, of which an object has at most 10,000: they are searched
+// one by one.
+nlohmann::ordered_json parse_ordered_json(std::string_view text, const JsonLimits& limits = {});
+
+// None where the text is refused: for what is passed over then.
+std::optional<nlohmann::json> json_if_valid(std::string_view text, const JsonLimits& limits = {});
+
 // Throws an Error that begins with `file`.
 template <typename Error>
 nlohmann::json parse_json(std::string_view text, std::string_view file,
@@ -58,6 +65,14 @@ nlohmann::json parse_json(std::string_view text, std::string_view file,
   return parse_json(text, limits);
 } catch (const JsonError& error) {
   throw Error(json_message(error, text, file));
+}
+
+// None but of a whole number that fits: the library would convert any other, and wrap large ones.
+template <typename Json>
+std::optional<int64_t> whole_number(const Json& value) {
+  const bool fits = !value.is_number_unsigned() || value.template get<uint64_t>() <= INT64_MAX;
+  if (!value.is_number_integer() || !fits) return std::nullopt;
+  return value.template get<int64_t>();
 }
 
 // What a text consists of, told in order. Each call answers whether to go on.

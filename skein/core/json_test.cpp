@@ -26,6 +26,37 @@ TEST(Json, ATreeIsWhatTheLibraryReads) {
   for (const auto* text : texts) {
     EXPECT_EQ(parse_json(text), nlohmann::json::parse(text)) << text;
     EXPECT_EQ(parse_json(text).dump(), nlohmann::json::parse(text).dump()) << text;
+    EXPECT_EQ(parse_ordered_json(text).dump(), nlohmann::ordered_json::parse(text).dump()) << text;
+  }
+}
+
+TEST(Json, AnOrderedTreeHasTheSameLimits) {
+  EXPECT_EQ(parse_ordered_json(R"({"b": {"z": 1, "a": 2}, "a": []})").dump(),
+            R"({"b":{"z":1,"a":2},"a":[]})");
+  EXPECT_THROW(parse_ordered_json(R"({"b": 1, "a": 2, "b": 1})"), JsonError);
+  EXPECT_THROW(parse_ordered_json("[[1]]", {.depth = 1}), JsonError);
+  EXPECT_THROW(parse_ordered_json("[1, 2]", {.bytes = 5}), JsonError);
+  std::string many = "{";
+  for (int i = 0; i <= 10'000; ++i) many += fmt::format("\"{}\": 0, ", i);
+  const auto said = refusal<JsonError>([&] { parse_ordered_json(many + "\"\": 0}"); });
+  EXPECT_EQ(said, "an object has more than 10000 keys");
+}
+
+TEST(Json, WhatIsPassedOverIsRefusedWithoutAThrow) {
+  EXPECT_EQ(json_if_valid("[1]"), nlohmann::json({1}));
+  for (const auto* text : {"", "[1", "[1]]", R"({"a": 1, "a": 1})", "[\"\xff\"]"}) {
+    EXPECT_FALSE(json_if_valid(text)) << text;
+  }
+  EXPECT_FALSE(json_if_valid("[[1]]", {.depth = 1}));
+}
+
+TEST(Json, AWholeNumberIsNotRounded) {
+  const auto whole = [](const char* text) { return whole_number(parse_json(text)); };
+  EXPECT_EQ(whole("7"), 7);
+  EXPECT_EQ(whole("-9223372036854775808"), INT64_MIN);
+  EXPECT_EQ(whole("9223372036854775807"), INT64_MAX);
+  for (const auto* text : {"9223372036854775808", "1.0", "1e300", "\"7\"", "null", "[7]"}) {
+    EXPECT_FALSE(whole(text)) << text;
   }
 }
 

@@ -9,17 +9,18 @@
 
 #include "skein/config/syntax/values.h"
 #include "skein/core/error.h"
+#include "skein/core/json.h"
 
 namespace skein::plan {
 namespace {
 
-// The library would make a whole number of a fraction, or of what is too large for one.
+// A log of many steps is long.
+constexpr JsonLimits kLimits{.bytes = uint64_t{1} << 30};
+
 int64_t whole_in(const nlohmann::ordered_json& json, const char* key,
                  int64_t lowest = std::numeric_limits<int64_t>::min()) {
   const auto& value = json.at(key);
-  const bool is_whole =
-      value.is_number_unsigned() ? value.get<uint64_t>() <= INT64_MAX : value.is_number_integer();
-  if (is_whole && value.get<int64_t>() >= lowest) return value.get<int64_t>();
+  if (const auto whole = whole_number(value); whole && *whole >= lowest) return *whole;
   throw IoError(fmt::format("{} is {}", key, value.dump()));
 }
 
@@ -129,9 +130,9 @@ std::string trainer_state_text(const TrainerState& state) {
 
 TrainerState read_trainer_state(const fs::path& folder) {
   const auto path = folder / kStateFile;
-  const auto text = read_file(path);
+  const auto text = read_file(path, kLimits.bytes);
   try {
-    const auto json = ordered_json::parse(text);
+    const auto json = parse_ordered_json(text, kLimits);
     const auto& ours = json.at("stateful_callbacks").at("skein");
     TrainerState state{
         .step = count_in(json, "global_step"),
@@ -166,6 +167,8 @@ TrainerState read_trainer_state(const fs::path& folder) {
     }
     check_state(state);
     return state;
+  } catch (const JsonError& error) {
+    throw IoError(json_message(error, text, path.string()));
   } catch (const std::exception& error) {
     throw IoError(fmt::format("{}: not a state that skein wrote: {}", path.string(), error.what()));
   }

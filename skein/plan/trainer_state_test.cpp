@@ -74,6 +74,24 @@ TEST_F(TrainerStateTest, CountsThatNoRunWritesAreRefused) {
   EXPECT_NE(said_of("/log_history/0", "text"), "");
 }
 
+TEST_F(TrainerStateTest, ADamagedFileIsRefusedByItsName) {
+  const auto good = trainer_state_text({.step = 8, .num_updates = 7, .history = log_of({3})});
+  const auto said = [&](const std::string& text) {
+    write_file_atomically(folder_ / kStateFile, text);
+    EXPECT_FALSE(find_trainer_state(folder_));
+    return refusal<IoError>([&] { read_trainer_state(folder_); });
+  };
+  const auto name = (folder_ / kStateFile).string();
+  EXPECT_EQ(said(""), name + ":1:1: invalid JSON");
+  EXPECT_PRED2(contains, said(good.substr(0, good.size() / 2)), name + ":");
+  EXPECT_PRED2(contains, said(good + "x"), "invalid JSON");
+  EXPECT_PRED2(contains, said("{\"global_step\": 8, " + good.substr(1)),
+               name + ": duplicate key 'global_step'");
+  EXPECT_PRED2(contains, said("{\"deep\": " + std::string(100'000, '[')), "nested deeper");
+  EXPECT_PRED2(contains, said("[8]"), name + ": not a state that skein wrote");
+  EXPECT_PRED2(contains, said("{}"), name + ": not a state that skein wrote");
+}
+
 TEST_F(TrainerStateTest, KeepsTheLossScaleOfFloat16) {
   TrainerState state{.step = 7, .num_updates = 5};
   EXPECT_EQ(trainer_state_text(state).find("loss_scale"), std::string::npos);

@@ -6,9 +6,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
-#include <sstream>
 
+#include "skein/report/record_log.h"
 #include "skein/report/svg.h"
 
 namespace skein::report {
@@ -210,19 +209,15 @@ std::string eval_label(const Curves& curves) {
 
 Curves read_curves(const fs::path& trainer_log, const std::string& name) {
   Curves curves{.name = name};
-  std::istringstream lines(read_file(trainer_log));
-  for (std::string text_line; std::getline(lines, text_line);) {
-    const auto record = nlohmann::json::parse(text_line, nullptr, false);
-    if (!record.is_object() || !record.contains("step") || !record["step"].is_number()) continue;
-    const double step = record["step"].get<double>();
+  each_record(trainer_log, [&](int64_t step, const nlohmann::ordered_json& record) {
     const auto add = [&](const std::string& key, std::vector<CurvePoint>& points) {
       if (!record.contains(key)) return;
       const auto& value = record[key];  // null: JSON has no NaN
-      points.push_back({step, value.is_number() ? value.get<double>() : NAN});
+      points.push_back({static_cast<double>(step), value.is_number() ? value.get<double>() : NAN});
     };
     add(name, curves.train);
     add("eval_" + name, curves.eval);
-  }
+  });
   return curves;
 }
 

@@ -3,13 +3,25 @@
 #include "skein/report/record_log.h"
 
 #include <span>
+#include <sstream>
 #include <string>
 #include <utility>
 
 #include "skein/core/error.h"
+#include "skein/core/json.h"
 #include "skein/core/log.h"
 
 namespace skein::report {
+namespace {
+
+// Null when it is none.
+nlohmann::ordered_json record_in(const std::string& line) try {
+  return parse_ordered_json(line);
+} catch (const JsonError&) {
+  return nullptr;
+}
+
+}  // namespace
 
 RecordLog::RecordLog(Options options) : options_(std::move(options)) {}
 
@@ -55,6 +67,16 @@ void RecordLog::replace(nlohmann::ordered_json records) {
 
 void RecordLog::finish() {
   if (is_behind_) catch_up();
+}
+
+void each_record(const fs::path& file,
+                 const std::function<void(int64_t, const nlohmann::ordered_json&)>& tell) {
+  std::istringstream lines(read_file(file));
+  for (std::string line; std::getline(lines, line);) {
+    const auto record = record_in(line);
+    if (!record.is_object() || !record.contains("step")) continue;
+    if (const auto step = whole_number(record["step"])) tell(*step, record);
+  }
 }
 
 Numbers numbers_of(const nlohmann::ordered_json& record) {

@@ -45,6 +45,11 @@ class RecordLog {
   bool is_behind_ = false;  // a write has failed: the file lacks records
 };
 
+// Tells the records of such a file in their order. Lines that are none are passed over: one that a
+// crash has cut, what others wrote.
+void each_record(const fs::path& file,
+                 const std::function<void(int64_t, const nlohmann::ordered_json&)>& tell);
+
 // What reporters are told of a record: all its numbers but the step.
 Numbers numbers_of(const nlohmann::ordered_json& record);
 

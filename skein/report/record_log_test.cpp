@@ -86,6 +86,23 @@ TEST_F(RecordLogTest, AnotherRunsFileIsNotTouched) {
   EXPECT_EQ(read_file(file), "{\"step\":1}\n");
 }
 
+TEST_F(RecordLogTest, DamagedLinesArePassedOver) {
+  const std::string deep = std::string(1000, '[') + std::string(1000, ']');
+  const auto file = write(kRecordLogName,
+                          std::string("{\"step\": 1, \"loss\": 3}\n\n7\n[{\"step\": 2}]\n") +
+                              "{\"step\": 2, \"loss\": \n{\"loss\": 5}\n{\"step\": null}\n" +
+                              "{\"step\": \"3\"}\n{\"step\": 1e300}\n{\"step\": 1.5}\n" +
+                              "{\"step\": 18446744073709551615}\n{\"step\": 3, \"step\": 4}\n" +
+                              "{\"step\": 3, \"text\": \"\xff\"}\n{\"step\": 3, \"deep\": " + deep +
+                              "}\n{\"step\": 3" + '\0' + "}\n{\"step\": 6, \"b\": 1, \"a\": 2}\n" +
+                              "{\"step\": 7, \"lo");
+  std::string told;
+  each_record(file, [&](int64_t step, const nlohmann::ordered_json& record) {
+    told += fmt::format("{} {}\n", step, record.dump());
+  });
+  EXPECT_EQ(told, "1 {\"step\":1,\"loss\":3}\n6 {\"step\":6,\"b\":1,\"a\":2}\n");
+}
+
 TEST(RecordLog, ReportersGetTheNumbers) {
   const auto numbers = numbers_of({{"step", 3}, {"loss", 2.5}, {"note", "x"}, {"lost", nullptr}});
   EXPECT_EQ(numbers, (Numbers{{"loss", 2.5}}));

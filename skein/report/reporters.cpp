@@ -5,8 +5,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "skein/core/error.h"
 #include "skein/core/log.h"
@@ -73,13 +71,9 @@ Numbers with_reporter_names(const Numbers& values) {
 // the run from its first step.
 void replay(WandbRun& run, const fs::path& trainer_log, int64_t last_step) {
   if (!file_exists(trainer_log)) return;
-  std::istringstream lines(read_file(trainer_log));
-  for (std::string line; std::getline(lines, line);) {
-    const auto record = nlohmann::ordered_json::parse(line, nullptr, false);
-    if (!record.is_object() || !record.contains("step")) continue;
-    const auto step = record["step"].is_number() ? record["step"].get<int64_t>() : last_step + 1;
+  each_record(trainer_log, [&](int64_t step, const nlohmann::ordered_json& record) {
     if (step <= last_step) run.history(step, with_reporter_names(numbers_of(record)));
-  }
+  });
 }
 
 std::unique_ptr<WandbRun> start_wandb(const ReporterOptions& options) {

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <nlohmann/json.hpp>
 
 #include "skein/core/error.h"
 
@@ -134,6 +135,42 @@ TEST_F(ReportersTest, WandbIdThatIsNoFileNameIsRefused) {
   setenv("WANDB_RUN_ID", "../up", 1);
   EXPECT_THROW(Reporters(options({"wandb"})), UserError);
   unsetenv("WANDB_RUN_ID");
+}
+
+TEST_F(ReportersTest, ADamagedMemoryOfTheIdMakesANewRun) {
+  if (keep_) GTEST_SKIP() << "writes for another program";
+  const auto memory = output_ / "wandb" / "wandb-resume.json";
+  const auto id_after = [&](const std::string& text) {
+    make_directories(memory.parent_path());
+    write_file_atomically(memory, text);
+    auto continued = options({"wandb"});
+    continued.resume_step = 4;
+    Reporters reporters(continued);
+    return nlohmann::json::parse(read_file(memory)).at("run_id").get<std::string>();
+  };
+  EXPECT_EQ(id_after(R"({"run_id": "abcd1234"})"), "abcd1234");
+  for (const auto* text : {"", "{\"run_id\": \"abcd1234\"", "7", "[]", "{}", R"({"run_id": 7})",
+                           R"({"run_id": "../up"})", R"({"run_id": "a", "run_id": "abcd1234"})"}) {
+    const auto id = id_after(text);
+    EXPECT_EQ(id.size(), 8U) << text;
+    EXPECT_NE(id, "abcd1234") << text;
+  }
+}
+
+TEST_F(ReportersTest, ADamagedLogIsReplayedAsFarAsItCanBeRead) {
+  if (keep_) GTEST_SKIP() << "writes for another program";
+  write_file_atomically(output_ / "trainer_log.jsonl",
+                        "{\"step\": 1, \"loss\": 2}\n{\"step\": 1e300, \"loss\": 2}\n"
+                        "{\"step\": 2, \"whole\": 2}\n{\"step\": 3, \"cut\": ");
+  auto continued = options({"wandb"});
+  continued.resume_step = 4;
+  Reporters reporters(continued);
+  std::string sent;
+  for (const auto& file : files_of(output_ / "wandb")) {
+    if (file.extension() == ".wandb") sent = read_file(file);
+  }
+  EXPECT_NE(sent.find("train/whole"), std::string::npos);
+  EXPECT_EQ(sent.find("train/cut"), std::string::npos);
 }
 
 TEST(ReporterName, HuggingFaceRule) {

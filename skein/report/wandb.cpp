@@ -9,12 +9,12 @@
 #include <cctype>
 #include <cmath>
 #include <ctime>
-#include <nlohmann/json.hpp>
 #include <random>
 #include <span>
 
 #include "skein/core/error.h"
 #include "skein/core/host.h"
+#include "skein/core/json.h"
 #include "skein/report/checksum.h"
 #include "skein/report/host.h"
 
@@ -126,9 +126,10 @@ bool is_id(std::string_view text) {
 
 std::string remembered_id(const fs::path& memory) {
   if (!file_exists(memory)) return "";
-  const auto saved = nlohmann::json::parse(read_file(memory, 4096), nullptr, false);
-  if (!saved.is_object() || !saved.contains("run_id") || !saved["run_id"].is_string()) return "";
-  return saved["run_id"].get<std::string>();
+  const auto saved = json_if_valid(read_file(memory, 4096));
+  if (!saved || !saved->is_object()) return "";
+  const auto id = saved->find("run_id");
+  return id != saved->end() && id->is_string() ? id->get<std::string>() : "";
 }
 
 std::string choose_id(const WandbOptions& options) {
