@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright the skein authors.
 """Checks that includes only go down (tools/layers.txt, which names no more than is included), that torch
-stays out of torch-free code, and that no folder is too full to find anything in.
+stays out of torch-free code, that JSON has one reader, and that no folder is too full to find anything in.
 
 A file belongs to its folder, `core`, or its sub-folder, `launch/placement`, with all that lies deeper.
 Torch-free are the folders that layers.txt names, all `.cu` files, and every skein header these reach.
@@ -14,6 +14,7 @@ from pathlib import Path
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.M)
 TORCH = ("torch/", "ATen/", "c10/")
+JSON_READER = re.compile(r"[Jj]son::(?:parse|accept|sax_parse)\(|\bsimdjson\b")  # core/json has limits, these have none
 MOST_SOURCES = 60
 
 
@@ -24,6 +25,7 @@ def main(root):
     includes = {str(p.relative_to(root)): INCLUDE.findall(p.read_text()) for p in files}
     errors = [*check_order(layers), *check_use(layers, includes), *check_sizes(includes)]
     errors += [error for file in includes for error in check_includes(file, includes[file], layers)]
+    errors += [f"{file.relative_to(root)} reads JSON: core/json.h does, with limits" for file in files if reads_json(file, root)]
     for file in includes:
         if matches(folder_of(file), torch_free_folders) or file.endswith((".cu", ".cuh")):
             errors += check_torch_free(file, includes)
@@ -79,6 +81,11 @@ def check_includes(file, included, layers):
         other = folder_of(target)
         if target.startswith("skein/") and other != folder and not matches(other, layers[folder]):
             yield f"{file} includes {target}: '{folder}' may not include '{other}' (tools/layers.txt)"
+
+
+def reads_json(file, root):
+    is_reader = file == root / "skein/core/json.cpp"
+    return not is_reader and not file.name.endswith("_test.cpp") and JSON_READER.search(file.read_text())
 
 
 def check_torch_free(start, includes):

@@ -54,6 +54,15 @@ class Layers(Tree):
         [error] = self.check()
         self.assertIn("skein/core/error.cpp includes skein/tensor/flat.h", error)
 
+    def test_json_has_one_reader(self):
+        self.write("skein/core/json.cpp", "return Json::sax_parse(text);\n")
+        self.write("skein/data/row_test.cpp", "return nlohmann::json::parse(text);\n")
+        self.write("skein/data/row.cpp", "using json = nlohmann::json;  // json::parse\n")
+        self.assertEqual(self.check(), [])
+        self.write("skein/data/row.cpp", "return nlohmann::ordered_json::parse(text);\n")
+        [error] = self.check()
+        self.assertIn("skein/data/row.cpp reads JSON", error)
+
     def test_a_folder_without_a_line_is_refused(self):
         self.write("skein/misc/a.h", "")
         self.assertIn("'misc' has no line", self.check()[0])

@@ -226,7 +226,7 @@ OrderedJson number(double value) {
 
 AdapterConfig parse_adapter_config(std::string_view text, const std::string& origin) {
   const auto file = JsonObject::parse(text, origin);
-  const auto ordered = OrderedJson::parse(text);
+  const auto ordered = parse_ordered_json(text);
   refuse_other_kinds(file);
   AdapterConfig config;
   file.read("base_model_name_or_path", config.base_model);

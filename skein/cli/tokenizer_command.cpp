@@ -11,7 +11,6 @@
 #include <functional>
 #include <iostream>
 #include <iterator>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <vector>
 
@@ -19,6 +18,7 @@
 #include "skein/config/syntax/suggest.h"
 #include "skein/core/error.h"
 #include "skein/core/file.h"
+#include "skein/core/json.h"
 #include "skein/core/log.h"
 #include "skein/text/tokenizer.h"
 #include "skein/text/train_tokenizer.h"
@@ -27,6 +27,8 @@ namespace skein::cli {
 namespace {
 
 using Json = nlohmann::json;
+
+constexpr JsonLimits kLineLimits{.bytes = uint64_t{1} << 30};
 
 constexpr const char* kUsage =
     "skein tokenizer train --input F… --vocab-size N --out DIR   learn one from .txt and .jsonl "
@@ -94,14 +96,19 @@ int train(std::span<const std::string> arguments) {
 void for_each_line(const std::function<Json(const Json&)>& answer) {
   std::string line;
   for (int64_t number = 1; std::getline(std::cin, line); ++number) {
+    const auto asked = json_if_valid(line, kLineLimits);
+    std::optional<std::string> said;
     try {
-      fmt::print("{}\n", answer(Json::parse(line)).dump());
-    } catch (const Json::exception&) {
+      if (asked) said = answer(*asked).dump();
+    } catch (const Json::exception&) {  // a value of another kind
+    }
+    if (!said) {
       throw UserError(
           fmt::format("stdin:{}: expected a JSON string (encode) or a JSON list of "
                       "token ids (decode)",
                       number));
     }
+    fmt::print("{}\n", *said);
   }
 }
 
@@ -194,11 +201,11 @@ double thread_seconds() {
 std::vector<std::string> read_texts() {
   std::vector<std::string> texts;
   for (std::string line; std::getline(std::cin, line);) {
-    const auto text = Json::parse(line, nullptr, /*allow_exceptions=*/false);
-    if (!text.is_string()) {
+    const auto text = json_if_valid(line, kLineLimits);
+    if (!text || !text->is_string()) {
       throw UserError(fmt::format("stdin:{}: expected a JSON string", texts.size() + 1));
     }
-    texts.push_back(text.get<std::string>());
+    texts.push_back(text->get<std::string>());
   }
   return texts;
 }

@@ -55,7 +55,7 @@ BaseModel open_base_model(const fs::path& folder) {
 
 std::string changed_config(const BaseModel& base, const ConfigChanges& changes) {
   const auto text = changes.scores ? plan::config_with_score(base.config) : base.config;
-  auto config = nlohmann::ordered_json::parse(text);
+  auto config = parse_ordered_json(text);
   const auto set_dtype = [&](nlohmann::ordered_json& object) {
     // transformers 5 writes and reads dtype; 4 wrote torch_dtype. The file's own word stays.
     for (const char* word : {"torch_dtype", "dtype"}) {

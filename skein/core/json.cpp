@@ -179,6 +179,13 @@ std::optional<Json> json_if_valid(std::string_view text, const JsonLimits& limit
   return std::nullopt;
 }
 
+std::optional<nlohmann::ordered_json> ordered_json_if_valid(std::string_view text,
+                                                            const JsonLimits& limits) try {
+  return parse_ordered_json(text, limits);
+} catch (const JsonError&) {
+  return std::nullopt;
+}
+
 JsonObject::JsonObject(Json object, std::string place)
     : object_(std::move(object)), place_(std::move(place)) {
   if (!object_.is_object()) refuse("not a JSON object");

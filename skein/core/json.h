@@ -57,6 +57,8 @@ nlohmann::ordered_json parse_ordered_json(std::string_view text, const JsonLimit
 
 // None where the text is refused: for what is passed over then.
 std::optional<nlohmann::json> json_if_valid(std::string_view text, const JsonLimits& limits = {});
+std::optional<nlohmann::ordered_json> ordered_json_if_valid(std::string_view text,
+                                                            const JsonLimits& limits = {});
 
 // Throws an Error that begins with `file`.
 template <typename Error>

@@ -44,8 +44,10 @@ TEST(Json, AnOrderedTreeHasTheSameLimits) {
 
 TEST(Json, WhatIsPassedOverIsRefusedWithoutAThrow) {
   EXPECT_EQ(json_if_valid("[1]"), nlohmann::json({1}));
+  EXPECT_EQ(ordered_json_if_valid("[1]"), nlohmann::ordered_json({1}));
   for (const auto* text : {"", "[1", "[1]]", R"({"a": 1, "a": 1})", "[\"\xff\"]"}) {
     EXPECT_FALSE(json_if_valid(text)) << text;
+    EXPECT_FALSE(ordered_json_if_valid(text)) << text;
   }
   EXPECT_FALSE(json_if_valid("[[1]]", {.depth = 1}));
 }

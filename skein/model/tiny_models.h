@@ -11,10 +11,10 @@
 #include <ATen/ops/randn.h>
 
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "skein/core/json.h"
 #include "skein/model/model.h"
 
 namespace skein::model {
@@ -62,8 +62,8 @@ inline std::vector<std::string> tiny_families() {
 
 // `more` holds further keys, or other values of some.
 inline plan::HfConfig tiny_config(const std::string& start, const std::string& more = "") {
-  auto config = nlohmann::json::parse(start + "}");
-  if (!more.empty()) config.update(nlohmann::json::parse("{" + more.substr(1) + "}"));
+  auto config = parse_json(start + "}");
+  if (!more.empty()) config.update(parse_json("{" + more.substr(1) + "}"));
   return plan::parse_hf_config(config.dump(), "tiny");
 }
 

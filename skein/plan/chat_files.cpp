@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "skein/core/error.h"
@@ -27,8 +26,12 @@ constexpr const char* kEnds = "eos_token_id";
 constexpr std::array kIds = {"bos_token_id", kEnds, "pad_token_id"};
 
 Json object_of(const std::string& text, const std::string& name) {
-  if (!parse_json<UserError>(text, name).is_object()) throw UserError(name + ": no JSON object");
-  return Json::parse(text);
+  try {
+    if (auto object = parse_ordered_json(text); object.is_object()) return object;
+  } catch (const JsonError& error) {
+    throw UserError(json_message(error, text, name));
+  }
+  throw UserError(name + ": no JSON object");
 }
 
 void set_template(const text::ChatTemplate& chat, bool is_given, TextFiles& files) {
@@ -156,8 +159,8 @@ std::string add_chat_files(const config::ModelConfig& model, const config::RowsC
 }
 
 std::string with_changes(const std::string& config, const std::string& changes) {
-  auto json = Json::parse(config);
-  json.update(Json::parse(changes));
+  auto json = parse_ordered_json(config);
+  json.update(parse_ordered_json(changes));
   return json.dump(2) + "\n";
 }
 

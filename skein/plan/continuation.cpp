@@ -6,7 +6,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 #include <string_view>
@@ -18,6 +17,7 @@
 #include "skein/config/syntax/values.h"
 #include "skein/core/error.h"
 #include "skein/core/hash.h"
+#include "skein/core/json.h"
 #include "skein/optim/states.h"
 #include "skein/plan/finetune.h"
 #include "skein/plan/preferences.h"
@@ -122,13 +122,22 @@ std::optional<fs::path> newest_or_refuse(const fs::path& output, const Survey& s
   throw IoError(nothing_to_continue(output, survey, fmt::format(" ({})", problems_of(survey))));
 }
 
+ordered_json saved_config(const fs::path& path) {
+  const auto text = read_file(path);
+  try {
+    if (auto config = parse_ordered_json(text); config.is_object()) return config;
+  } catch (const JsonError& error) {
+    throw IoError(json_message(error, text, path.string()));
+  }
+  throw IoError(path.string() + " is not a JSON object");
+}
+
 std::string model_type(const ordered_json& config) { return config.value("model_type", ""); }
 
 void check_architecture(const fs::path& checkpoint, const HfConfig& model) {
   const auto path = checkpoint / "config.json";
-  const auto saved = ordered_json::parse(read_file(path), nullptr, /*allow_exceptions=*/false);
-  if (!saved.is_object()) throw IoError(path.string() + " is not a JSON object");
-  const auto now = ordered_json::parse(model.source);
+  const auto saved = saved_config(path);
+  const auto now = parse_ordered_json(model.source);
   constexpr const char* kCure =
       "Give the old model, another output_dir, or start over with --fresh";
   if (model_type(saved) != model_type(now)) {
@@ -159,8 +168,8 @@ void check_adapter_config(const fs::path& checkpoint, const std::string& text) {
   const std::set<std::string> described = {"base_model_name_or_path", "peft_version",
                                            "inference_mode", "init_lora_weights", "lora_dropout"};
   const auto saved =
-      ordered_json::parse(adapter::adapter_config_json(adapter::read_adapter_config(checkpoint)));
-  const auto now = ordered_json::parse(text);
+      parse_ordered_json(adapter::adapter_config_json(adapter::read_adapter_config(checkpoint)));
+  const auto now = parse_ordered_json(text);
   std::vector<std::string> changed;
   for (const auto& [key, value] : now.items()) {
     if (described.contains(key)) continue;
@@ -455,7 +464,8 @@ bool has_final_model(const fs::path& output, int64_t steps) try {
   checkpoint::open_model_files(output,
                                is_adapter ? checkpoint::kAdapterStem : checkpoint::kModelStem);
   const auto config = read_file(output / (is_adapter ? adapter::kConfigName : "config.json"));
-  return ordered_json::parse(config, nullptr, /*allow_exceptions=*/false).is_object();
+  const auto json = json_if_valid(config);
+  return json && json->is_object();
 } catch (const UserError&) {
   return false;  // no tensors
 } catch (const IoError&) {

@@ -49,7 +49,7 @@ int64_t num_labels(const nlohmann::ordered_json& json) {
 
 // A reward model is a classifier of one label.
 void read_score(std::string_view text, const ConfigReader& reader, HfConfig& config) {
-  const auto json = nlohmann::ordered_json::parse(text);
+  const auto json = parse_ordered_json(text);
   if (!class_of(json).ends_with(kScore)) return;
   const auto labels = num_labels(json);
   if (labels != 1) {
@@ -126,7 +126,7 @@ HfConfig with_score(const HfConfig& config) {
 }
 
 std::string config_with_score(const std::string& config) {
-  auto json = nlohmann::ordered_json::parse(config);  // keys stay in their order
+  auto json = parse_ordered_json(config);  // keys stay in their order
   auto name = class_of(json);
   if (name.ends_with(kScore)) return config;
   if (name.empty()) name = family_class(json.value("model_type", ""));
@@ -143,7 +143,7 @@ std::string config_with_score(const std::string& config) {
 }
 
 std::string hf_config_json(const HfConfig& config, const std::string& dtype) {
-  auto json = nlohmann::ordered_json::parse(config.source);  // keys stay in their order
+  auto json = parse_ordered_json(config.source);  // keys stay in their order
   // transformers 5 writes and reads dtype; 4 wrote torch_dtype. Keep the file's own word.
   const bool old_word = json.contains("torch_dtype");
   if (old_word) json["torch_dtype"] = dtype;

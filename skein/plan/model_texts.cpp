@@ -3,11 +3,11 @@
 #include "skein/plan/model_texts.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "skein/core/file.h"
 #include "skein/core/folder.h"
+#include "skein/core/json.h"
 #include "skein/data/rows/open_encoder.h"
 #include "skein/plan/chat_files.h"
 #include "skein/plan/model_folder.h"
@@ -46,10 +46,10 @@ void name_padding(const std::string& token, std::map<std::string, std::string>& 
   for (const char* name : {"tokenizer_config.json", "special_tokens_map.json"}) {
     const auto found = files.find(name);
     if (found == files.end()) continue;
-    auto json = nlohmann::ordered_json::parse(found->second, nullptr, /*allow_exceptions=*/false);
-    if (!json.is_object()) continue;
-    json["pad_token"] = token;
-    found->second = json.dump(2) + "\n";
+    auto json = ordered_json_if_valid(found->second);
+    if (!json || !json->is_object()) continue;
+    (*json)["pad_token"] = token;
+    found->second = json->dump(2) + "\n";
   }
 }
 
@@ -72,10 +72,10 @@ std::optional<uint32_t> padding_of(const data::RowTokens& tokens,
 
 void add_padding(const config::RunConfig& config, ModelTexts& texts) {
   const auto tokens = open_tokens(config);
-  const auto model = nlohmann::ordered_json::parse(read_run_model(config).source);
+  const auto model = parse_ordered_json(read_run_model(config).source);
   const auto padding = padding_of(tokens, model);
   if (!padding) return;
-  auto changes = nlohmann::ordered_json::parse(texts.config_changes);
+  auto changes = parse_ordered_json(texts.config_changes);
   changes["pad_token_id"] = *padding;
   texts.config_changes = changes.dump();
   const auto token = tokens.tokenizer->token_of(*padding);

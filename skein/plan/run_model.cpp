@@ -5,9 +5,9 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "skein/core/error.h"
+#include "skein/core/json.h"
 #include "skein/text/new_tokens.h"
 #include "skein/text/text_codec.h"
 
@@ -162,7 +162,7 @@ HfConfig read_text_model(const config::RunConfig& config) {
   const fs::path folder = config.model.model_name_or_path;
   auto model = read_hf_config(folder);
   check_not_quantised(model.source, (folder / "config.json").string());
-  auto json = ordered_json::parse(model.source);  // keys stay in their order
+  auto json = parse_ordered_json(model.source);  // keys stay in their order
   const bool scaled = scale_rope(config, model, json);
   const bool grown = grow_vocabulary(config.model, model, json);
   if (!scaled && !grown) return model;
@@ -199,7 +199,7 @@ void add_new_tokens(const config::ModelConfig& model, std::map<std::string, std:
 
 bool stretches_positions(const config::RunConfig& config) {
   const auto model = read_hf_config(config.model.model_name_or_path);
-  auto json = ordered_json::parse(model.source);
+  auto json = parse_ordered_json(model.source);
   return scale_rope(config, model, json);
 }
 

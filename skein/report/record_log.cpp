@@ -12,16 +12,6 @@
 #include "skein/core/log.h"
 
 namespace skein::report {
-namespace {
-
-// Null when it is none.
-nlohmann::ordered_json record_in(const std::string& line) try {
-  return parse_ordered_json(line);
-} catch (const JsonError&) {
-  return nullptr;
-}
-
-}  // namespace
 
 RecordLog::RecordLog(Options options) : options_(std::move(options)) {}
 
@@ -73,9 +63,9 @@ void each_record(const fs::path& file,
                  const std::function<void(int64_t, const nlohmann::ordered_json&)>& tell) {
   std::istringstream lines(read_file(file));
   for (std::string line; std::getline(lines, line);) {
-    const auto record = record_in(line);
-    if (!record.is_object() || !record.contains("step")) continue;
-    if (const auto step = whole_number(record["step"])) tell(*step, record);
+    const auto record = ordered_json_if_valid(line);
+    if (!record || !record->contains("step")) continue;
+    if (const auto step = whole_number(record->at("step"))) tell(*step, *record);
   }
 }
 

@@ -4,10 +4,10 @@
 
 // A tokenizer.json for tests: every byte is a token, and so are these.
 
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "skein/core/json.h"
 #include "skein/text/bpe_trainer.h"
 #include "skein/text/tokenizer_json.h"
 
@@ -15,8 +15,7 @@ namespace skein::text {
 
 // Their ids are 1000, 1001, …
 inline std::string byte_tokenizer_json(const std::vector<std::string>& special_tokens) {
-  auto json =
-      nlohmann::json::parse(to_tokenizer_json(train_bpe({{"the", 5}}, {.vocab_size = 257})));
+  auto json = parse_json(to_tokenizer_json(train_bpe({{"the", 5}}, {.vocab_size = 257})));
   int id = 1000;
   for (const auto& content : special_tokens) {
     json["added_tokens"].push_back({{"id", id++},

@@ -6,11 +6,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "skein/config/plain_values.h"
+#include "skein/core/error.h"
 #include "skein/core/host.h"
+#include "skein/core/json.h"
 #include "skein/core/log.h"
 #include "skein/plan/finetune.h"
 #include "skein/plan/preferences.h"
@@ -38,7 +39,8 @@ std::vector<report::RankRow> rank_rows(Session& run) {
   world.store.set(key(world.group.rank()), own.dump());
   std::vector<report::RankRow> rows;
   for (int rank = 0; world.is_first() && rank < world.group.size(); ++rank) {
-    const auto row = nlohmann::json::parse(world.store.get(key(rank), std::chrono::seconds(60)));
+    const auto row = parse_json<CommError>(world.store.get(key(rank), std::chrono::seconds(60)),
+                                           fmt::format("rank {}", rank), kMessageLimits);
     rows.push_back({rank, row[0].get<int>(), row[1].get<std::string>(), row[2].get<std::string>(),
                     run.batches.per_device});
   }

@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <random>
 #include <vector>
@@ -21,6 +20,7 @@
 #include "skein/config/handover.h"
 #include "skein/core/error.h"
 #include "skein/core/file.h"
+#include "skein/core/json.h"
 #include "skein/launch/placement/variables.h"
 #include "skein/launch/process/child.h"
 #include "skein/launch/ranks/launcher.h"
@@ -64,7 +64,7 @@ Json ask_worker(const launch::Environment& environment, bool ask_driver) {
   }
   std::string text(answer.size(), '\0');
   answer.read_at(0, std::as_writable_bytes(std::span(text)));
-  return Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  return ordered_json_if_valid(text).value_or(nullptr);
 }
 
 // A folder that goes when the trial is over.
@@ -106,7 +106,7 @@ std::optional<Json> try_all_reduce(const launch::Hardware& hardware) {
   const int code =
       launch::launch(plan, {worker_path().string(), "doctor-rank", result.string()}, options);
   if (code != 0) return std::nullopt;
-  return Json::parse(read_file(result), nullptr, /*allow_exceptions=*/false);
+  return ordered_json_if_valid(read_file(result));
 }
 
 Finding check_all_reduce(const launch::Hardware& hardware, Json& measured) {

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "skein/core/error.h"
+#include "skein/core/json.h"
 #include "skein/core/log.h"
 
 namespace skein::train {
@@ -21,11 +22,9 @@ constexpr size_t kShownBytes = 2000;
 
 // The step of a line that this wrote; anything else is of no step.
 int64_t step_of(std::string_view line) {
-  const auto json = ordered_json::parse(line, nullptr, /*allow_exceptions=*/false);
-  const auto found = json.is_object() ? json.find("step") : json.end();
-  return json.is_object() && found != json.end() && found->is_number_integer()
-             ? found->get<int64_t>()
-             : INT64_MAX;
+  const auto json = json_if_valid(line);
+  if (!json || !json->contains("step")) return INT64_MAX;
+  return whole_number(json->at("step")).value_or(INT64_MAX);
 }
 
 // In a cell of a table of Markdown.
