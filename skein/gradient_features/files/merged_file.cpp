@@ -16,6 +16,8 @@ namespace {
 constexpr const char* kKind = "skein gradients";
 constexpr const char* kVersion = "1";
 
+constexpr size_t kMostSamplesKept = 8192;  // each few bytes written hold up many
+
 struct Placed {
   std::string header;
   std::vector<checkpoint::PlacedTensor> tensors;
@@ -47,27 +49,38 @@ Placed place(const RowReader& reader) {
 MergedFile::MergedFile(const fs::path& path, const RowReader& reader)
     : dtype_(reader.facts().output_dtype), file_(path) {
   const auto [header, tensors] = place(reader);
+  uint64_t rows_begin = 0;
   for (const auto& tensor : tensors) {
-    (tensor.name == "rows" ? next_row_ : next_sample_) = header.size() + tensor.begin;
+    (tensor.name == "rows" ? rows_begin : next_sample_) = header.size() + tensor.begin;
   }
   file_.file().write_at(0, std::as_bytes(std::span(header)));
+  rows_.emplace(file_.file(), rows_begin);
 }
 
 void MergedFile::append(const ReadBlock& block) {
-  const auto samples = std::as_bytes(std::span(block.samples));
-  file_.file().write_at(next_sample_, samples);
-  next_sample_ += samples.size();
-  auto rows = std::as_bytes(std::span(block.rows));
+  samples_.insert(samples_.end(), block.samples.begin(), block.samples.end());
+  if (samples_.size() >= kMostSamplesKept) write_samples();
+  auto rows = std::as_bytes(block.rows);
   if (dtype_ != DType::kF32) {  // exact: they were read from the same type
     rounded_.resize(block.rows.size() * dtype_bytes(dtype_));
     convert::from_floats(block.rows, dtype_, rounded_);
     rows = rounded_;
   }
-  file_.file().write_at(next_row_, rows);
-  next_row_ += rows.size();
+  rows_->append(rows);
 }
 
-void MergedFile::commit() { file_.commit(); }
+void MergedFile::write_samples() {
+  const auto samples = std::as_bytes(std::span(samples_));
+  rows_->write_elsewhere(next_sample_, samples);
+  next_sample_ += samples.size();
+  samples_.clear();
+}
+
+void MergedFile::commit() {
+  write_samples();
+  rows_->finish();
+  file_.commit();
+}
 
 uint64_t merged_file_bytes(const RowReader& reader) {
   const auto placed = place(reader);

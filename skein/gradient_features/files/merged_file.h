@@ -6,11 +6,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "skein/core/file.h"
 #include "skein/gradient_features/files/new_file.h"
 #include "skein/gradient_features/files/row_reader.h"
+#include "skein/spill/direct_file.h"
 
 namespace skein::gradient_features {
 
@@ -25,10 +27,14 @@ class MergedFile {
   void commit();
 
  private:
+  void write_samples();
+
   DType dtype_;
-  uint64_t next_sample_ = 0, next_row_ = 0;  // places in the file
+  uint64_t next_sample_ = 0;      // place in the file
+  std::vector<int64_t> samples_;  // that are not written yet
   std::vector<std::byte> rounded_;
   NewFile file_;
+  std::optional<spill::RunWriter> rows_;  // last: it writes to the file
 };
 
 // Its bytes.

@@ -86,7 +86,8 @@ PtWriter::PtWriter(const fs::path& path, DType dtype, const std::vector<int64_t>
     : dtype_(dtype),
       pickle_(pickle_of(dtype, shape)),
       layout_(layout_of(path, pickle_, dtype, shape)),
-      file_(path) {
+      file_(path),
+      elements_(file_.file(), layout_.entries[kData].data_begin) {
   SKEIN_CHECK(dtype == DType::kF32 || dtype == DType::kF16, "the type of a .pt file");
 }
 
@@ -100,12 +101,13 @@ void PtWriter::append(std::span<const float> values) {
   const auto& data = layout_.entries[kData];
   SKEIN_CHECK(bytes.size() <= data.size - bytes_done_, "more elements than announced");
   checksum_ = report::crc32(as_text(bytes), checksum_);
-  file_.file().write_at(data.data_begin + bytes_done_, bytes);
+  elements_.append(bytes);
   bytes_done_ += bytes.size();
 }
 
 void PtWriter::commit() {
   SKEIN_CHECK(bytes_done_ == layout_.entries[kData].size, "fewer elements than announced");
+  elements_.finish();
   layout_.entries[kData].checksum = checksum_;
   const auto put = [&](uint64_t offset, std::string_view text) {
     file_.file().write_at(offset, std::as_bytes(std::span(text)));

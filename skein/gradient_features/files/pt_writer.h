@@ -17,6 +17,7 @@
 #include "skein/core/file.h"
 #include "skein/gradient_features/files/new_file.h"
 #include "skein/gradient_features/files/zip_layout.h"
+#include "skein/spill/direct_file.h"
 
 namespace skein::gradient_features {
 
@@ -39,6 +40,7 @@ class PtWriter {
   uint32_t checksum_ = 0;
   std::vector<std::byte> rounded_;
   NewFile file_;
+  spill::RunWriter elements_;  // last: it writes to the file
 };
 
 // Bytes of such a file, to the byte.

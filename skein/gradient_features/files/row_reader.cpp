@@ -19,13 +19,14 @@ namespace {
 
 constexpr int64_t kMostReadAhead = int64_t{192} << 20;  // bytes of rows as floats
 constexpr int64_t kBlocksPerThread = 3;                 // OrderedWork's
+constexpr int64_t kReadersPerThread = 2;  // while one waits for the disk, another compares digests
 constexpr size_t kMostProblems = 5;
 
-int threads_for(const CollectionFacts& facts, int threads) {
+int readers_for(const CollectionFacts& facts, int threads) {
   const int64_t block =
       facts.samples_per_block * facts.dimension() * static_cast<int64_t>(sizeof(float));
   const int64_t most = std::max<int64_t>(1, kMostReadAhead / (kBlocksPerThread * block));
-  return static_cast<int>(std::min<int64_t>(num_threads(threads), most));
+  return static_cast<int>(std::min<int64_t>(kReadersPerThread * num_threads(threads), most));
 }
 
 // `count` blocks, of which these are the first.
@@ -66,17 +67,25 @@ void require_all_blocks(const Survey& survey, const CollectionFacts& facts,
 struct RowReader::State {
   using Copies = std::vector<FoundShard>;
 
-  State(KnownCollection known, Survey survey, int threads) : collection(std::move(known)) {
+  State(KnownCollection known, Survey survey, int threads)
+      : collection(std::move(known)), readers(readers_for(collection.facts, threads)) {
     for (auto& [block, copies] : survey.shards) {
       blocks.push_back(settle_copies(std::move(copies), collection));
     }
-    work.emplace(
-        [this]() -> std::optional<size_t> {
-          if (taken == blocks.size()) return std::nullopt;
-          return taken++;
-        },
-        [this](size_t place) { return read_copies(blocks[place], collection); },
-        threads_for(collection.facts, threads));
+  }
+
+  std::optional<ReadBlock> next() {
+    if (!work) {
+      work.emplace(
+          [this]() -> std::optional<size_t> {
+            if (taken == blocks.size()) return std::nullopt;
+            return taken++;
+          },
+          [this](size_t place) { return read_copies(blocks[place], collection, shelf); }, readers);
+    }
+    auto block = work->next();
+    if (block) ++done;
+    return block;
   }
 
   // Damage is rare: what follows is read once more, to name all of it at once.
@@ -97,16 +106,13 @@ struct RowReader::State {
   }
 
   KnownCollection collection;
+  int readers;
   std::vector<Copies> blocks;
   size_t taken = 0;  // by the threads
   size_t done = 0;
+  std::shared_ptr<spill::PageShelf> shelf = std::make_shared<spill::PageShelf>();
   std::optional<OrderedWork<size_t, ReadBlock>> work;  // last: its threads use the others
 };
-
-void require_whole(const fs::path& output) {
-  const KnownCollection collection(read_collection(output));
-  require_all_blocks(survey_shards(shard_folders(output), collection), collection.facts, output);
-}
 
 RowReader::RowReader(const fs::path& output, int threads) {
   KnownCollection collection(read_collection(output));
@@ -163,9 +169,7 @@ std::vector<std::string> RowReader::block_digests() const {
 }
 
 std::optional<ReadBlock> RowReader::next() try {
-  auto block = state_->work->next();
-  if (block) ++state_->done;
-  return block;
+  return state_->next();
 } catch (const SystemFailure&) {
   throw;
 } catch (const IoError& error) {

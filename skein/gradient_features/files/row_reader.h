@@ -7,13 +7,14 @@
 //   RowReader reader(output);
 //   while (auto block = reader.next()) use(block->samples, block->rows);
 //
-// Shards are read ahead by threads and compared with their digests; memory is that of a few blocks,
-// however many there are. Not thread-safe.
+// Shards are read ahead by threads, from the first next() on, and compared with their digests;
+// memory is that of a few blocks, however many there are. Not thread-safe.
 
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,15 +22,23 @@
 #include "skein/core/error.h"
 #include "skein/core/file.h"
 #include "skein/gradient_features/files/collection.h"
+#include "skein/spill/direct_file.h"
 
 namespace skein::gradient_features {
 
 struct ReadBlock {
+  ReadBlock() = default;
+  ReadBlock(ReadBlock&&) = default;  // `rows` stay where they are
+  ReadBlock& operator=(ReadBlock&&) = default;
+
   int64_t block = 0;
   SampleRange range;             // all samples of the block
   std::vector<int64_t> samples;  // those that have a row, rising
-  std::vector<float> rows;       // samples.size() x facts().dimension(), row-major
+  std::span<const float> rows;   // samples.size() x facts().dimension(), row-major
   std::vector<SkippedSample> skipped;
+  // What `rows` lie in.
+  spill::PagedMemory bytes;
+  std::vector<float> floats;  // of what is stored with 16 bits
 };
 
 // Shards that are not what was written.
@@ -38,9 +47,6 @@ struct DamagedRows : IoError {
       : IoError(message), blocks(std::move(the_blocks)) {}
   std::vector<int64_t> blocks;
 };
-
-// Throws as RowReader does where blocks are missing; no rows are read.
-void require_whole(const fs::path& output);
 
 class RowReader {
  public:

@@ -41,6 +41,13 @@ std::vector<Collection> read_all(const std::vector<fs::path>& folders) {
   return all;
 }
 
+// They have looked at all headers.
+std::vector<RowReader> open_all(const std::vector<fs::path>& folders, int threads) {
+  std::vector<RowReader> readers;
+  for (const auto& folder : folders) readers.emplace_back(folder, threads);
+  return readers;
+}
+
 // Both must say the same; `why` follows the two values.
 void require_equal(const Collection& one, const Collection& other, const char* key,
                    const std::pair<std::string_view, std::string_view>& values, const char* why) {
@@ -190,12 +197,9 @@ Groups group_samples(const std::vector<std::string>& words, const Collection& va
   return groups;
 }
 
-// Before anything is allocated for the samples that collections say they have. They are all there,
-// and the scores of all groups can be held.
-void check_sizes(const std::vector<Collection>& all, size_t num_groups) {
+// The scores of all groups can be held.
+void check_sizes(int64_t samples, size_t num_groups) {
   constexpr int64_t kMostTotals = int64_t{1} << 34;
-  for (const auto& collection : all) require_whole(collection.folder);
-  const int64_t samples = all.front().facts.num_samples;
   if (samples <= kMostTotals / static_cast<int64_t>(num_groups)) return;
   throw UserError(fmt::format(
       "scores of {} samples in {} groups are more than can be held ({}): name fewer groups",
@@ -209,17 +213,16 @@ double length_of(std::span<const float> row) {
 }
 
 // For each group, the mean of its validation rows, each divided by its length.
-std::vector<float> group_means(const Collection& validation, const Groups& groups,
-                               int64_t dimension) {
+std::vector<float> group_means(const Collection& validation, RowReader& reader,
+                               const Groups& groups, int64_t dimension) {
   const auto columns = static_cast<size_t>(dimension);
   std::vector<double> sums(groups.names.size() * columns);
   std::vector<int64_t> counts(groups.names.size());
-  RowReader reader(validation.folder);
   const auto whole = static_cast<size_t>(reader.facts().dimension());
   while (const auto block = reader.next()) {
     for (size_t i = 0; i < block->samples.size(); ++i) {
       const auto group = groups.of_sample[static_cast<size_t>(block->samples[i])];
-      const auto row = std::span(block->rows).subspan(i * whole, columns);
+      const auto row = block->rows.subspan(i * whole, columns);
       const double factor = 1 / length_of(row);
       double* sum = sums.data() + group * columns;
       for (size_t c = 0; c < columns; ++c) sum[c] += factor * row[c];
@@ -259,6 +262,7 @@ class Totals {
 // One checkpoint: what its rows add to the totals.
 struct Checkpoint {
   const Collection& train;
+  RowReader& rows;
   std::vector<float> means;  // of the groups
   double weight = 0;
 };
@@ -283,7 +287,7 @@ void add_block(const ReadBlock& block, const Checkpoint& checkpoint, int64_t dim
 
 void add_checkpoint(const Checkpoint& checkpoint, int64_t dimension, int threads, Totals& totals,
                     Progress& progress) {
-  RowReader reader(checkpoint.train.folder, threads);
+  auto& reader = checkpoint.rows;
   while (const auto block = reader.next()) {
     end_if_stop_waits();
     add_block(*block, checkpoint, dimension, num_threads(threads), totals);
@@ -310,7 +314,11 @@ Scores score(const ScoreOptions& options) {
   all.insert(all.end(), validation.begin(), validation.end());
   const int64_t dimension = choose_dimension(all, options.dimension);
   const auto weights = normalised(options.weights, count);
-  check_sizes(all,
+  // Before anything is allocated for the samples that collections say they have: they are all
+  // there.
+  auto train_rows = open_all(options.train, options.threads);
+  auto validation_rows = open_all(options.validation, options.threads);
+  check_sizes(train.front().facts.num_samples,
               std::max<size_t>(1, std::set(options.groups.begin(), options.groups.end()).size()));
   const auto groups = group_samples(options.groups, validation.front());
 
@@ -318,8 +326,9 @@ Scores score(const ScoreOptions& options) {
   Totals totals(samples, groups.names.size());
   Progress progress("scoring samples", static_cast<uint64_t>(samples) * count, "samples");
   for (size_t k = 0; k < count; ++k) {
-    add_checkpoint({train[k], group_means(validation[k], groups, dimension), weights[k]}, dimension,
-                   options.threads, totals, progress);
+    const auto means = group_means(validation[k], validation_rows[k], groups, dimension);
+    add_checkpoint({train[k], train_rows[k], means, weights[k]}, dimension, options.threads, totals,
+                   progress);
   }
 
   Scores scores{.max_samples = train.front().facts.max_samples,

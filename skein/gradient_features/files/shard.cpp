@@ -224,46 +224,51 @@ FoundShard find_shard(const fs::path& path, const KnownCollection& collection) {
   return found;
 }
 
-ReadBlock read_shard(const File& file, std::string_view name, const KnownCollection& collection) {
+ReadBlock read_shard(const File& file, std::string_view name, const KnownCollection& collection,
+                     const std::shared_ptr<spill::PageShelf>& shelf) {
   const auto header = read_shard_header(file, name, collection);
   const auto& facts = collection.facts;
-  ReadBlock block{
-      .block = header.block,
-      .range = samples_of_block(facts, header.block),
-      .samples = std::vector<int64_t>(static_cast<size_t>(header.num_rows)),
-      .rows = std::vector<float>(static_cast<size_t>(header.num_rows * facts.dimension())),
-      .skipped = header.skipped};
+  ReadBlock block;
+  block.block = header.block;
+  block.range = samples_of_block(facts, header.block);
+  block.samples.resize(static_cast<size_t>(header.num_rows));
+  block.skipped = header.skipped;
   const auto samples = std::as_writable_bytes(std::span(block.samples));
   file.read_at(header.samples_begin, samples);
-  // What is stored with 16 bits is read into its own place first.
-  std::vector<std::byte> halves;
-  auto rows = std::as_writable_bytes(std::span(block.rows));
-  if (facts.output_dtype != DType::kF32) {
-    halves.resize(block.rows.size() * dtype_bytes(facts.output_dtype));
-    rows = halves;
-  }
-  file.read_at(header.rows_begin, rows);
+  const auto values = static_cast<size_t>(header.num_rows * facts.dimension());
+  auto [memory, rows] =
+      spill::read_run(file, header.rows_begin, values * dtype_bytes(facts.output_dtype), shelf);
   if (digest_of(header, collection, samples, rows) != header.digest) {
     refuse(name, "its bytes are not those that were written (the digest differs)");
   }
   if (!cover(block.range, block.samples, block.skipped)) {
     refuse(name, "its samples are not those of its block");
   }
-  if (!halves.empty()) convert::to_floats(facts.output_dtype, halves, block.rows);
+  if (facts.output_dtype == DType::kF32) {  // at a multiple of 8, as all tensors of such files
+    block.rows = {reinterpret_cast<const float*>(rows.data()), values};
+    block.bytes = std::move(memory);
+  } else {
+    block.floats.resize(values);
+    convert::to_floats(facts.output_dtype, rows, block.floats);
+    block.rows = block.floats;
+  }
   return block;
 }
 
-ReadBlock read_shard(const fs::path& path, const KnownCollection& collection) {
+ReadBlock read_shard(const fs::path& path, const KnownCollection& collection,
+                     const std::shared_ptr<spill::PageShelf>& shelf) {
   ReadBlock block;
-  try_again([&] { block = read_shard(File::open_to_read(path), path.string(), collection); });
+  try_again(
+      [&] { block = read_shard(File::open_to_read(path), path.string(), collection, shelf); });
   return block;
 }
 
-ReadBlock read_copies(const std::vector<FoundShard>& copies, const KnownCollection& collection) {
+ReadBlock read_copies(const std::vector<FoundShard>& copies, const KnownCollection& collection,
+                      const std::shared_ptr<spill::PageShelf>& shelf) {
   std::optional<IoError> damage;
   for (const auto& copy : copies) {
     try {
-      auto block = read_shard(copy.path, collection);
+      auto block = read_shard(copy.path, collection, shelf);
       if (damage) log_warning("{}; another copy of its block is whole", damage->what());
       return block;
     } catch (const SystemFailure&) {

@@ -8,6 +8,7 @@
 // refused with an IoError that names the file; a shard of another collection with a ForeignShard.
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -17,6 +18,7 @@
 #include "skein/core/file.h"
 #include "skein/gradient_features/files/collection.h"
 #include "skein/gradient_features/files/row_reader.h"
+#include "skein/spill/direct_file.h"
 
 namespace skein::gradient_features {
 
@@ -58,15 +60,19 @@ struct FoundShard {
 // The header, compared with the name too.
 FoundShard find_shard(const fs::path& path, const KnownCollection& collection);
 // All of it, compared with the digest. Memory is that of a block, whatever the file says.
-ReadBlock read_shard(const File& file, std::string_view name, const KnownCollection& collection);
-ReadBlock read_shard(const fs::path& path, const KnownCollection& collection);
+// Rows may lie in memory of a shelf.
+ReadBlock read_shard(const File& file, std::string_view name, const KnownCollection& collection,
+                     const std::shared_ptr<spill::PageShelf>& shelf = nullptr);
+ReadBlock read_shard(const fs::path& path, const KnownCollection& collection,
+                     const std::shared_ptr<spill::PageShelf>& shelf = nullptr);
 
 // Where copies of a block differ, those that are whole; throws UserError when whole ones differ.
 // None is whole: all of them. Copies that say the same are not read.
 std::vector<FoundShard> settle_copies(std::vector<FoundShard> copies,
                                       const KnownCollection& collection);
 // The first copy that is whole. Throws what the first one threw when none is.
-ReadBlock read_copies(const std::vector<FoundShard>& copies, const KnownCollection& collection);
+ReadBlock read_copies(const std::vector<FoundShard>& copies, const KnownCollection& collection,
+                      const std::shared_ptr<spill::PageShelf>& shelf = nullptr);
 
 // As write_block() of collection.h.
 void write_shard(const fs::path& folder, const KnownCollection& collection, const BlockRows& rows);
