@@ -66,6 +66,7 @@ std::map<std::string, Moments> read_moments(const fs::path& checkpoint,
     for (const auto& stored : {first, second}) {
       if (auto why = mismatch(reader.files(), parameter, stored); !why.empty()) {
         wrong.push_back(std::move(why));
+        break;  // a parameter is named once
       }
     }
     if (!wrong.empty()) continue;

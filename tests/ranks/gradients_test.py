@@ -5,12 +5,15 @@ import json
 import os
 import shutil
 import signal
+import struct
 import subprocess
 import time
 import unittest
 
 from gradient_kills import Collection
-from harness import ENVIRONMENT, SKEIN, ChatWorkspace, finish, free_port, read_safetensors, run_skein, start_skein
+from harness import (ENVIRONMENT, SKEIN, ChatWorkspace, children, finish, free_port, read_safetensors, run_skein, start_skein,
+                     write_safetensors)
+from kills import environment_of
 
 DIMENSION = 256
 
@@ -142,6 +145,100 @@ class Collected(unittest.TestCase):
         ended = self.collect("fresh", model="base")
         self.assertIn("base has no adapter: one of rank 8 and alpha 32 begins beside it", ended.stderr)
 
+    def test_signs_do_not_depend_on_the_size_of_blocks(self):
+        """A sign that flips with the company of its sample would move a column by twice an element."""
+        kept = {}
+        for size in (1, 5, 16, 64):
+            words = self.words(f"signs{size}", "--gradient_type", "sign", "--nproc-per-node", 2 if size == 5 else 1)
+            words[words.index("--block_samples") + 1] = size
+            run_skein(words, self.work.folder)
+            self.merged(f"signs{size}")
+            kept[size] = read_safetensors(self.work / f"signs{size}/gradients.safetensors")
+            self.assertEqual(len(list((self.work / f"signs{size}").glob("**/block-*"))), -(-37 // size))
+        for size in (5, 16, 64):
+            self.assertEqual(kept[size], kept[1], size)
+        # Of signs indeed: a column is a sum of as many ones, each plus or minus, over a common root.
+        self.collect("signs-sgd", "--gradient_type", "sgd")
+        self.merged("signs-sgd")
+        self.assertNotEqual(read_safetensors(self.work / "signs-sgd/gradients.safetensors")["rows"], kept[1]["rows"])
+
+    def test_rows_without_a_target(self):
+        """What is cut off before the answer has none: it is listed, has no row, is scored and chosen last of all."""
+        lines = (self.work / "chat.jsonl").read_text().splitlines(keepends=True)[:9]
+        for place in (2, 7):
+            lines[place] = json.dumps({"messages": [{"role": "user", "content": "word " * 60 + str(place)},
+                                                    {"role": "assistant", "content": "never seen"}]}) + "\n"
+        (self.work / "cut.jsonl").write_text("".join(lines))
+
+        def collect(output, *more, code=0, data="cut.jsonl"):
+            words = self.words(output, "excess_length_strategy=truncate", *more)
+            words[words.index("chat.jsonl")] = data
+            return run_skein(words, self.work.folder, code)
+
+        collect("cut", "--gradient_type", "sgd", "--nproc-per-node", "2")
+        ended = run_skein(["gradients", "merge", "cut"], self.work.folder)
+        self.assertIn("2 samples have no row, because nothing of it is supervised: 2, 7", ended.stderr)
+        merged = read_safetensors(self.work / "cut/gradients.safetensors")
+        self.assertEqual(merged["rows"][1], [7, DIMENSION])
+        self.assertEqual(list(struct.unpack("<7q", merged["samples"][2])), [0, 1, 3, 4, 5, 6, 8])
+        run_skein(["gradients", "score", "--train", "cut", "--validation", "cut", "--out", "cut-scores", "--name", "cut"],
+                  self.work.folder)
+        scores = struct.unpack("<9f", read_safetensors(self.work / "cut-scores/cut_influence_score.safetensors")["scores"][2])
+        self.assertEqual([place for place in range(9) if scores[place] == float("-inf")], [2, 7])
+        run_skein(["gradients", "select", "--scores", "cut-scores/cut_influence_score.safetensors", "--train-files", "cut.jsonl",
+                   "--top", "9", "--out", "cut-chosen"], self.work.folder)
+        chosen = [path.read_text() for path in (self.work / "cut-chosen").glob("top_*.jsonl")]
+        self.assertEqual([sorted(text.splitlines(keepends=True)) for text in chosen],
+                         [sorted(line for place, line in enumerate(lines) if place not in (2, 7))])
+        # None has one.
+        (self.work / "all-cut.jsonl").write_text(lines[2] + lines[7])
+        ended = collect("all-cut", "--gradient_type", "sgd", code=4, data="all-cut.jsonl")
+        self.assertIn("none of 2 rows can be trained on: 2 without a target", ended.stderr)
+        self.assertFalse((self.work / "all-cut/collection.json").exists())
+
+    def test_a_gradient_that_is_not_finite_is_named(self):
+        """One letter has no number; it is in one row."""
+        lines = (self.work / "chat.jsonl").read_text().splitlines(keepends=True)[:12]
+        lines[6] = json.dumps({"messages": [{"role": "user", "content": "Z"}, {"role": "assistant", "content": "1"}]}) + "\n"
+        (self.work / "letter.jsonl").write_text("".join(lines))
+        shutil.copytree(self.work / "base", self.work / "nan-base", ignore=shutil.ignore_patterns("manifest*"))
+        tensors = read_safetensors(self.work / "base/model.safetensors")
+        dtype, shape, values = tensors["model.embed_tokens.weight"]
+        [letter] = json.loads(run_skein(["tokenizer", "encode", "base", "--text", "Z", "--json", "--no-special-tokens"],
+                                          self.work.folder).stdout)
+        width = len(values) // shape[0]
+        tensors["model.embed_tokens.weight"] = (dtype, shape, values[:letter * width] + b"\xff" * width + values[(letter + 1) * width:])
+        write_safetensors(self.work / "nan-base/model.safetensors", tensors)
+
+        def collect(output, *more, code=0):
+            words = self.words(output, "--gradient_type", "sgd", "--initialize_lora", *more, model="nan-base")
+            words[words.index("chat.jsonl")] = "letter.jsonl"
+            return run_skein(words, self.work.folder, code)
+
+        for ranks in (1, 2):
+            ended = collect(f"broken{ranks}", "--nproc-per-node", ranks, code=4)
+            self.assertIn("the gradient of sample 6 is not finite: look at that row, or give --non_finite skip", ended.stderr)
+            self.assertNotRegex(ended.stderr, r"gradient of sample (?!6 )")
+        ended = collect("broken2", "--non_finite", "skip")
+        self.assertIn("sample 6 has a gradient that is not finite, and no row", ended.stderr)
+        ended = run_skein(["gradients", "merge", "broken2"], self.work.folder)
+        self.assertIn("1 sample has no row, because its gradient is not finite: 6", ended.stderr)
+        self.assertEqual(read_safetensors(self.work / "broken2/gradients.safetensors")["rows"][1], [11, DIMENSION])
+
+    def test_a_lost_rank_is_made_good_by_a_restart(self):
+        self.collect("restart-whole")
+        expected = self.merged("restart-whole")
+        process = start_skein(self.words("restart", "--nproc-per-node", "2", "--max-restarts", "1"), self.work.folder)
+        victim, deadline = None, time.monotonic() + 60
+        while victim is None and process.poll() is None and time.monotonic() < deadline:
+            victim = next((pid for pid in children(process.pid) if b"RANK=1" in environment_of(pid).split(b"\0")), None)
+        self.assertIsNotNone(victim)
+        os.kill(victim, signal.SIGKILL)
+        ended = finish(process, 0)
+        self.assertIn("rank 1 of 2", ended.stderr)
+        self.assertIn("restarting (1 of 1)", ended.stderr)
+        self.assertEqual(self.merged("restart"), expected)
+
     def test_the_factorised_projection(self):
         def collect(output, *more):
             return self.collect(output, "--projection", "factorised", *more)
@@ -181,6 +278,24 @@ class Collected(unittest.TestCase):
         self.assertIn("gradient_type is sgd: optimizer.pt is a pickle", ended.stderr)
         ended = self.collect("pickle-adam", "--gradient_type", "adam", model="foreign-2", code=2)
         self.assertIn("scripts/hf_moments.py", ended.stderr)
+
+    def test_moments_of_another_model_are_refused(self):
+        checkpoint = self.work / "other-2"
+        for moments, keys, says in [
+                ("of-rank-8", ["lora_rank=8"], r"lora_A\.weight\.exp_avg is \(8, 32\) there, \(4, 32\) in the model; .*and 25 more; give --gradient_type sgd"),
+                ("of-queries", ["lora_rank=4", "lora_target=q_proj"], r"k_proj\.lora_A\.weight has none; [^;]*k_proj\.lora_B\.weight has none; .*give --gradient_type sgd")]:
+            with self.subTest(moments):
+                self.work.run(f"output_dir={moments}", "model_name_or_path=base", "train_from_scratch=false",
+                              "finetuning_type=lora", "max_steps=1", "save_steps=1", *keys)
+                shutil.rmtree(checkpoint, ignore_errors=True)
+                shutil.copytree(self.work / "warm/checkpoint-2", checkpoint,
+                                ignore=shutil.ignore_patterns("manifest*", "optimizer*"))
+                shutil.copy(self.work / moments / "checkpoint-1/optimizer.safetensors", checkpoint)
+                ended = self.collect("others", model="other-2", code=2)
+                self.assertIn("the optimizer's moments in other-2 are not those of these parameters", ended.stderr)
+                self.assertRegex(ended.stderr, says)
+                self.assertFalse((self.work / "others/collection.json").exists())
+        self.collect("others", "--gradient_type", "sgd", model="other-2")
 
     def test_a_damaged_shard_of_a_rank_is_made_again(self):
         """Wherever its block goes then."""
