@@ -17,8 +17,9 @@ if [[ ! $ranks =~ ^[1-9][0-9]*$ || ! $port =~ ^[1-9][0-9]*$ ]]; then
     "after them)" >&2
   exit 2
 fi
-if [[ -n ${CUDA_VISIBLE_DEVICES:-} ]]; then
-  visible=$(awk -F, '{ print NF }' <<< "$CUDA_VISIBLE_DEVICES")
+if [[ -n ${CUDA_VISIBLE_DEVICES+x} ]]; then
+  # As CUDA reads it: a negative number ends the list, and an empty one hides all.
+  visible=$(awk -F, '{ for (i = 1; i <= NF && $i !~ /^ *-/; ++i) ++count; print count + 0 }' <<< "$CUDA_VISIBLE_DEVICES")
 else
   visible=$(nvidia-smi -L 2> /dev/null | wc -l || true)
 fi

@@ -108,6 +108,42 @@ class Positional(Scripts):
         self.assertEqual(words, ["skein", "train", "a.yaml", "max_steps=3", "--distributed_strategy", "ddp"])
 
 
+class GradientsOnSeveralGpus(Scripts):
+    name = "get_train_lora_grads_multi_gpu.sh"
+    words = ("chat.jsonl", "warm", "out", "64", "sgd")
+
+    def ranks(self, *more, name=name, **variables):
+        called, *words = self.run_script(name, *self.words, *more, **variables)
+        self.assertEqual(words[:10], ["gradients", "collect", "--train_file", "chat.jsonl", "--model", "warm", "--output_path",
+                                      "out", "--gradient_projection_dimension", "64"])
+        self.assertEqual((called, words[10:12]), ("skein", ["--gradient_type", "sgd"]))
+        return words[words.index("--nproc-per-node") + 1]
+
+    def test_no_more_ranks_than_visible_gpus(self):
+        self.write_program("nvidia-smi", 'printf "GPU %s: A\\n" 0 1 2')
+        for more, devices, count in (
+                ((), None, "3"), (("2",), None, "2"), (("16",), None, "3"),
+                ((), "5,7", "2"), (("1",), "5,7", "1"), (("4",), "GPU-8a1b,GPU-9c2d,GPU-0e3f", "3"), (("4",), "0", "1"),
+                (("4",), "0,1,-1,2", "2"), (("4",), "", "4"), (("4",), "-1", "4")):  # all are hidden: ranks on CPUs
+            with self.subTest(more=more, devices=devices):
+                variables = {} if devices is None else {"CUDA_VISIBLE_DEVICES": devices}
+                self.assertEqual(self.ranks(*more, **variables), count)
+
+    def test_without_a_gpu_the_ranks_are_those_asked_for(self):
+        self.assertEqual(self.ranks(), "8")
+        self.assertEqual(self.ranks("3", "29501", "template=chatml"), "3")
+        self.write_program("nvidia-smi", "echo no driver >&2; exit 9")
+        self.assertEqual(self.ranks("3"), "3")
+
+    def test_torchrun_is_capped_too(self):
+        self.write_program("torchrun")
+        self.write_program("nvidia-smi", 'printf "GPU %s: A\\n" 0 1')
+        words = self.run_script("get_train_lora_grads_torchrun.sh", *self.words, "8", "29777", "template=chatml")
+        self.assertEqual(words[:6], ["torchrun", "--nproc_per_node=2", "--master_port=29777", "--no-python", str(self.skein),
+                                     "gradients"])
+        self.assertEqual(words[-1], "template=chatml")
+
+
 class SeveralMachines(Scripts):
     name = "torchrun_multi_node_multi_gpu.sh"
 
