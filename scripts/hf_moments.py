@@ -47,22 +47,29 @@ def trainer_order(model):
     return [one for one in trained if one[0] in decays] + [one for one in trained if one[0] not in decays]
 
 
+def has_names(state):
+    """Some save states under names (FSDP); others have numbers alone."""
+    return any(isinstance(key, str) and not key.isdigit() for key in state)
+
+
 def moments_by_name(state_dict, order):
-    """`order`: (name, shape) of every parameter that trains, as they are numbered. Refuses what does not fit."""
+    """`order`: (name, shape) of every parameter that trains, as they are numbered. Refuses what does not fit: where there are
+    names, nothing is paired by its place."""
     state = state_dict["state"]
     numbers = [number for group in state_dict["param_groups"] for number in group["params"]]
     if len(numbers) != len(order):
         sys.exit(f"error: the optimizer has {len(numbers)} parameters, the model trains {len(order)}: another adapter or base?")
+    by_name = has_names(state)
     tensors = {}
     for number, (name, shape) in zip(numbers, order, strict=True):
-        # Some save states under names (FSDP); else the number is what there is.
-        moments = state.get(name, state.get(file_name(name), state.get(number)))
+        moments = state.get(name, state.get(file_name(name))) if by_name else state.get(number)
         if moments is None or any(key not in moments for key in STATES):
-            sys.exit(f"error: the optimizer has no Adam moments of {name} (parameter {number})")
+            what = name if by_name else f"{name} (parameter {number})"
+            sys.exit(f"error: the optimizer has no Adam moments of {what}")
         for key in STATES:
             if moments[key].shape != shape:
-                sys.exit(f"error: {key} of parameter {number} is {tuple(moments[key].shape)}, but {name} is {tuple(shape)}: the "
-                         "optimizer numbers parameters in another order than the Trainer")
+                why = "another adapter or base?" if by_name else "the optimizer numbers parameters in another order than the Trainer"
+                sys.exit(f"error: {key} of parameter {number} is {tuple(moments[key].shape)}, but {name} is {tuple(shape)}: {why}")
             tensors[f"{file_name(name)}.{key}"] = moments[key].float().contiguous()
     return tensors
 
@@ -104,7 +111,9 @@ def main():
     state_dict = read_optimizer(options.checkpoint)
     tensors = moments_by_name(state_dict, read_order(options.checkpoint, options.base))
     save_file(tensors, options.checkpoint / "optimizer.safetensors", metadata={"format": "pt"})
-    print(f"{options.checkpoint / 'optimizer.safetensors'}: moments of {len(tensors) // 2} parameters")
+    how = "by their names" if has_names(state_dict["state"]) else (
+        "by the Trainer's order: the optimizer has numbers and no names, so shapes are all that could be compared")
+    print(f"{options.checkpoint / 'optimizer.safetensors'}: moments of {len(tensors) // 2} parameters, paired {how}")
 
 
 if __name__ == "__main__":

@@ -237,6 +237,59 @@ class Words(unittest.TestCase):
             self.assertIn(says, ended.stderr)
             self.assertEqual(ended.stderr.count("\n"), 1, ended.stderr)
 
+    def test_moments_script_pairs_by_name_or_says_that_it_cannot(self):
+        """With stand-ins: a tensor is its shape, a model the parameters that train, and what is saved is printed."""
+        stubs = self.work / "paired"
+        (stubs / "safetensors").mkdir(parents=True)
+        (stubs / "checkpoint").mkdir()
+        (stubs / "checkpoint/optimizer.pt").write_text("")
+        (stubs / "torch.py").write_text("""
+import json, os
+class Tensor:
+    def __init__(self, shape, value): self.shape, self.value = tuple(shape), value
+    def float(self): return self
+    contiguous = float
+def load(*_, **__):
+    moments = lambda shape, value: {"exp_avg": Tensor(shape, value), "exp_avg_sq": Tensor(shape, -value)}
+    said = json.loads(os.environ["OPTIMIZER"])
+    return {"state": {int(key) if key.isdigit() else key: moments(*one) for key, one in said.items()},
+            "param_groups": [{"params": list(range(len(said)))}]}
+""")
+        (stubs / "safetensors/__init__.py").write_text("")
+        (stubs / "safetensors/torch.py").write_text(
+            "def save_file(tensors, path, metadata): print({name: one.value for name, one in tensors.items()})\n")
+        # The Trainer's order is: a, c (which decay), b.
+        script = (f"import sys; sys.path.insert(0, {str(ROOT / 'scripts')!r}); import hf_moments\n"
+                  "hf_moments.read_order = lambda *_: [('a.lora_A.default.weight', (2, 3)), ('c.weight', (3, 2)), ('b.weight', (3,))]\n"
+                  "sys.argv = ['hf_moments.py', 'checkpoint']\nhf_moments.main()\n")
+
+        def paired(code=0, **optimizer):
+            ended = subprocess.run([sys.executable, "-c", script], cwd=stubs, text=True, capture_output=True, check=False,
+                                   env=ENVIRONMENT | {"PYTHONPATH": str(stubs), "OPTIMIZER": json.dumps(optimizer)})
+            self.assertEqual(ended.returncode, code, ended.stderr)
+            return ended.stdout + ended.stderr
+
+        numbers = {"0": ((2, 3), 1), "1": ((3, 2), 2), "2": ((3,), 3)}
+        said = paired(**numbers)
+        self.assertIn("{'a.lora_A.weight.exp_avg': 1, 'a.lora_A.weight.exp_avg_sq': -1, 'c.weight.exp_avg': 2,", said)
+        self.assertIn("moments of 3 parameters, paired by the Trainer's order: the optimizer has numbers and no names", said)
+        # Names in another order than any.
+        names = {"b.weight": ((3,), 3), "c.weight": ((3, 2), 2), "a.lora_A.weight": ((2, 3), 1)}
+        said = paired(**names)
+        self.assertIn("'c.weight.exp_avg': 2, 'c.weight.exp_avg_sq': -2, 'b.weight.exp_avg': 3", said)
+        self.assertIn("paired by their names", said)
+        self.assertNotIn("order", said)
+        for optimizer, says in (
+                ({"x.weight": ((2, 3), 1), "y.weight": ((3, 2), 2), "z.weight": ((3,), 3)}, "no Adam moments of a.lora_A.default.weight"),
+                ({"0": ((2, 3), 1), "c.weight": ((3, 2), 2), "b.weight": ((3,), 3)}, "no Adam moments of a.lora_A.default.weight"),
+                (names | {"c.weight": ((2, 3), 2)}, "c.weight is (3, 2): another adapter or base?"),
+                (numbers | {"1": ((3,), 3), "2": ((3, 2), 2)}, "numbers parameters in another order than the Trainer"),
+                ({"0": ((2, 3), 1)}, "the optimizer has 1 parameters, the model trains 3")):
+            with self.subTest(says):
+                said = paired(code=1, **optimizer)
+                self.assertIn(says, said)
+                self.assertEqual(said.count("\n"), 1, said)
+
     def test_who_holds_the_folder(self):
         process = start_skein(["gradients", "collect", "--train_file", "chat.jsonl", "--template", "chatml", "--model", "base",
                                "--output_path", "held", "device=cpu", "--gradient_projection_dimension", "65536",
