@@ -5,12 +5,13 @@
 
   benchmarks/less_cpu.py ranks    rows per second of two ranks against two collections of one rank each, side by side
   benchmarks/less_cpu.py files    50,000 x 8,192 rows merged, and scored against 100: resident memory, and bytes per second beside
-                                  the raw rate of the same disk (of the temporary folder, or of TMPDIR; 8 GB of room); root drops
-                                  the page cache before each
+                                  the raw rate of the same disk (of the temporary folder, or of TMPDIR; 8 GB of room), and beside
+                                  its rate of new files, which may be a third of it; root drops the page cache before each
 
 Run them on a quiet machine. SKEIN_BUILD names the build (default build/release).
 """
 import json
+import mmap
 import os
 import random
 import statistics
@@ -80,6 +81,29 @@ def drop_caches():
     Path("/proc/sys/vm/drop_caches").write_text("3")
 
 
+def new_file_rate(folder, bytes_of_each, count=3):
+    """Of files side by side that were not there, written past the page cache by whoever does nothing else."""
+    piece = mmap.mmap(-1, 8 << 20)  # begins at a page
+    piece.write(random.randbytes(len(piece)))
+    places = range(0, bytes_of_each - len(piece) + 1, len(piece))
+
+    def write(path):
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_DIRECT)
+        for place in places:
+            os.pwrite(descriptor, piece, place)
+        os.fsync(descriptor)
+        os.close(descriptor)
+
+    paths = [folder / f"new-{i}" for i in range(count)]
+    begin = time.perf_counter()
+    with ThreadPoolExecutor(count) as pool:
+        list(pool.map(write, paths))
+    seconds = time.perf_counter() - begin
+    for path in paths:
+        path.unlink()
+    return count * len(places) * len(piece) / seconds
+
+
 def files():
     rows, dimension = 50_000, 8_192
     with make_work(rows, hidden=8) as work:
@@ -89,17 +113,21 @@ def files():
         raw = json.loads(subprocess.run([SKEIN, "bench", "disk", "--path", work.folder, "--bytes", str(1 << 30), "--rounds", "2"],
                                         stdout=subprocess.PIPE, text=True, check=True).stdout)
         run("gradients", "merge", work / "dev")
+        size = rows * dimension * 4
+        new_rate = new_file_rate(work.folder, size)
         drop_caches()
         merged, merge_mib = run("gradients", "merge", work / "train")
-        size = rows * dimension * 4
-        written = sum(path.stat().st_size for path in (work / "train").rglob("*") if path.suffix == ".pt" or
-                      path.name == "gradients.safetensors")
+        # Collecting has written the ranks' own gradients.pt: merging does not.
+        written = sum(path.stat().st_size for path in (work / "train").rglob("*") if path.name == "gradients.safetensors" or
+                      (path.suffix == ".pt" and path.name != "gradients.pt"))
         drop_caches()
         scored, score_mib = run("gradients", "score", "--train", work / "train", "--validation", work / "dev", "--weights", 1,
                                 "--out", work / "scores", "--name", "train")
         least = size / raw["raw_read_bytes_per_second"] + written / raw["raw_write_bytes_per_second"]
         return {"case": "50,000 x 8,192 rows", "merge_seconds": round(merged, 1), "merge_mib": round(merge_mib),
                 "merge_bytes": [size, written], "merge_of_disk": round(least / merged, 3),
+                "new_file_bytes_per_second": round(new_rate),
+                "merge_of_new_files": round((size / raw["raw_read_bytes_per_second"] + written / new_rate) / merged, 3),
                 "score_seconds": round(scored, 1), "score_mib": round(score_mib),
                 "score_of_disk": round(size / raw["raw_read_bytes_per_second"] / scored, 3), "disk": raw}
 
