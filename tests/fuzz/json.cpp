@@ -35,6 +35,8 @@ void json(std::string_view bytes) {
     require(is_walked && bytes.size() <= kLimits.bytes, "a walk accepts what a tree does");
     require(depth_of(tree) <= kLimits.depth, "a tree is no deeper than the limit");
     require(tree == nlohmann::json::parse(bytes), "a tree is what the library reads");
+    require(parse_ordered_json(bytes, kLimits) == nlohmann::ordered_json::parse(bytes),
+            "with keys in their order too");
   } catch (const JsonError&) {
   }
 }
