@@ -35,7 +35,11 @@ std::string prepare_rows(const config::RunConfig& config) {
 }  // namespace
 
 data::RowTokens open_tokens(const config::RunConfig& config) {
-  return data::open_row_tokens(config.model, config.rows, row_kind(config.stage));
+  auto tokens = data::open_row_tokens(config.model, config.rows, row_kind(config.stage));
+  tokens.audit.scores = config.stage == config::TrainingStage::kReward;
+  tokens.audit.chosen_weight = config.preference.kto_chosen_weight;
+  tokens.audit.rejected_weight = config.preference.kto_rejected_weight;
+  return tokens;
 }
 
 bool trains_on_rows(const config::RunConfig& config) {
