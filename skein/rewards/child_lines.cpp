@@ -132,8 +132,7 @@ ChildLines::~ChildLines() {
   std::string_view nothing;
   const auto deadline = Clock::now() + kLastPatience;
   try {
-    while (!is_busy_ && !is_too_long_ && child_->running() && !child_->reap() &&
-           Clock::now() < deadline) {
+    while (!is_busy_ && !is_too_long_ && !has_ended() && Clock::now() < deadline) {
       poll_once(nothing, milliseconds(20));
       received_.clear();
     }
@@ -168,7 +167,7 @@ std::optional<ChildTrouble> ChildLines::exchange(std::string_view text, size_t c
       return ChildTrouble{ChildTrouble::Kind::kLate, "is late"};
     }
     // A child of its own may hold its output open after its end.
-    const bool is_over = child_->reap().has_value();
+    const bool is_over = has_ended();
     if (!poll_once(text, std::min(kLook, std::chrono::ceil<milliseconds>(left))) && is_over) {
       return ended();
     }
@@ -253,15 +252,19 @@ void ChildLines::end_of_error_line() {
   if (num_error_lines_ == kMaxErrorLines) log_info("reward program: it goes on; not shown");
 }
 
+bool ChildLines::has_ended() {
+  if (!end_) end_ = child_->reap();
+  return end_.has_value();
+}
+
 ChildTrouble ChildLines::ended() {
   std::string_view nothing;
-  std::optional<launch::ChildEnd> end;
   const auto deadline = Clock::now() + kLastPatience;
-  while (!(end = child_->reap()) && Clock::now() < deadline) poll_once(nothing, milliseconds(20));
+  while (!has_ended() && Clock::now() < deadline) poll_once(nothing, milliseconds(20));
   for (int i = 0; errors_ && i < 16; ++i) receive_errors();
   end_of_error_line();
-  auto what = end ? fmt::format("has ended ({})", describe(*end))
-                  : std::string("has closed its output without ending");
+  auto what = end_ ? fmt::format("has ended ({})", describe(*end_))
+                   : std::string("has closed its output without ending");
   if (!last_words_.empty()) what += fmt::format("; its last words: {}", shown(last_words_));
   return {ChildTrouble::Kind::kEnded, std::move(what)};
 }

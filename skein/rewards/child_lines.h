@@ -45,13 +45,15 @@ class ChildLines {
   void receive();
   void receive_errors();
   void end_of_error_line();
+  bool has_ended();
   // Sees to the end of one that says nothing more.
   ChildTrouble ended();
 
   const std::function<bool()> stop_requested_;
   File in_, out_, errors_;  // our ends
   std::optional<launch::Child> child_;
-  std::string begun_;  // a line of stdout without its end
+  std::optional<launch::ChildEnd> end_;  // once it is known: nobody is told twice
+  std::string begun_;                    // a line of stdout without its end
   std::deque<std::string> received_;
   bool is_out_closed_ = false, is_too_long_ = false;
   bool is_busy_ = false;  // in the middle of an exchange, which nobody waits for any more

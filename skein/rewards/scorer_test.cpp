@@ -84,23 +84,23 @@ TEST(Scorer, WhatNoneScoresIsAnErrorOrLeftOut) {
   EXPECT_EQ(none.skipped, (std::vector<bool>{false, false}));
 }
 
-// A target that is no number, as somebody's 34th line has it.
+// An answer that is none, as somebody's 34th line has it.
 TEST(Scorer, RowsThatARewardCannotUseAreLeftOutToo) {
   const std::vector<Completion> completions = {
-      {.text = "7", .row = R"({"target": 7})"},
-      {.text = "7", .row = R"({"target": [7]})", .place = "q.jsonl:34", .sample = 32},
-      {.text = "8", .row = R"({"target": 8})"}};
-  Scorer stops({.functions = {"arithmetic:target"}});
+      {.text = "7", .row = R"({"answer": 7})"},
+      {.text = "7", .row = R"({"answer": {"value": 7}})", .place = "q.jsonl:34", .sample = 32},
+      {.text = "8", .row = R"({"answer": 8})"}};
+  Scorer stops({.functions = {"accuracy"}});
   EXPECT_PRED2(contains, refusal<UserError>([&] { stops.score(completions); }),
                "sample 32 (q.jsonl:34), generation 0");
-  Scorer skips({.functions = {"arithmetic:target"}, .unscored = Unscored::kSkip});
+  Scorer skips({.functions = {"accuracy"}, .unscored = Unscored::kSkip});
   const auto scores = skips.score(completions);
   EXPECT_EQ(scores.skipped, (std::vector<bool>{false, true, false}));
   EXPECT_TRUE(scores.totals[0] && !scores.totals[1] && scores.totals[2]);
 }
 
 TEST(ScorerProgram, ARewardThatNothingCanBeComparedWithIsNone) {
-  EXPECT_PRED2(contains, refused({.program = script("ask; say '\"reward\":1e308'")}),
+  EXPECT_PRED2(contains, refused({.program = script("while ask; do say '\"reward\":1e308'; done")}),
                "add up to 1e+308");
 }
 

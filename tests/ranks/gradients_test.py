@@ -193,7 +193,7 @@ class Collected(unittest.TestCase):
         # None has one.
         (self.work / "all-cut.jsonl").write_text(lines[2] + lines[7])
         ended = collect("all-cut", "--gradient_type", "sgd", code=4, data="all-cut.jsonl")
-        self.assertIn("none of 2 rows can be trained on: 2 without a target", ended.stderr)
+        self.assertIn("cutoff_len=128 leaves no token of any answer in 2 rows", ended.stderr)
         self.assertFalse((self.work / "all-cut/collection.json").exists())
 
     def test_a_gradient_that_is_not_finite_is_named(self):
