@@ -278,7 +278,7 @@ class BadInput(unittest.TestCase):
             self.assertIn("data/dataset_info.json describes data sets and holds no row: left out", ended.stderr)
             work.write_rows([{"question": "a", "answer": "b"}] * 8)
             ended = work.run("output_dir=out", code=4)
-            self.assertIn("jq -c '{instruction: .question, output: .answer}' FILE > NEW.jsonl", ended.stderr)
+            self.assertIn("jq -c '.instruction = .question | .output = .answer | del(.question, .answer)' OLD.jsonl > NEW.jsonl", ended.stderr)
             self.assertNotIn("bad_lines", ended.stderr)
 
     def test_a_line_of_100_megabytes(self):
