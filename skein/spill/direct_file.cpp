@@ -95,7 +95,9 @@ PagedMemory::PagedMemory(size_t bytes, std::shared_ptr<PageShelf> shelf)
   if (pages_) return;
   bytes_ = page_behind(std::max<size_t>(bytes, 1));
   const bool is_large = bytes_ >= kLargePage;
-  pages_.reset(static_cast<std::byte*>(std::aligned_alloc(is_large ? kLargePage : kPage, bytes_)));
+  const uint64_t alignment = is_large ? kLargePage : kPage;  // which divides the size, as C asks
+  bytes_ = (bytes_ + alignment - 1) / alignment * alignment;
+  pages_.reset(static_cast<std::byte*>(std::aligned_alloc(alignment, bytes_)));
   if (!pages_) throw std::bad_alloc();
   if (is_large) ::madvise(pages_.get(), bytes_, MADV_HUGEPAGE);  // where it can be had
 }
