@@ -472,6 +472,15 @@ bool has_final_model(const fs::path& output, int64_t steps) try {
   return false;
 }
 
+void check_stage(const fs::path& checkpoint, const std::string& now) {
+  const auto saved = read_trainer_state(checkpoint).identity.stage;
+  if (saved.empty() || saved == now) return;
+  throw UserError(
+      fmt::format("{} is of a run of stage: {}, this start has stage: {}: give another output_dir, "
+                  "or start over with --fresh; as model_name_or_path of a new run it may have any",
+                  checkpoint.string(), saved, now));
+}
+
 bool is_finished(const config::RunConfig& config, const HfConfig& model,
                  const DataIdentity& identity) {
   const auto& options = config.checkpoint;
@@ -483,6 +492,7 @@ bool is_finished(const config::RunConfig& config, const HfConfig& model,
       state && reason_to_end(config.eval, state->history, judged_since(*state, identity.objective));
   if (!has_final_model(output, early ? state->step : identity.total_steps)) return false;
   try {
+    check_stage(output, identity.stage);
     check_model(output, model, identity.tuning);
     check_order(output, identity);
     return true;
@@ -496,15 +506,6 @@ bool is_finished(const config::RunConfig& config, const HfConfig& model,
 namespace {
 
 // Rewards are compared with what the reference says: another one would be another run.
-void check_stage(const fs::path& checkpoint, const std::string& now) {
-  const auto saved = read_trainer_state(checkpoint).identity.stage;
-  if (saved.empty() || saved == now) return;
-  throw UserError(
-      fmt::format("{} is of a run of stage: {}, this start has stage: {}: give another output_dir, "
-                  "or start over with --fresh; as model_name_or_path of a new run it may have any",
-                  checkpoint.string(), saved, now));
-}
-
 void check_same_reference(const fs::path& checkpoint, const ReferenceIdentity& now) {
   const auto saved = read_trainer_state(checkpoint).identity.reference;
   if (saved.digest == now.digest) return;

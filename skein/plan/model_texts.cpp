@@ -60,9 +60,11 @@ std::optional<uint32_t> padding_of(const data::RowTokens& tokens,
   const auto& ends = tokens.audit.ends_of_turn;
   const auto is_end = [&](uint32_t id) { return std::ranges::find(ends, id) != ends.end(); };
   const auto said = model.find("pad_token_id");
-  const bool is_said = said != model.end() && said->is_number_integer();
-  if (is_said && !is_end(said->get<uint32_t>())) return said->get<uint32_t>();
   const auto& tokenizer = *tokens.tokenizer;
+  // Older files say -1 for none.
+  const bool is_id = said != model.end() && said->is_number_unsigned() &&
+                     said->get<uint64_t>() < tokenizer.vocab_size();
+  if (is_id && !is_end(said->get<uint32_t>())) return said->get<uint32_t>();
   for (const auto& id : {tokenizer.pad_id(), tokenizer.bos_id()}) {
     if (id && !is_end(*id)) return id;
   }

@@ -269,8 +269,11 @@ std::string objective_of(const config::RunConfig& config) {
   auto text = config::to_text(config.stage);
   const double smoothing = config.finetune.label_smoothing_factor;
   if (smoothing != 0) text += fmt::format(" label_smoothing_factor={}", smoothing);
-  if (!compares(config.stage)) return text;
   const auto& keys = config.preference;
+  if (config.stage == TrainingStage::kReward && keys.center_rewards_coefficient != 0) {
+    text += fmt::format(" center_rewards_coefficient={}", keys.center_rewards_coefficient);
+  }
+  if (!compares(config.stage)) return text;
   text += fmt::format(" {} beta={}", fmt::join(config::words_of(losses_of(config)), "+"),
                       keys.pref_beta);
   const config::PreferenceConfig plain;

@@ -239,6 +239,8 @@ def test_tokenizer_and_model_pad_alike(finetuning_type, tokenizer, tokenizer_fol
     (folder / "special_tokens_map.json").unlink(missing_ok=True)
     write_pairs(tmp_path / "rows.jsonl", tokenizer)
     save_random_model(CONFIGS["llama"](pad_token_id=None), tmp_path / "model", 5)
+    config = json.loads((tmp_path / "model/config.json").read_text())
+    (tmp_path / "model/config.json").write_text(json.dumps(config | {"pad_token_id": -1}))  # as older files have it
     train("out", **run_keys(tmp_path, "rm", folder, finetuning_type=finetuning_type, max_steps=1, save_strategy="steps",
                             save_steps=1, **EVERY))
     out = tmp_path / "out"

@@ -105,6 +105,10 @@ class Continued(unittest.TestCase):
             for command in ("train", "plan"):
                 ended = run_skein([command, "c.yaml", "stage=rm", "output_dir=out", "max_steps=4", *words], work.folder, 2)
                 self.assertIn("is of a run of stage: dpo, this start has stage: rm", ended.stderr)
+            # Without checkpoints the final model of another stage is no end of this one.
+            shutil.rmtree(work / "out/checkpoint-2")
+            work.run("output_dir=out", "stage=rm", *words)
+            self.assertIn("accuracy", work.records("out")[-1])
 
     def test_another_loss_begins_the_search_for_the_best_anew(self):
         with Judged("dpo", save_steps=2, max_steps=2, val_size=3, eval_strategy="steps", eval_steps=2, load_best_model_at_end=True,
